@@ -131,6 +131,39 @@ bool read_message(Cursor& cursor, const Paths& paths, int64_t message) {
   return true;
 }
 
+LANCELET_INLINE int64_t varint_bytes(uint64_t value) {
+  int64_t bytes = 1;
+  for (; value > 0x7f; value >>= 7) ++bytes;
+  return bytes;
+}
+
+LANCELET_INLINE uint8_t* write_varint(uint8_t* out, uint64_t value) {
+  for (; value > 0x7f; value >>= 7) *out++ = static_cast<uint8_t>(value | 0x80);
+  *out++ = static_cast<uint8_t>(value);
+  return out;
+}
+
+LANCELET_INLINE uint8_t* write_number(uint8_t* out, uint8_t tag, uint64_t value) {
+  if (value == 0) return out;
+  *out++ = tag;
+  return write_varint(out, value);
+}
+
+LANCELET_INLINE int64_t packed_bytes(const int64_t* numbers, int64_t count) {
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < count; ++i) bytes += varint_bytes(static_cast<uint64_t>(numbers[i]));
+  return bytes;
+}
+
+LANCELET_INLINE uint8_t* write_packed(uint8_t* out, uint8_t tag, const int64_t* numbers,
+                                      int64_t count, int64_t bytes) {
+  if (count == 0) return out;
+  *out++ = tag;
+  out = write_varint(out, static_cast<uint64_t>(bytes));
+  for (int64_t i = 0; i < count; ++i) out = write_varint(out, static_cast<uint64_t>(numbers[i]));
+  return out;
+}
+
 }  // namespace
 
 int64_t count_parts(ConstBytes message, int64_t field) {
@@ -228,6 +261,67 @@ int64_t read_varints(ConstBytes source, ConstInts position, ConstInts size, Cons
     if (!read_message(cursor, wanted, i)) return fail(cursor.fault, i);
   }
   return 0;
+}
+
+int64_t join_pages(ConstBytes source, ConstInts head_position, ConstInts head_size, ConstInts edges,
+                   ConstInts column_heads, ConstInts numbers, ConstInts bounds, ConstInts position,
+                   ConstInts size, Bytes out, Ints ends) {
+  const int64_t columns = column_heads.size, pages = bounds.size - 1;
+  if (pages < 0 || edges.size != columns + 1 || ends.size < columns) return fail(kOutputFull, 0);
+  if (numbers.size < 3 * pages || size.size < position.size || head_size.size < head_position.size)
+    return fail(kBadCount, 0);
+  const int64_t* page_heads = numbers.data;
+  const int64_t* length = page_heads + pages;
+  const int64_t* priority = length + pages;
+  uint8_t* at = out.data;
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t first = edges.data[column], stop = edges.data[column + 1];
+    if (first < 0 || stop < first || stop > pages) return fail(kBadOffsets, column);
+    for (int64_t page = first - 1; page < stop; ++page) {
+      // The head of the column comes before its pages.
+      const bool is_column = page < first;
+      const int64_t kind = is_column ? column_heads.data[column] : page_heads[page];
+      if (kind < 0 || kind >= head_position.size) return fail(kBadIndex, column);
+      const int64_t from = head_position.data[kind], head = head_size.data[kind];
+      if (!within(from, head, source.size)) return fail(kOutOfSource, column);
+      const int64_t buffer = is_column ? 0 : bounds.data[page];
+      const int64_t count = is_column ? 0 : bounds.data[page + 1] - buffer;
+      if (count < 0 || !within(buffer, count, position.size)) return fail(kBadOffsets, column);
+      // Ten bytes for a number, and two for a tag, a size or both, whatever they are.
+      if (out.data + out.size - at < head + 20 * count + 80) return fail(kOutputFull, column);
+      if (is_column) {
+        *at++ = 0x0a;
+        at = write_varint(at, static_cast<uint64_t>(head));
+        memcpy(at, source.data + from, head);
+        at += head;
+        continue;
+      }
+      const int64_t position_bytes = packed_bytes(position.data + buffer, count);
+      const int64_t size_bytes = packed_bytes(size.data + buffer, count);
+      uint8_t body[48];
+      uint8_t* end = write_number(body, 0x18, static_cast<uint64_t>(length[page]));
+      *end++ = 0x22;
+      end = write_varint(end, static_cast<uint64_t>(head));
+      uint8_t tail[16];
+      uint8_t* tail_end = write_number(tail, 0x28, static_cast<uint64_t>(priority[page]));
+      int64_t bytes = (end - body) + head + (tail_end - tail);
+      if (count > 0)
+        bytes += 2 + varint_bytes(static_cast<uint64_t>(position_bytes)) + position_bytes +
+                 varint_bytes(static_cast<uint64_t>(size_bytes)) + size_bytes;
+      *at++ = 0x12;
+      at = write_varint(at, static_cast<uint64_t>(bytes));
+      at = write_packed(at, 0x0a, position.data + buffer, count, position_bytes);
+      at = write_packed(at, 0x12, size.data + buffer, count, size_bytes);
+      memcpy(at, body, end - body);
+      at += end - body;
+      memcpy(at, source.data + from, head);
+      at += head;
+      memcpy(at, tail, tail_end - tail);
+      at += tail_end - tail;
+    }
+    ends.data[column] = at - out.data;
+  }
+  return at - out.data;
 }
 
 }  // namespace LANCELET_NAMESPACE

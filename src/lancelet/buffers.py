@@ -106,6 +106,11 @@ class Slices:
         """Return one slice that is all of `source`."""
         return Slices(source, np.zeros(1, np.int64), np.array([source.nbytes], np.int64))
 
+    @staticmethod
+    def repeated(source: Bytes, count: int) -> Slices:
+        """Return slices each of which is all of `source`."""
+        return Slices(source, np.zeros(count, np.int64), np.full(count, source.nbytes))
+
 
 Reading: TypeAlias = Generator[Ranges, Slices, T]
 """A decoder in progress: yields what it must read, is sent what was read, returns `T`."""

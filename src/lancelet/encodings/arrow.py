@@ -16,7 +16,7 @@ were one string, and no value may begin within a character.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -93,6 +93,24 @@ def value_bytes(array: pa.Array) -> int:
         return int(array.nbytes)
     count = len(array)
     return (count * bits + 7) // 8 + ((count + 7) // 8 if array.null_count else 0)
+
+
+def value_bytes_of_each(array: pa.Array, count: int) -> Sequence[int]:
+    """Return the same of each of the columns of which an array has as many numbers or strings.
+
+    >>> value_bytes_of_each(pa.array(["a", "bc", "d", "e"]), 2)
+    [15, 14]
+    """
+    rows = len(array) // count
+    nulls = (rows + 7) // 8 if array.null_count else 0
+    bits = NUMBER_BITS.get(array.type.id)
+    if bits is not None:
+        return [(rows * bits + 7) // 8 + nulls] * count
+    kind = _offsets_type(array.type)
+    start = array.offset * kind.itemsize
+    ends = np.frombuffer(array.buffers()[1], kind, len(array) + 1, start)[:: rows or 1]
+    found: list[int] = (np.diff(ends) + ((rows + 1) * kind.itemsize + nulls)).tolist()
+    return found
 
 
 def validity_bits(array: pa.Array) -> Bytes | None:

@@ -2,7 +2,7 @@
 
 The life of a column, both ways:
 
-    Arrow array  --shred-->  levels + Block  --codec-->  buffers of an EncodedPage
+    Arrow array  --shred-->  levels + Block  --codec-->  buffers of EncodedPages
     Arrow array  <-unravel-  levels + Block  <-codec--   Slices of a StoredPage
 
 A `Block` is what a codec sees: values without nulls, without names, without types beyond their
@@ -16,7 +16,7 @@ which is all that the file layer knows of it:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading
+from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
 from lancelet.values import dataclass
 
@@ -109,23 +109,6 @@ Block: TypeAlias = FixedWidth | Variable | FixedSizeList | Fields
 # --- pages -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedPage:
-    """A page ready to be written.
-
-    `column` counts within the columns of the field (`columns_of`), `first_row` within the rows
-    of the array that was encoded. The file layer writes the buffers, each at an aligned
-    position, and turns this into column metadata. `encoding` is the serialized envelope.
-    """
-
-    column: int
-    first_row: int
-    length: int
-    buffers: tuple[Bytes, ...]
-    encoding: bytes
-    report: tuple[ColumnChoice, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
     """What the writer chose for a page, for `encoding_report()`."""
@@ -136,6 +119,26 @@ class ColumnChoice:
     raw_bytes: int
     encoded_bytes: int
     refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedPages:
+    """Pages that were encoded at once and are described alike, ready to be written.
+
+    `fields` are the places of their fields among those that were encoded together; `column`
+    counts within the columns of a field (`columns_of`), `first_row` within the rows of its array.
+    A page has a buffer of each of `buffers`: page i the slices i. The file layer writes them, each
+    at an aligned position, and turns this into column metadata. `encoding` is the serialized
+    envelope. `report` says what was chosen, of all pages, when it is asked for.
+    """
+
+    fields: Sequence[int]
+    column: int
+    first_row: int
+    length: int
+    buffers: tuple[Slices, ...]
+    encoding: bytes
+    report: Callable[[], Sequence[ColumnChoice]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,6 +45,7 @@ from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.encodings.codecs.words import WORDS, from_words
 from lancelet.encodings.cost import BYTE_NS, LOOK_UP_NS, Cost, Refused, try_values
+from lancelet.encodings.layout import NOTHING
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes
 from lancelet.encodings.sample import sample_of, sample_of_long, sample_rows
@@ -61,7 +62,13 @@ REPEATED_MIN: Final = 0.05
 """A dictionary is tried if this share of a sample repeats other values of the sample."""
 
 TINY_BYTES: Final = 512
-"""So few bytes are stored as they are: what describes them takes more than could be saved."""
+"""So few bytes are stored as they are: what describes them takes more than could be saved, ..."""
+
+FEW_ROWS: Final = 128
+FEW_NUMBERS_BYTES: Final = 1024
+FEW_TEXTS_BYTES: Final = 2048
+"""... and so are these of so few rows: what could be saved of them pays for what choosing takes
+when it was read a hundred times."""
 
 COMPRESS_ITEMS_FROM_BYTES: Final = 4096
 """Fewer bytes of a dictionary's items are not worth a general compression."""
@@ -70,11 +77,11 @@ INDICES_MAX: Final = 0.88
 """Indices must be expected to take less than this share of the best without a dictionary."""
 
 
+PLAIN_OPTIONS: Final = EncodingOptions()
+
 OBVIOUS: Final = 0.15
 """Where a dictionary is expected to cost less than this share of plain strings, no code of
 strings comes near, and none is tried."""
-
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,19 +107,32 @@ class MiniBlocks:
     dictionaries: Sequence[Dictionary] | None = None
 
 
+def are_few(pages: Pages, options: EncodingOptions) -> npt.NDArray[np.bool_]:
+    """Return which pages have so few values that they are stored as they are."""
+    found: npt.NDArray[np.bool_]
+    if _plain(pages.block) is None or options != PLAIN_OPTIONS:
+        found = np.zeros(pages.count, np.bool_)
+    elif pages.rows > FEW_ROWS:
+        found = pages.raw_bytes <= TINY_BYTES
+    else:
+        is_text = isinstance(pages.block, Variable)
+        found = pages.raw_bytes <= (FEW_TEXTS_BYTES if is_text else FEW_NUMBERS_BYTES)
+    return found
+
+
 def encode_mini_blocks(
     pages: Pages, *, version: FileVersion, options: EncodingOptions
 ) -> Iterator[MiniBlocks]:
     """Encode the values of pages with what is cheapest to read."""
     limits = limits_of(version, options)
-    plain = _plain(pages.block) if options == EncodingOptions() else None
-    is_tiny = pages.raw_bytes <= (-1 if plain is None else TINY_BYTES)
+    plain = _plain(pages.block)
+    is_tiny = are_few(pages, options)
     if plain is not None and is_tiny.any():
         which = np.flatnonzero(is_tiny)
         part = pages.take(which)
         values = plain.encode_pages(part.block, part.rows, limits)
         descriptions = [registry.describe(values.encoding)] * len(which)
-        refused = [_NOTHING] * len(which)
+        refused = [NOTHING] * len(which)
         yield MiniBlocks(which, ChunkedPages.of(values, part), descriptions, refused)
         if len(which) == pages.count:
             return
@@ -314,7 +334,7 @@ class _Batch:
         items[obvious] = np.inf
         sample = sample.take(others)
         tried = _Tried(self._pages.take(others), self._options, self._limits, sample)
-        refused: list[Mapping[str, str]] = [_NOTHING] * len(others)
+        refused: list[Mapping[str, str]] = [NOTHING] * len(others)
         is_plain = np.ones(len(others), np.bool_)
         for indexed in self._indexed(others[self._may_pay(items[others], sample, tried)]):
             better: dict[int, Mapping[str, str]] = {}
@@ -407,7 +427,7 @@ def _with_dictionaries(
             indexed.which[found.which],
             found.chunks,
             [indexed.description(place) for place in own],
-            [refused.get(place, _NOTHING) for place in own],
+            [refused.get(place, NOTHING) for place in own],
             [indexed.dictionaries[place] for place in own],
         )
 

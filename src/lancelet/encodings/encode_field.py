@@ -1,33 +1,34 @@
 """From a field's array to the pages of its columns, for every generation that has levels.
 
-    array  --shred-->  leaf per column  --encode_leaves-->  page bodies  --seal-->  EncodedPage
+    array  --shred-->  leaf per column  --encode_leaf-->  page bodies  --seal-->  EncodedPages
 
 A generation says how the body of a page becomes its message (`Seal`), and does nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.arrow import (
     NUMBER_BITS,
     has_fixed_width,
     has_no_bytes,
     is_variable,
     value_bytes,
+    value_bytes_of_each,
 )
-from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
-from lancelet.encodings.encode_leaf import encode_leaves
+from lancelet.encodings.encode_leaf import encode_leaf
 from lancelet.encodings.layout import (
-    Body,
     ConstantLayout,
     FullZipLayout,
     MiniBlockLayout,
@@ -44,7 +45,7 @@ from lancelet.encodings.levels import (
     paths,
     rows_multiple,
     shred,
-    shred_leaf,
+    shred_alike,
 )
 from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InternalError, UnsupportedError
@@ -52,8 +53,8 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.values import dataclass
 
-Seal: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Bytes, ...]]]
-"""Makes the message of a page, in its envelope, and the buffers that belong to it."""
+Seal: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Slices, ...]]]
+"""Makes the message of pages, in its envelope, and the buffers that belong to them."""
 
 _FIELDS_KEPT: Final = 4096
 """Of so many fields it is kept how they are stored."""
@@ -115,14 +116,17 @@ def is_plain(field: Field) -> bool:
 
 def encode_plain(
     arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion, seal: Seal
-) -> list[Sequence[EncodedPage]]:
-    """Encode the values of plain fields of one type, as many of each."""
-    leaves = [shred_leaf(field, array) for array, field in zip(arrays, fields, strict=True)]
+) -> Iterator[EncodedPages]:
+    """Yield pages of the values of plain fields of one type, as many of each."""
     options = EncodingOptions.from_metadata(fields[0].name, None)
-    return [
-        [_sealed(0, (LeafNode(page.leaf.field, page.leaf.values.type),), page, seal)]
-        for (page,) in encode_leaves(leaves, version, options)
-    ]
+    for places, leaf in shred_alike(fields[0], arrays):
+        path = (LeafNode(fields[0], leaf.values.type),)
+        count = len(places)
+        names = [fields[place].name for place in places]
+        report = _Reported(names, value_bytes_of_each(leaf.values, count))
+        for page in encode_leaf(leaf, version, options, count=count):
+            which = [places[at] for at in page.body.which]
+            yield _sealed(which, 0, path, report, page, seal)
 
 
 @lru_cache(_FIELDS_KEPT)
@@ -131,33 +135,64 @@ def _is_plain_type(name: str) -> bool:
     return name != "struct" and logical_type.storage_type_of(name).id in _PLAIN_TYPES
 
 
-def encode_columns(
-    columns: Sequence[ColumnLeaf], version: FileVersion, seal: Seal, *, blobs: BlobSink | None
-) -> list[Sequence[EncodedPage]]:
-    """Return the pages of columns that are alike: of plain fields, or a single one."""
-    leaves = [column.leaf for column in columns]
-    field = leaves[0].field
+def encode_column(
+    column: ColumnLeaf, version: FileVersion, seal: Seal, *, blobs: BlobSink | None
+) -> Iterator[EncodedPages]:
+    """Yield the pages of a column."""
+    leaf, path = column.leaf, column.path
+    field = leaf.field
     options = EncodingOptions.from_metadata(field.name, field.metadata)
     if field.is_blob_v2:
-        leaves = [with_placed_blobs(leaf, options, sink_of(blobs, field)) for leaf in leaves]
-    multiple = rows_multiple(columns[0].path)
-    found = encode_leaves(leaves, version, options, multiple=multiple)
-    return [
-        [_sealed(column.column, column.path, page, seal, multiple) for page in pages]
-        for column, pages in zip(columns, found, strict=True)
-    ]
+        leaf = with_placed_blobs(leaf, options, sink_of(blobs, field))
+    multiple = rows_multiple(path)
+    for page in encode_leaf(leaf, version, options, multiple=multiple):
+        report = _Reported([name_of(path)], [value_bytes(page.leaf.values)])
+        yield _sealed([0], column.column, path, report, page, seal, multiple)
 
 
-def _sealed(column: int, path: Path, page: PageBody, seal: Seal, multiple: int = 1) -> EncodedPage:
+def _sealed(
+    fields: Sequence[int],
+    column: int,
+    path: Path,
+    report: _Reported,
+    page: PageBody,
+    seal: Seal,
+    multiple: int = 1,
+) -> EncodedPages:
     encoding, buffers = seal(path, page)
-    return EncodedPage(
-        column=column,
-        first_row=page.first_row // multiple,
-        length=page.leaf.num_rows,
-        buffers=buffers,
-        encoding=encoding,
-        report=(choice_of(path, page.leaf, page.body),),
+    body = page.body
+    chosen = partial(
+        report.choices,
+        body.which,
+        _LAYOUT_NAMES[type(body.layout)],
+        (body.encodings, body.refused),
+        [each.size for each in body.buffers],
     )
+    return EncodedPages(
+        fields, column, page.first_row // multiple, page.rows, buffers, encoding, chosen
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reported:
+    """What a report tells of pages besides what was chosen: of which columns, of how many bytes."""
+
+    names: Sequence[str]
+    raw_bytes: Sequence[int] | Int64s
+
+    def choices(
+        self,
+        which: Sequence[int],
+        layout: str,
+        chosen: tuple[Sequence[str], Sequence[Mapping[str, str]]],
+        sizes: Sequence[Int64s],
+    ) -> list[ColumnChoice]:
+        """Return what was chosen for some of the pages, from the sizes of their buffers."""
+        stored = np.sum(sizes, axis=0).tolist() if sizes else [0] * len(which)
+        return [
+            ColumnChoice(self.names[page], layout, encoding, int(self.raw_bytes[page]), size, other)
+            for page, encoding, other, size in zip(which, *chosen, stored, strict=True)
+        ]
 
 
 @lru_cache(_FIELDS_KEPT)
@@ -175,28 +210,16 @@ def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
     return blobs
 
 
-def choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:
-    """Return what was chosen for a page."""
-    return ColumnChoice(
-        path=path[0].field.name if len(path) == 1 else _name_of(path),
-        layout=_LAYOUT_NAMES[type(body.layout)],
-        encoding=body.encoding,
-        raw_bytes=value_bytes(leaf.values),
-        encoded_bytes=sum(map(len, body.buffers)),
-        refused=body.refused,
-    )
-
-
 def _check_nesting(path: Path) -> None:
     """Raise for a column that could be written, but that the reference would fail to read."""
     kinds = {type(node) for node in path}
     if kinds >= {FixedListNode, ListNode}:
         raise UnsupportedError(
             "fixed-size lists of structs are not written inside of lists, nor around them",
-            column=_name_of(path),
+            column=name_of(path),
         )
     if any(isinstance(node, FixedListNode) and not node.dimension for node in path):
-        raise UnsupportedError("no file can store lists of no items", column=_name_of(path))
+        raise UnsupportedError("no file can store lists of no items", column=name_of(path))
 
 
 def _check_empty_structs(leaf_paths: Sequence[Path]) -> None:
@@ -209,8 +232,8 @@ def _check_empty_structs(leaf_paths: Sequence[Path]) -> None:
             raise UnsupportedError(
                 "files from 2.1 on cannot have a struct without children before other columns of "
                 "the same field; let it be the last child, or write 2.0",
-                column=_name_of(path),
-                following=_name_of(following),
+                column=name_of(path),
+                following=name_of(following),
             )
 
 
@@ -223,7 +246,7 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
     field = path[-1].field
     if field.is_blob and not field.is_blob_v2 and not pa.types.is_large_binary(data_type):
         raise UnsupportedError(
-            "only large binary can be stored as blobs", column=_name_of(path), type=str(data_type)
+            "only large binary can be stored as blobs", column=name_of(path), type=str(data_type)
         )
     item = data_type
     while pa.types.is_fixed_size_list(item) and item.list_size:
@@ -232,7 +255,7 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
         return
     if not has_fixed_width(item):
         raise UnsupportedError(
-            "no file can store this type", column=_name_of(path), type=str(data_type)
+            "no file can store this type", column=name_of(path), type=str(data_type)
         )
 
 
@@ -246,7 +269,7 @@ def _check_packed(path: Path, version: FileVersion) -> None:
         if not _is_packable(child.type, version):
             raise UnsupportedError(
                 f"files of version {version.value} cannot pack a struct with this child",
-                column=_name_of(path),
+                column=name_of(path),
                 child=child.name,
                 type=str(child.type),
             )
@@ -263,5 +286,6 @@ def _is_packable(data_type: pa.DataType, version: FileVersion) -> bool:
     return has_fixed_width(item) and not pa.types.is_boolean(item)
 
 
-def _name_of(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """Return the names of the fields on the way to a leaf."""
     return ".".join(node.field.name for node in path)

@@ -14,9 +14,8 @@ Leaves that are alike, such as those of a wide table, are encoded at once; one i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -35,11 +34,12 @@ from lancelet.encodings.base import (
 )
 from lancelet.encodings.choose import (
     SMALL_CHUNK_VALUES_BYTES,
+    are_few,
     encode_dictionary_mini_block,
     encode_full_zip,
     encode_mini_blocks,
 )
-from lancelet.encodings.constant.value import constant_value
+from lancelet.encodings.constant.value import build_value, constant_value
 from lancelet.encodings.constant.write import (
     INLINE_BYTES_MAX,
     build_constant_value,
@@ -65,117 +65,102 @@ LONG_BYTES_BEFORE_2_2: Final = 4096
 """The same while chunks had 32 KiB at most."""
 
 
-_MANY: Final = 16
-"""So many tiny pages take less time together than one by one."""
-
-_PROBED: Final = 64
-"""How many values are compared before all are."""
-
-
-def encode_leaves(
-    leaves: Sequence[ShreddedLeaf],
+def encode_leaf(
+    leaf: ShreddedLeaf,
     version: FileVersion,
     options: EncodingOptions,
     *,
+    count: int = 1,
     multiple: int = 1,
     first_row: int = 0,
-) -> list[list[PageBody]]:
-    """Return the pages of each leaf; they are cut at multiples of `multiple` rows only.
+) -> Iterator[PageBody]:
+    """Yield the pages of a leaf; they are cut at multiples of `multiple` rows only.
 
-    Several leaves have plain values of one type, and one number of them.
+    Of like columns, `leaf` has the plain values of all, one behind the other, and `count` of them.
     """
-    pages: list[list[PageBody]] = []
-    for leaf, body in zip(leaves, _bodies(leaves, version, options, multiple), strict=True):
+    rows = leaf.num_rows // count
+    for which, body in _bodies(leaf, count, version, options, multiple):
         if body is not None:
-            pages.append([PageBody(first_row, leaf, body)])
+            yield PageBody(first_row, rows, leaf, body)
             continue
-        middle = leaf.num_rows // (2 * multiple) * multiple
-        own: list[PageBody] = []
-        for part, row in zip(leaf.cut(middle), (first_row, first_row + middle), strict=True):
-            own += encode_leaves([part], version, options, multiple=multiple, first_row=row)[0]
-        pages.append(own)
-    return pages
+        middle = rows // (2 * multiple) * multiple
+        for place in which:
+            parts = leaf.page(place, count).cut(middle)
+            for part, row in zip(parts, (first_row, first_row + middle), strict=True):
+                for page in encode_leaf(part, version, options, multiple=multiple, first_row=row):
+                    yield replace(page, body=replace(page.body, which=[place]))
 
 
 def _bodies(
-    leaves: Sequence[ShreddedLeaf], version: FileVersion, options: EncodingOptions, multiple: int
-) -> list[Body | None]:
-    """Return the body of the one page of each leaf, or `None` if it has to be cut in two."""
-    bodies: dict[int, Body | None] = {}
-    plain: list[int] = []
-    data_type = leaves[0].values.type
-    encode: Callable[[ShreddedLeaf], Body | None] | None = None
-    if pa.types.is_dictionary(data_type):
-        encode = partial(_encode_dictionary, version=version, options=options, multiple=multiple)
+    leaf: ShreddedLeaf, count: int, version: FileVersion, options: EncodingOptions, multiple: int
+) -> Iterator[tuple[Sequence[int], Body | None]]:
+    """Yield the bodies of pages, or `None` for those that have to be cut in two."""
+    data_type = leaf.values.type
+    if pa.types.is_struct(data_type) and data_type.num_fields == 0:
+        yield [0], _encode_empty_struct(leaf)
+    elif not leaf.has_values:
+        has_encodings = version >= FileVersion.V2_2
+        yield range(count), build_nulls(leaf, count, has_level_encodings=has_encodings)
+    elif pa.types.is_dictionary(data_type):
+        yield [0], _encode_dictionary(leaf, version, options, multiple)
     elif has_no_bytes(data_type):
-        encode = partial(_encode_no_bytes, version=version)
-    is_empty = pa.types.is_struct(data_type) and data_type.num_fields == 0
-    is_few = len(leaves) < _MANY and options == EncodingOptions() and encode is None
-    for place, leaf in enumerate(leaves):
-        if is_few and leaf.repetition is None and leaf.definition is None and len(leaf.values):
-            bodies[place] = build_tiny(leaf, version)
-            if bodies[place] is not None:
-                continue
-        if is_empty:
-            bodies[place] = _encode_empty_struct(leaf)
-        elif not leaf.has_values:
-            bodies[place] = build_nulls(leaf, has_level_encodings=version >= FileVersion.V2_2)
-        elif encode is not None:
-            bodies[place] = encode(leaf)
-        else:
-            plain.append(place)
-    if plain:
-        found = _encode([leaves[place] for place in plain], version, options, multiple)
-        bodies |= zip(plain, found, strict=True)
-    return [bodies[place] for place in range(len(leaves))]
+        yield [0], _encode_no_bytes(leaf, version)
+    else:
+        yield from _encode(leaf, count, version, options, multiple)
 
 
 def _encode(
-    leaves: Sequence[ShreddedLeaf], version: FileVersion, options: EncodingOptions, multiple: int
-) -> list[Body | None]:
-    """Return the body of the page of each leaf that has values."""
-    arrays = [leaf.values for leaf in leaves]
-    if has_no_bytes(item_type(arrays[0].type)):
-        arrays = [_with_bytes(leaf) for leaf in leaves]
-    block = block_from_arrow(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
-    pages = Pages(block, len(arrays[0]), len(arrays))
-    found: list[Body | None] = [None] * len(leaves)
-    waiting: npt.NDArray[np.bool_] = np.ones(len(leaves), np.bool_)
-    for place, value in _constants(leaves, pages, version):
-        waiting[place] = False
-        found[place] = build_constant_value(leaves[place], value)
+    leaf: ShreddedLeaf, count: int, version: FileVersion, options: EncodingOptions, multiple: int
+) -> Iterator[tuple[Sequence[int], Body | None]]:
+    """Yield the bodies of pages that have values."""
+    array = leaf.values
+    if has_no_bytes(item_type(array.type)):
+        array = _with_bytes(leaf)
+    block = block_from_arrow(array)
+    pages = Pages(block, len(array) // count, count)
+    waiting: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
+    if leaf.repetition is None and leaf.definition is None:
+        for repeating, value in _constants(pages, version):
+            waiting[repeating] = False
+            yield repeating, build_constant_value(leaf, value, repeating)
     is_zipped = _wants_full_zip(pages, version, options) & waiting
+    if leaf.repetition is None and leaf.definition is None:
+        few = np.flatnonzero(waiting & ~is_zipped & are_few(pages, options))
+        if len(few):
+            waiting[few] = False
+            has_large_chunks = version >= FileVersion.V2_2
+            tiny = build_tiny(pages.take(few), leaf.layers, few, has_large_chunks=has_large_chunks)
+            yield tiny.which, tiny
     in_chunks = np.flatnonzero(waiting & ~is_zipped)
     if len(in_chunks):
-        kept = [leaves[place] for place in in_chunks.tolist()]
         for chosen in encode_mini_blocks(pages.take(in_chunks), version=version, options=options):
-            for at, body in build_mini_blocks(kept, chosen, version=version):
-                place = int(in_chunks[at])
-                found[place] = body
-                is_zipped[place] = body is None and leaves[place].num_rows <= multiple
+            own = replace(chosen, which=in_chunks[chosen.which])
+            for which, body in build_mini_blocks(leaf, count, own, version=version):
+                if body is None and leaf.num_rows <= multiple * count:
+                    is_zipped[which] = True
+                else:
+                    yield which, body
     for place in np.flatnonzero(is_zipped).tolist():
         values = encode_full_zip(pages.page(place), options=options)
-        found[place] = build_full_zip(leaves[place], values)
-    return found
+        yield [place], build_full_zip(leaf.page(place, count), values, place)
 
 
 def _constants(
-    leaves: Sequence[ShreddedLeaf], pages: Pages, version: FileVersion
-) -> Iterator[tuple[int, FixedWidth | Variable]]:
-    """Yield the pages that have one value all over and no levels, and the value."""
+    pages: Pages, version: FileVersion
+) -> Iterator[tuple[list[int], FixedWidth | Variable]]:
+    """Yield the pages that have one value all over, those of the same value together."""
     if version < FileVersion.V2_2 or not isinstance(pages.block, FixedWidth | Variable):
         return
     if not pages.rows or _is_one_long(pages.block):
         return
-    probe = pages.parts([(0, min(pages.rows, _PROBED))])
-    for place in np.flatnonzero(probe.repeats[0] == 1).tolist():
-        leaf = leaves[place]
-        if leaf.repetition is None and leaf.definition is None:
-            block = pages.page(place)
-            assert isinstance(block, FixedWidth | Variable)
-            value = constant_value(block)
-            if value is not None and _can_be_constant(value, version):
-                yield place, value
+    found: dict[bytes, tuple[list[int], FixedWidth | Variable]] = {}
+    for place in np.flatnonzero(pages.ends_are_equal()).tolist():
+        block = pages.page(place)
+        assert isinstance(block, FixedWidth | Variable)
+        value = constant_value(block)
+        if value is not None and _can_be_constant(value, version):
+            found.setdefault(build_value(value).tobytes(), ([], value))[0].append(place)
+    yield from found.values()
 
 
 def _is_one_long(block: FixedWidth | Variable) -> bool:
@@ -198,7 +183,7 @@ def _encode_empty_struct(leaf: ShreddedLeaf) -> Body:
         )
     # The reference writes such structs as if all were null, and looks for levels otherwise.
     layers = Layers.of([LayerKind.NULLABLE_ITEM, *leaf.layers.kinds[1:]])
-    return build_nulls(replace(leaf, layers=layers), has_level_encodings=False)
+    return build_nulls(replace(leaf, layers=layers), 1, has_level_encodings=False)
 
 
 def _encode_no_bytes(leaf: ShreddedLeaf, version: FileVersion) -> Body:
@@ -230,7 +215,7 @@ def _encode_dictionary(
     assert isinstance(indices, FixedWidth)
     items = block_from_arrow(leaf.values.dictionary)
     chosen = encode_dictionary_mini_block(indices, items, version=version, options=options)
-    ((_, body),) = build_mini_blocks([leaf], chosen, version=version)
+    ((_, body),) = build_mini_blocks(leaf, 1, chosen, version=version)
     if body is None and leaf.num_rows <= multiple:
         raise UnsupportedError(
             "a row has too many null or empty lists in a row for a dictionary; write plain values",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Slices
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.levels import Layers, ShreddedLeaf
 from lancelet.values import dataclass
@@ -64,24 +63,39 @@ class ConstantLayout:
 
 Layout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout
 
+NOTHING: Final[Mapping[str, str]] = {}
+"""What was refused where nothing else was tried."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """The layout of a page with its buffers; `encoding` and `refused` are for reports."""
+    """Pages of one layout with their buffers; page i has the slices i of each of `buffers`.
 
+    `which` are their numbers among the pages that were encoded together. `encodings` and `refused`
+    are for reports.
+    """
+
+    which: Sequence[int]
     layout: Layout
-    buffers: tuple[Bytes, ...]
-    encoding: str
-    refused: Mapping[str, str] = field(default_factory=dict)
+    buffers: tuple[Slices, ...]
+    encodings: Sequence[str]
+    refused: Sequence[Mapping[str, str]]
+
+    @staticmethod
+    def one(layout: Layout, buffers: Sequence[Bytes], encoding: str, which: int = 0) -> Body:
+        """Return a single page."""
+        return Body([which], layout, tuple(map(Slices.whole, buffers)), [encoding], [NOTHING])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageBody:
-    """A page before its layout has become a message.
+    """Pages before their layout has become a message.
 
-    `leaf` is what the page holds, `first_row` where that begins in the leaf of the column.
+    `leaf` is what they hold, one behind the other; `first_row` is where each begins in the leaf of
+    its column, and `rows` how many it has.
     """
 
     first_row: int
+    rows: int
     leaf: ShreddedLeaf
     body: Body

@@ -65,6 +65,28 @@ class Pages:
             return kernels.survey_words(bits, 1, rows, rows)
         return kernels.survey_words(block.data, block.bits // 8, rows, rows)
 
+    def ends_are_equal(self) -> npt.NDArray[np.bool_]:
+        """Return which pages may have one value all over: their first and last are alike."""
+        block, rows = self.block, self.rows
+        found: npt.NDArray[np.bool_]
+        if isinstance(block, Variable):
+            first = np.arange(0, self.count * rows, rows)
+            last = first + rows - 1
+            ends = block.offsets
+            size = ends[first + 1] - ends[first]
+            found = size == ends[last + 1] - ends[last]
+            if len(block.data):
+                found &= (size == 0) | (
+                    block.data[ends[first + 1] - 1] == block.data[ends[last + 1] - 1]
+                )
+            return found
+        assert isinstance(block, FixedWidth)
+        if block.bits == 1:
+            return np.ones(self.count, np.bool_)
+        values = block.data.reshape(self.count, rows, -1)
+        found = (values[:, 0] == values[:, -1]).all(axis=1)
+        return found
+
     def page(self, place: int) -> Block:
         """Return the values of one page."""
         if self.count == 1:

@@ -134,13 +134,14 @@ def field_file(
     owners = generation.columns_of(stored, version)
     pages: list[list[StoredPage]] = [[] for _ in owners]
     for page in generation.encode_field(array, stored, version, blobs=sink):
-        position = [append(data, buffer) for buffer in page.buffers]
+        buffers = [buffer.slice_bytes(0) for buffer in page.buffers]
+        position = [append(data, buffer) for buffer in buffers]
         pages[page.column].append(
             StoredPage(
                 first_row=sum(before.length for before in pages[page.column]),
                 length=page.length,
                 position=np.array(position, np.int64),
-                size=np.array([len(buffer) for buffer in page.buffers], np.int64),
+                size=np.array([len(buffer) for buffer in buffers], np.int64),
                 encoding=page.encoding,
                 priority=page.first_row,
             )

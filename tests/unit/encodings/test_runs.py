@@ -76,11 +76,12 @@ class Column:
             part = pa.concat_arrays([array.slice(start, count)])
             for page in v2_1.encode_field(part, self.field, FileVersion.V2_2, blobs=None):
                 position = []
-                for buffer in page.buffers:
+                buffers = [buffer.slice_bytes(0) for buffer in page.buffers]
+                for buffer in buffers:
                     data += bytes(-len(data) % 64)
                     position.append(len(data))
                     data += buffer.tobytes()
-                sizes = np.array([len(buffer) for buffer in page.buffers], np.int64)
+                sizes = np.array([len(buffer) for buffer in buffers], np.int64)
                 first = start + page.first_row
                 pages.append(
                     StoredPage(

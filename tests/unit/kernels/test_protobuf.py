@@ -147,3 +147,47 @@ def test_packed_numbers_do_not_end_in_the_middle(agree):
     slices = Slices(bytes_of(b"\x07"), np.array([0]), np.array([1 << 62]))
     assert isinstance(agree("read_packed", slices), type)
     assert isinstance(agree("find_parts_in", slices, 1), type)
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=200), st.integers(0, 3)), max_size=5),
+    st.lists(st.lists(st.integers(0, 2**62), max_size=3), min_size=20, max_size=20),
+    st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), min_size=20, max_size=20),
+)
+def test_columns_are_joined_as_the_official_runtime_writes_them(agree, columns, places, numbers):
+    encodings = [
+        file2_pb.Encoding(direct=file2_pb.DirectEncoding(encoding=encoding))
+        for encoding, _ in columns
+    ]
+    edges = np.cumsum([0, *(count for _, count in columns)], dtype=np.int64)
+    pages = int(edges[-1])
+    page_heads = np.arange(pages, dtype=np.int64) % max(len(columns), 1)
+    expected = [
+        file2_pb.ColumnMetadata(
+            encoding=own,
+            pages=[
+                file2_pb.ColumnMetadata.Page(
+                    buffer_offsets=places[page],
+                    buffer_sizes=[place // 3 for place in places[page]],
+                    length=numbers[page][0],
+                    priority=numbers[page][1],
+                    encoding=encodings[page_heads[page]],
+                )
+                for page in range(edges[column], edges[column + 1])
+            ],
+        ).SerializeToString()
+        for column, own in enumerate(encodings)
+    ]
+    heads = [encoding.SerializeToString() for encoding in encodings]
+    sizes = np.array([len(head) for head in heads], np.int64)
+    flat = np.array([place for page in places[:pages] for place in page], np.int64)
+    data, ends = agree(
+        "join_pages",
+        Slices(bytes_of(b"".join(heads)), np.cumsum(sizes) - sizes, sizes),
+        edges,
+        np.arange(len(columns)),
+        np.array([page_heads, *np.array(numbers[:pages], np.int64).reshape(-1, 2).T], np.int64),
+        (np.cumsum([0, *map(len, places[:pages])], dtype=np.int64), flat, flat // 3),
+    )
+    assert data.tobytes() == b"".join(expected)
+    assert np.diff(ends, prepend=0).tolist() == [len(each) for each in expected]

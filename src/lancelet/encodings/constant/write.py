@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Slices
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.base import EncodedBlock
 from lancelet.encodings.constant.value import build_value
-from lancelet.encodings.layout import Body, ConstantLayout
+from lancelet.encodings.layout import NOTHING, Body, ConstantLayout
 from lancelet.encodings.levels import Layers, Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.write import encode_levels
 
@@ -19,8 +20,10 @@ INLINE_BYTES_MAX = 32
 """The longest value that is kept in the message."""
 
 
-def build_constant_value(leaf: ShreddedLeaf, value: FixedWidth | Variable) -> Body:
-    """Return the layout and the buffers of a page without levels that has one value all over.
+def build_constant_value(
+    leaf: ShreddedLeaf, value: FixedWidth | Variable, which: Sequence[int]
+) -> Body:
+    """Return the layout and the buffers of pages without levels that have one value all over.
 
     Pages of one value and some nulls exist as well, but their levels are never encoded, so that
     a mini-block page is smaller.
@@ -28,8 +31,18 @@ def build_constant_value(leaf: ShreddedLeaf, value: FixedWidth | Variable) -> Bo
     assert leaf.repetition is None, "levels would be read as plain numbers"
     assert leaf.definition is None, "levels would be read as plain numbers"
     if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
-        return Body(_layout_of_one(leaf.layers, value.data.tobytes()), (), "constant")
-    return Body(_layout_of_one(leaf.layers, None), (build_value(value),), "constant")
+        return _repeated(which, _layout_of_one(leaf.layers, value.data.tobytes()), (), "constant")
+    buffers = (build_value(value),)
+    return _repeated(which, _layout_of_one(leaf.layers, None), buffers, "constant")
+
+
+def _repeated(
+    which: Sequence[int], layout: ConstantLayout, buffers: Sequence[Bytes], encoding: str
+) -> Body:
+    """Return pages that are the same."""
+    count = len(which)
+    slices = tuple(Slices.repeated(data, count) for data in buffers)
+    return Body(which, layout, slices, [encoding] * count, [NOTHING] * count)
 
 
 @lru_cache(256)
@@ -42,19 +55,20 @@ def build_empty_value(leaf: ShreddedLeaf) -> Body:
     """Return the layout and the buffers of a page whose values take no bytes."""
     layout = ConstantLayout(leaf.layers, inline_value=b"")
     if leaf.repetition is None and leaf.definition is None:
-        return Body(layout, (), "constant")
-    return Body(layout, (_bytes(None, leaf.repetition), _bytes(None, leaf.definition)), "constant")
+        return Body.one(layout, (), "constant")
+    levels = (_bytes(None, leaf.repetition), _bytes(None, leaf.definition))
+    return Body.one(layout, levels, "constant")
 
 
-def build_nulls(leaf: ShreddedLeaf, *, has_level_encodings: bool) -> Body:
-    """Return the layout and the buffers of a page without a single valid value.
+def build_nulls(leaf: ShreddedLeaf, count: int, *, has_level_encodings: bool) -> Body:
+    """Return the layout and the buffers of pages without a single valid value.
 
     `has_level_encodings` says whether the file version knows encoded levels here.
     """
     layout = ConstantLayout(leaf.layers, inline_value=None)
     # Without levels nobody could tell which of several layers is the null one.
     if leaf.repetition is None and len(leaf.layers.each) == 1:
-        return Body(layout, (), "null")
+        return _repeated(range(count), layout, (), "null")
     repetition, definition = (
         _smaller(levels, has_level_encodings=has_level_encodings)
         for levels in (leaf.repetition, leaf.definition)
@@ -67,7 +81,7 @@ def build_nulls(leaf: ShreddedLeaf, *, has_level_encodings: bool) -> Body:
         num_definition=0 if definition is None else leaf.num_entries,
     )
     buffers = (_bytes(repetition, leaf.repetition), _bytes(definition, leaf.definition))
-    return Body(layout, buffers, "null")
+    return Body.one(layout, buffers, "null")
 
 
 def _bytes(encoded: EncodedBlock | None, levels: Levels | None) -> Bytes:

@@ -16,7 +16,7 @@ from lancelet.kernels import ZipShape
 _NO_LEVELS = np.empty(0, np.uint16)
 
 
-def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues) -> Body:
+def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues, which: int = 0) -> Body:
     """Return the layout and the buffers of a page."""
     repetition = _NO_LEVELS if leaf.repetition is None else leaf.repetition
     definition = _NO_LEVELS if leaf.definition is None else leaf.definition
@@ -53,11 +53,12 @@ def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues) -> Body:
     )
     description = registry.describe(values.encoding)
     if starts is None or (value_bits is not None and leaf.repetition is None):
-        return Body(layout, (zipped,), description)
+        return Body.one(layout, (zipped,), description, which)
     if leaf.repetition is not None:
         opens_row = np.append(leaf.repetition == layers.rep_max, True)
         starts = starts[opens_row]
-    return Body(layout, (zipped, row_index(starts, len(zipped))), description)
+    index = row_index(starts, len(zipped))
+    return Body.one(layout, (zipped, index), description, which)
 
 
 def row_index(starts: Int64s, data_bytes: int) -> Bytes:

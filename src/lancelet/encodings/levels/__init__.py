@@ -13,7 +13,7 @@ from lancelet.encodings.levels.nesting import (
     paths,
     rows_multiple,
 )
-from lancelet.encodings.levels.shred import ShreddedLeaf, shred, shred_leaf
+from lancelet.encodings.levels.shred import ShreddedLeaf, shred, shred_alike
 from lancelet.encodings.levels.unravel import (
     check_layers,
     check_levels,
@@ -48,7 +48,7 @@ __all__ = [
     "paths",
     "rows_multiple",
     "shred",
-    "shred_leaf",
+    "shred_alike",
     "struct_around",
     "unravel",
     "visible_validity",

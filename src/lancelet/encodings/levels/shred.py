@@ -18,7 +18,7 @@ the leaf only. Whatever an array holds behind a null list is left behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -87,6 +87,14 @@ class ShreddedLeaf:
             return np.ones(len(self.values), np.bool_)
         visible: _Flags = self.definition[self.definition <= self.layers.visible_def_max] == 0
         return visible
+
+    def page(self, place: int, count: int) -> ShreddedLeaf:
+        """Return one of `count` pages, which have as many rows and are not of lists."""
+        if count == 1:
+            return self
+        rows = len(self.values) // count
+        start = place * rows
+        return self._part(slice(start, start + rows), self.values.slice(start, rows))
 
     def cut(self, row: int) -> tuple[ShreddedLeaf, ShreddedLeaf]:
         """Return the rows before `row`, and those from it on."""
@@ -157,6 +165,28 @@ def shred(node: Node, array: pa.Array) -> list[ShreddedLeaf]:
     if isinstance(node, LeafNode):
         return [shred_leaf(node.field, array)]
     return list(_shred(node, array, _Entries(len(array))))
+
+
+def shred_alike(
+    field: Field, arrays: Sequence[pa.Array]
+) -> Iterator[tuple[Sequence[int], ShreddedLeaf]]:
+    """Yield the leaves of arrays of one type and length which nothing is around.
+
+    Arrays that have no nulls, some, or nothing else share a leaf each; their places come with it.
+    """
+    kinds: dict[int, list[int]] = {}
+    for place, array in enumerate(arrays):
+        nulls = array.null_count
+        kinds.setdefault((nulls > 0) + (nulls == len(array) > 0), []).append(place)
+    for nulls, places in kinds.items():
+        own = [arrays[place] for place in places] if len(kinds) > 1 else arrays
+        joined = own[0] if len(own) == 1 else pa.concat_arrays(own)
+        yield (
+            places,
+            shred_leaf(field, joined)
+            if nulls
+            else ShreddedLeaf(field, _ALL_VALID, None, None, joined),
+        )
 
 
 def shred_leaf(field: Field, array: pa.Array) -> ShreddedLeaf:

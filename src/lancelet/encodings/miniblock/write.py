@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import FileVersion, FixedWidth
-from lancelet.encodings.choose import Dictionary, MiniBlocks
+from lancelet.encodings.choose import MiniBlocks
 from lancelet.encodings.codecs.base import SMALL_CHUNK_BYTES_MAX, EncodedBlocks
 from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.rle import Rle
@@ -34,49 +35,45 @@ from lancelet.encodings.pages import ChunkedPages, sum_of, take_slices
 from lancelet.encodings.spans import expand
 from lancelet.values import dataclass
 
-_Page: TypeAlias = tuple[int, MiniBlockLayout | None, tuple[Bytes, ...]]
-"""The place of a page, its layout, if one fits, and its buffers."""
+T = TypeVar("T")
+
+_Pages: TypeAlias = tuple[Int64s, MiniBlockLayout | None, tuple[Slices, ...]]
+"""The places of pages, their layout, if one fits, and their buffers."""
 
 
 def build_mini_blocks(
-    leaves: Sequence[ShreddedLeaf], chosen: MiniBlocks, *, version: FileVersion
-) -> Iterator[tuple[int, Body | None]]:
-    """Yield the number of each page that was chosen, and its layout and buffers.
+    leaf: ShreddedLeaf, count: int, chosen: MiniBlocks, *, version: FileVersion
+) -> Iterator[tuple[Sequence[int], Body | None]]:
+    """Yield the pages that were chosen, those with one layout together, and their buffers.
 
-    The latter are `None` if a chunk would not fit its numbers, because too many entries have no
-    value.
+    `leaf` has the values and levels of all `count` pages of the batch. The bodies are `None` of
+    pages in which a chunk would not fit its numbers, because too many entries have no value.
     """
-    alike: dict[Layers, list[int]] = {}
-    for place, page in enumerate(chosen.which.tolist()):
-        alike.setdefault(leaves[page].layers, []).append(place)
-    for places in alike.values():
-        own = np.array(places)
-        pages = [leaves[page] for page in chosen.which[own].tolist()]
-        parts = _Parts.of(pages, chosen.chunks.take(own), version)
-        for at, layout, buffers in parts.pages():
-            place = places[at]
-            page = int(chosen.which[place])
-            if layout is None:
-                yield page, None
-                continue
-            described = chosen.descriptions[place], chosen.refused[place]
-            if chosen.dictionaries is None:
-                yield page, Body(layout, buffers, *described)
-            else:
-                dictionary = chosen.dictionaries[place]
-                yield page, Body(*_with_dictionary(layout, buffers, dictionary), *described)
+    for places, layout, buffers in _Parts.of(leaf, count, chosen, version).pages():
+        which = chosen.which[places].tolist()
+        if layout is None:
+            yield which, None
+            continue
+        described = _those(chosen.descriptions, places), _those(chosen.refused, places)
+        if chosen.dictionaries is None:
+            yield which, Body(which, layout, buffers, *described)
+            continue
+        words, data, *index = buffers
+        for at, place in enumerate(places.tolist()):
+            own, one = chosen.dictionaries[place], slice(at, at + 1)
+            with_dictionary = replace(
+                layout, dictionary=own.block.encoding, num_dictionary_items=own.num_items
+            )
+            items = Slices.whole(own.block.data)
+            parts = (words[one], data[one], items, *index)
+            each = (described[0][one], described[1][one])
+            yield which[one], Body(which[one], with_dictionary, parts, *each)
 
 
-def _with_dictionary(
-    layout: MiniBlockLayout, buffers: tuple[Bytes, ...], dictionary: Dictionary
-) -> tuple[MiniBlockLayout, tuple[Bytes, ...]]:
-    words, data, *index = buffers
-    own = replace(
-        layout,
-        dictionary=dictionary.block.encoding,
-        num_dictionary_items=dictionary.num_items,
-    )
-    return own, (words, data, dictionary.block.data, *index)
+def _those(of_pages: Sequence[T], places: Int64s) -> Sequence[T]:
+    if len(places) == len(of_pages):
+        return of_pages
+    return [of_pages[place] for place in places.tolist()]
 
 
 class _EncodedLevels:
@@ -131,67 +128,69 @@ class _Parts:
 
     layers: Layers
     chunks: ChunkedPages
-    num_levels: Int64s
+    num_levels: Int64s | None
     repetition: _EncodedLevels | None
     definition: _EncodedLevels | None
     index: Bytes | None
     version: FileVersion
 
     @staticmethod
-    def of(leaves: Sequence[ShreddedLeaf], chunks: ChunkedPages, version: FileVersion) -> _Parts:
+    def of(leaf: ShreddedLeaf, count: int, chosen: MiniBlocks, version: FileVersion) -> _Parts:
         """Encode the levels of pages."""
-        first, counts = leaves[0], chunks.values.counts
-        has_levels = first.repetition is not None or first.definition is not None
-        num_levels, index = np.zeros_like(counts), None
-        if has_levels:
-            assert len(leaves) == 1 or first.repetition is None, "pages of lists come one by one"
-            entries = _first_entries(first, counts) if len(leaves) == 1 else None
+        chunks = chosen.chunks
+        counts, num_levels, index = chunks.values.counts, None, None
+        repetition = definition = None
+        if leaf.repetition is not None or leaf.definition is not None:
+            assert count == 1 or leaf.repetition is None, "pages of lists come one by one"
+            entries = _first_entries(leaf, counts) if count == 1 else None
             num_levels = counts if entries is None else np.diff(entries)
-            if first.repetition is not None and entries is not None:
-                index = build_repetition_index(first.repetition, entries, first.layers.rep_max)
+            if leaf.repetition is not None and entries is not None:
+                index = build_repetition_index(leaf.repetition, entries, leaf.layers.rep_max)
+            if int(num_levels.max()) <= LEVELS_MAX:
+                encode = partial(
+                    _EncodedLevels,
+                    counts=num_levels,
+                    edges=chunks.edges,
+                    has_run_lengths=version >= FileVersion.V2_2,
+                )
+                repetition = None if leaf.repetition is None else encode(leaf.repetition)
+                if leaf.definition is not None:
+                    definition = encode(_levels_of(leaf.definition, count, chosen.which))
+        return _Parts(leaf.layers, chunks, num_levels, repetition, definition, index, version)
 
-        def encoded(levels: Sequence[Levels | None]) -> _EncodedLevels | None:
-            known = [each for each in levels if each is not None]
-            if not known or int(num_levels.max()) > LEVELS_MAX:
-                return None
-            return _EncodedLevels(
-                known[0] if len(known) == 1 else np.concatenate(known),
-                num_levels,
-                chunks.edges,
-                has_run_lengths=version >= FileVersion.V2_2,
-            )
-
-        repetition = encoded([leaf.repetition for leaf in leaves])
-        definition = encoded([leaf.definition for leaf in leaves])
-        return _Parts(first.layers, chunks, num_levels, repetition, definition, index, version)
-
-    def pages(self) -> Iterator[_Page]:
-        """Yield pages by their place, those together whose levels are encoded in the same way."""
-        if int(self.num_levels.max(initial=0)) > LEVELS_MAX:
-            yield 0, None, ()
+    def pages(self) -> Iterator[_Pages]:
+        """Yield pages by their places, those together whose levels are encoded in the same way."""
+        every = np.arange(len(self.chunks.edges) - 1)
+        if self.num_levels is None:
+            yield from self._alike(every)
             return
-        ways = np.zeros(len(self.chunks.edges) - 1, np.int64)
+        if int(self.num_levels.max()) > LEVELS_MAX:
+            yield every, None, ()
+            return
+        ways = np.zeros(len(every), np.int64)
         for levels in (self.repetition, self.definition):
             ways = ways * 2 + (0 if levels is None else levels.has_runs)
         for way in np.unique(ways).tolist():
             yield from self._alike(np.flatnonzero(ways == way))
 
-    def _alike(self, places: Int64s) -> Iterator[_Page]:
+    def _alike(self, places: Int64s) -> Iterator[_Pages]:
         own = self.chunks.take(places)
         values, edges = own.values, own.edges
         levels = [
             None if levels is None else levels.encode(places)
             for levels in (self.repetition, self.definition)
         ]
-        repetition, definition = levels
-        chunks = expand(self.chunks.edges[places], own.num_chunks)
-        has_large_chunks = self.version >= FileVersion.V2_2
         if any(each is not None and int(each.slices.size.max()) > LEVELS_MAX for each in levels):
             assert len(places) == 1, "only pages of lists have so many levels in a chunk"
-            yield 0, None, ()
+            yield places, None, ()
             return
+        repetition, definition = levels
+        has_large_chunks = self.version >= FileVersion.V2_2
+        num_levels = np.zeros_like(values.counts)
+        if self.num_levels is not None:
+            num_levels = self.num_levels[expand(self.chunks.edges[places], own.num_chunks)]
         parts = ChunkParts(
-            self.num_levels[chunks],
+            num_levels,
             None if repetition is None else repetition.slices,
             None if definition is None else definition.slices,
             values.parts,
@@ -210,20 +209,26 @@ class _Parts:
             definition=None if definition is None else definition.encoding,
             repetition_index_depth=0 if self.index is None else DEPTH,
         )
-        is_too_large = not has_large_chunks and sizes > SMALL_CHUNK_BYTES_MAX
         word, ends = words.nbytes // len(sizes), np.concatenate([[0], np.cumsum(sizes)])[edges]
-        index = () if self.index is None else (self.index,)
-        for place, first, stop, start, end in zip(
-            places.tolist(),
-            *(edges[at].tolist() for at in (slice(-1), slice(1, None))),
-            *(ends[at].tolist() for at in (slice(-1), slice(1, None))),
-            strict=True,
-        ):
-            if is_too_large is not False and is_too_large[first:stop].any():
-                yield place, None, ()
-            else:
-                buffers = (words[first * word : stop * word], data[start:end], *index)
-                yield place, layout, buffers
+        buffers = [
+            Slices(source, bounds[:-1], np.diff(bounds))
+            for source, bounds in ((words, edges * word), (data, ends))
+        ]
+        if self.index is not None:
+            buffers.append(Slices.whole(self.index))
+        if has_large_chunks or not (sizes > SMALL_CHUNK_BYTES_MAX).any():
+            yield places, layout, tuple(buffers)
+            return
+        is_too_large = np.maximum.reduceat(sizes, edges[:-1]) > SMALL_CHUNK_BYTES_MAX
+        yield places[is_too_large], None, ()
+        fit = np.flatnonzero(~is_too_large)
+        if len(fit):
+            yield places[fit], layout, tuple(take_slices(each, fit) for each in buffers)
+
+
+def _levels_of(levels: Levels, count: int, which: Int64s) -> Levels:
+    """Return the levels of some of `count` pages that have as many."""
+    return levels if len(which) == count else levels.reshape(count, -1)[which].reshape(-1)
 
 
 def _block(levels: Levels) -> FixedWidth:

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.buffers import Slices
+from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
@@ -38,7 +39,7 @@ NULL_BLOB_POSITION: Final = 1
 
 def encode_field(
     array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None = None
-) -> list[EncodedPage]:
+) -> list[EncodedPages]:
     """Encode the values of a field as pages of each of its columns."""
     del version
     check_storable(field)
@@ -62,7 +63,7 @@ class _FieldWriter:
     """Walks a field and its values, column by column."""
 
     def __init__(self, blobs: BlobSink | None) -> None:
-        self.pages: list[EncodedPage] = []
+        self.pages: list[EncodedPages] = []
         self._blobs = blobs
         self._column = -1
 
@@ -137,13 +138,14 @@ class _FieldWriter:
             encoded_bytes=sum(buffer.nbytes for buffer in page.buffers),
         )
         self.pages.append(
-            EncodedPage(
+            EncodedPages(
+                fields=[0],
                 column=self._column,
                 first_row=first_row,
                 length=len(values),
-                buffers=tuple(page.buffers),
+                buffers=tuple(map(Slices.whole, page.buffers)),
                 encoding=envelope(ARRAY_ENCODING_URL, encoding),
-                report=(choice,),
+                report=lambda: (choice,),
             )
         )
 

@@ -123,7 +123,7 @@ def build_blob(
     one = ChunkedPages(chunks, np.array([0, len(chunks.counts)], np.int64))
     described = registry.describe(chunks.encoding)
     chosen = MiniBlocks(np.zeros(1, np.int64), one, [described], [{}])
-    ((_, body),) = build_mini_blocks([descriptors], chosen, version=version)
+    ((_, body),) = build_mini_blocks(descriptors, 1, chosen, version=version)
     assert body is not None, "a page without levels always fits"
     message = pb.PageLayout(
         blob_layout=pb.BlobLayout(

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Bytes
-from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
+from lancelet.buffers import Slices
+from lancelet.encodings.base import (
+    BlobSink,
+    ColumnChoice,
+    EncodedPages,
+    FileVersion,
+    Memo,
+    StoredColumn,
+)
 from lancelet.encodings.bundle import Bundle, Columns, open_bundles
 from lancelet.encodings.encode_field import (
-    choice_of,
+    ColumnLeaf,
     column_leaves,
     columns_of,
-    encode_columns,
+    encode_column,
     encode_plain,
+    name_of,
     sink_of,
 )
 from lancelet.encodings.layout import Layout, PageBody
@@ -40,37 +47,34 @@ _LAYOUTS_KEPT: Final = 1024
 
 def encode_field(
     array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
-) -> Sequence[EncodedPage]:
+) -> Sequence[EncodedPages]:
     """Encode values as pages of each of the columns of the field."""
-    pages: list[EncodedPage] = []
+    pages: list[EncodedPages] = []
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:
-            leaf = column_leaf.leaf
-            message, body, value_bytes = build_blob(
-                leaf, sink_of(blobs, leaf.field), version=version
-            )
-            choice = choice_of(column_leaf.path, leaf, body)
-            choice = replace(
-                choice,
-                layout="blob",
-                raw_bytes=value_bytes,
-                encoded_bytes=value_bytes + choice.encoded_bytes,
-            )
-            pages.append(
-                EncodedPage(
-                    column_leaf.column, 0, leaf.num_rows, body.buffers, sealed(message), (choice,)
-                )
-            )
+            pages.append(_encoded_blobs(column_leaf, version, blobs))
         else:
-            pages += encode_columns([column_leaf], version, seal_page, blobs=blobs)[0]
+            pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
     return pages
+
+
+def _encoded_blobs(
+    column: ColumnLeaf, version: FileVersion, blobs: BlobSink | None
+) -> EncodedPages:
+    leaf = column.leaf
+    message, body, num_bytes = build_blob(leaf, sink_of(blobs, leaf.field), version=version)
+    stored = num_bytes + sum(int(buffer.size[0]) for buffer in body.buffers)
+    choice = ColumnChoice(name_of(column.path), "blob", body.encodings[0], num_bytes, stored)
+    return EncodedPages(
+        [0], column.column, 0, leaf.num_rows, body.buffers, sealed(message), lambda: (choice,)
+    )
 
 
 def encode_plain_fields(
     arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
-) -> list[Sequence[EncodedPage]]:
+) -> Sequence[EncodedPages]:
     """Encode as many values of each of some plain fields of one type."""
-    return encode_plain(arrays, fields, version, seal_page)
+    return list(encode_plain(arrays, fields, version, seal_page))
 
 
 def open_field(
@@ -90,8 +94,8 @@ def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
     return open_bundles(columns, kind_of_bundle, open_bundle, memo)
 
 
-def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
-    """Return the message of a page, in its envelope, and its buffers."""
+def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
+    """Return the message of pages, in its envelope, and their buffers."""
     del path
     return _message(page.body.layout), page.body.buffers
 

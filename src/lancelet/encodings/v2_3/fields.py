@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
-from lancelet.encodings.encode_field import column_leaves, columns_of, encode_columns, encode_plain
+from lancelet.encodings.base import BlobSink, EncodedPages, FileVersion, Memo, StoredColumn
+from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column, encode_plain
 from lancelet.encodings.levels import nest
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_3.messages import seal_page
@@ -20,24 +20,24 @@ __all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
 
 def encode_field(
     array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
-) -> Sequence[EncodedPage]:
+) -> Sequence[EncodedPages]:
     """Encode values as pages of each of the columns of the field."""
-    pages: list[EncodedPage] = []
+    pages: list[EncodedPages] = []
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:
             raise UnsupportedError(
                 "version 2.3 stores blobs as those of 2.2; make the field a blob struct",
                 field=column_leaf.leaf.field.name,
             )
-        pages += encode_columns([column_leaf], version, seal_page, blobs=blobs)[0]
+        pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
     return pages
 
 
 def encode_plain_fields(
     arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
-) -> list[Sequence[EncodedPage]]:
+) -> Sequence[EncodedPages]:
     """Encode as many values of each of some plain fields of one type."""
-    return encode_plain(arrays, fields, version, seal_page)
+    return list(encode_plain(arrays, fields, version, seal_page))
 
 
 def open_field(

@@ -15,7 +15,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.codecs.flat import Flat
@@ -35,8 +35,8 @@ from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
 from lancelet.format.protos import encodings23_pb as pb
 
 
-def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
-    """Return the message of a page in its envelope, and the buffers that belong to it."""
+def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
+    """Return the message of pages in its envelope, and the buffers that belong to them."""
     layout, buffers = page.body.layout, page.body.buffers
     match layout:
         case MiniBlockLayout():
@@ -44,7 +44,10 @@ def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
         case FullZipLayout():
             message = _dense(layout.layers, pb.ValuePlane(zipped=_zipped(layout)))
         case ConstantLayout(inline_value=None):
-            structure, buffers = sparse_structure(path, _nulls_of(path, page.leaf))
+            # Pages without a value are all the same.
+            count = len(page.body.which)
+            structure, parts = sparse_structure(path, _nulls_of(path, page.leaf.page(0, count)))
+            buffers = tuple(Slices.repeated(part, count) for part in parts)
             message = pb.PlanarLayout(
                 structure=pb.StructuralPlane(sparse=structure),
                 values=pb.ValuePlane(none=pb.NoValues()),

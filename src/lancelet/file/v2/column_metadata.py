@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from google.protobuf.message import DecodeError
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings.base import StoredColumn, StoredPage
+from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
@@ -47,33 +48,57 @@ PLAIN_COLUMN_ENCODING: Final = wire_pb.Any(
 """The envelope of a column whose pages are just its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPage:
-    """A page whose buffers are in the file, ready for the metadata."""
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenPages:
+    """Pages that are described alike and are in the file: one of each of some columns.
 
-    positions: Sequence[int]
-    sizes: Sequence[int]
+    Page i has its buffer k at `positions[k][i]`, of `sizes[k][i]` bytes.
+    """
+
+    columns: Sequence[int]
+    positions: Sequence[Int64s]
+    sizes: Sequence[Int64s]
     length: int
     encoding: bytes
-    priority: int
+    priorities: Sequence[int]
 
 
-def encode_column(pages: Sequence[WrittenPage], *, encoding: bytes) -> bytes:
-    """Return the metadata of a column as they are stored."""
-    message = file2_pb.ColumnMetadata(
-        encoding=_direct(encoding),
-        pages=[
-            file2_pb.ColumnMetadata.Page(
-                buffer_offsets=page.positions,
-                buffer_sizes=page.sizes,
-                length=page.length,
-                encoding=_direct(page.encoding),
-                priority=page.priority,
-            )
-            for page in pages
-        ],
+def encode_columns(
+    pages: Sequence[WrittenPages], encodings: Sequence[bytes]
+) -> tuple[Bytes, Int64s]:
+    """Return the metadata of all columns back to back as they are stored, and where each ends.
+
+    `encodings` are those of the columns. The pages of a column are in the order that is given.
+    """
+    heads: dict[bytes, int] = {}
+    column_heads = np.array([heads.setdefault(each, len(heads)) for each in encodings], np.int64)
+    counts = [len(each.columns) for each in pages]
+    columns, priorities = (
+        np.fromiter(chain.from_iterable(each), np.int64, sum(counts))
+        for each in ((own.columns for own in pages), (own.priorities for own in pages))
     )
-    return message.SerializeToString()
+    kinds = [heads.setdefault(each.encoding, len(heads)) for each in pages]
+    head, length, buffers = (
+        np.repeat(np.array(each, np.int64), counts)
+        for each in (kinds, [own.length for own in pages], [len(own.sizes) for own in pages])
+    )
+    order = np.argsort(columns, kind="stable")
+    first = np.cumsum(buffers) - buffers
+    flat = expand(first[order], buffers[order])
+    positions, sizes = (
+        np.concatenate([_NONE, *(np.stack(each, axis=1).reshape(-1) for each in of_pages if each)])
+        for of_pages in ((own.positions for own in pages), (own.sizes for own in pages))
+    )
+    envelopes = list(map(_direct, heads))
+    lengths = np.array(list(map(len, envelopes)), np.int64)
+    source = np.frombuffer(b"".join(envelopes), np.uint8)
+    return kernels.join_pages(
+        Slices(source, np.cumsum(lengths) - lengths, lengths),
+        np.searchsorted(columns[order], np.arange(len(encodings) + 1)),
+        column_heads,
+        np.stack([head[order], length[order], priorities[order]]),
+        (bounds_of(buffers[order]), positions[flat], sizes[flat]),
+    )
 
 
 def decode_column(data: Bytes, *, index: int, file_bytes: int) -> Reading[StoredColumn]:
@@ -199,9 +224,10 @@ def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.ui
 
 
 @lru_cache(_ENCODINGS_KEPT)
-def _direct(encoding: bytes) -> file2_pb.Encoding:
-    """Return the message around an encoding, which is copied by whoever makes it a part."""
-    return file2_pb.Encoding(direct=file2_pb.DirectEncoding(encoding=encoding))
+def _direct(encoding: bytes) -> bytes:
+    """Return the message around an encoding."""
+    direct = file2_pb.DirectEncoding(encoding=encoding)
+    return file2_pb.Encoding(direct=direct).SerializeToString()
 
 
 def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> Reading[list[bytes]]:

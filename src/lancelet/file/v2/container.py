@@ -20,7 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes
+from lancelet import kernels
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import FileVersion
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
@@ -52,11 +53,15 @@ _PADDING: Final = bytes([PADDING_BYTE]) * ALIGNMENT
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the end of a file says of the rest: messages and the places of global buffers."""
+    """What the end of a file says of the rest: messages and the places of global buffers.
+
+    Those of the columns are back to back; column i has what ends at `column_ends[i]`.
+    """
 
     version: FileVersion
     descriptor: bytes
-    columns: Sequence[bytes]
+    columns: Bytes
+    column_ends: Int64s
     buffers: Sequence[Place]
 
 
@@ -82,10 +87,25 @@ class Container:
         with self._lock:
             return self._take(data)
 
-    def write_buffers(self, buffers: Sequence[Bytes]) -> list[Place]:
-        """Write buffers one after another, and return their places."""
+    def write_pages(self, buffers: Sequence[Slices]) -> list[Int64s]:
+        """Write the slices i of all buffers, then those of i + 1; return where each slice is."""
+        if not buffers:
+            return []
         with self._lock:
-            return list(map(self._take, buffers))
+            if len(buffers[0]) == 1:
+                places = [self._take(buffer.slice_bytes(0)) for buffer in buffers]
+                return [np.array([position]) for position, _ in places]
+            room = np.stack(
+                [-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers], axis=1
+            )
+            ends = np.cumsum(room).reshape(room.shape)
+            within = ends - room
+            first, *others = buffers
+            data = kernels.place_slices(first, within[:, 0], int(ends[-1, -1]), PADDING_BYTE)
+            for at, buffer in enumerate(others, start=1):
+                kernels.copy_slices(buffer, data, within[:, at])
+            position, _ = self._take(data)
+            return list((position + within).T)
 
     def finish(self, description: Description) -> int:
         """Write what describes the file, make it visible, and return its size."""
@@ -139,9 +159,9 @@ class Container:
 
 def _checksum_bytes(start: int, description: Description) -> int:
     """Return the size of the checksums of a file that they are themselves a part of."""
-    tail_bytes = len(description.descriptor) + sum(map(len, description.columns)) + FOOTER_BYTES
+    tail_bytes = len(description.descriptor) + len(description.columns) + FOOTER_BYTES
     # A row per column and per buffer; the descriptor and the checksums are buffers too.
-    num_rows = len(description.columns) + len(description.buffers) + 2
+    num_rows = len(description.column_ends) + len(description.buffers) + 2
     tail_bytes += num_rows * TABLE_ROW_BYTES
     size = 0
     while True:
@@ -154,20 +174,19 @@ def _checksum_bytes(start: int, description: Description) -> int:
 
 def _tail(start: int, description: Description, buffers: Sequence[Place]) -> bytes:
     """Return the descriptor and all behind it, as they are at position `start`."""
-    parts = [description.descriptor, *description.columns]
-    places: list[Place] = []
-    position = start
-    for part in parts:
-        places.append((position, len(part)))
-        position += len(part)
-    column_table = table_bytes(places[1:])
-    buffer_table = table_bytes([places[0], *buffers])
+    columns = start + len(description.descriptor)
+    ends = description.column_ends
+    sizes = np.diff(ends, prepend=0)
+    column_table = table_bytes(columns + ends - sizes, sizes)
+    buffer_table = table_bytes(*np.array([(start, len(description.descriptor)), *buffers]).T)
+    table = columns + len(description.columns)
     footer = Footer(
-        column_metadata=start + len(description.descriptor),
-        column_table=position,
-        buffer_table=position + len(column_table),
+        column_metadata=columns,
+        column_table=table,
+        buffer_table=table + len(column_table),
         num_buffers=1 + len(buffers),
-        num_columns=len(description.columns),
+        num_columns=len(ends),
         version=description.version,
     )
-    return b"".join([*parts, column_table, buffer_table, footer.to_bytes()])
+    metadata = description.columns.tobytes()
+    return description.descriptor + metadata + column_table + buffer_table + footer.to_bytes()

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
+
 from lancelet.buffers import Bytes, Ranges
 from lancelet.encodings.base import FileVersion, StoredPage
 from lancelet.errors import UnsupportedError
 from lancelet.file.base import WriteSummary
-from lancelet.file.v2.column_metadata import WrittenPage, encode_column
+from lancelet.file.v2.column_metadata import WrittenPages, encode_columns
 from lancelet.file.v2.container import Container, Description
 from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import place_columns
@@ -70,28 +72,27 @@ def join_files(
     check_joinable(sources, schema)
     version = sources[0].version
     container = Container(target)
-    columns: list[list[WrittenPage]] = [[] for _ in place_columns(schema.fields, version)]
-    for placed, buffers in _read(list(_pages(sources, len(columns))), read_bytes):
+    num_columns = len(place_columns(schema.fields, version))
+    written: list[WrittenPages] = []
+    for placed, buffers in _read(list(_pages(sources, num_columns)), read_bytes):
         places = [container.write_buffer(buffer) for buffer in buffers]
-        columns[placed.column].append(
-            WrittenPage(
-                positions=tuple(position for position, _ in places),
-                sizes=tuple(size for _, size in places),
-                length=placed.page.length,
-                encoding=placed.page.encoding,
-                priority=placed.first_row + placed.page.priority,
+        written.append(
+            WrittenPages(
+                [placed.column],
+                [np.array([position]) for position, _ in places],
+                [np.array([size]) for _, size in places],
+                placed.page.length,
+                placed.page.encoding,
+                [placed.first_row + placed.page.priority],
             )
         )
     num_rows = sum(source.num_rows for source in sources)
-    encodings = [sources[0].column(index).encoding for index in range(len(columns))]
+    encodings = [sources[0].column(index).encoding for index in range(num_columns)]
     size = container.finish(
         Description(
             version,
             descriptor_bytes(schema, num_rows),
-            [
-                encode_column(pages, encoding=encoding)
-                for pages, encoding in zip(columns, encodings, strict=True)
-            ],
+            *encode_columns(written, encodings),
             [],
         )
     )

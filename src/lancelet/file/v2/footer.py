@@ -18,14 +18,12 @@ A footer whose counts do not agree with that was damaged, even if it still point
 
 from __future__ import annotations
 
-import itertools
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges
+from lancelet.buffers import Bytes, Int64s, Ranges
 from lancelet.errors import CorruptDataError
 from lancelet.format.version import FileVersion
 from lancelet.values import dataclass
@@ -149,9 +147,9 @@ def parse_table(data: Bytes, *, limit: int, what: str) -> Ranges:
     return Ranges(position.astype(np.int64), size.astype(np.int64))
 
 
-def table_bytes(places: Sequence[tuple[int, int]]) -> bytes:
+def table_bytes(positions: Int64s, sizes: Int64s) -> bytes:
     """Return a table of positions and sizes as it is stored."""
-    return struct.pack(f"<{2 * len(places)}Q", *itertools.chain.from_iterable(places))
+    return np.stack([positions, sizes], axis=1).astype("<u8").tobytes()
 
 
 def padding_after(position: int) -> int:

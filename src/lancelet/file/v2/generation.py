@@ -22,7 +22,7 @@ import pyarrow as pa
 from lancelet import encodings
 from lancelet.encodings.base import (
     BlobSink,
-    EncodedPage,
+    EncodedPages,
     FieldReader,
     FileVersion,
     Memo,
@@ -49,7 +49,7 @@ class Generation(Protocol):
 
     def encode_field(
         self, array: pa.Array, field: Field, version: FileVersion, /, *, blobs: BlobSink | None
-    ) -> Sequence[EncodedPage]:
+    ) -> Sequence[EncodedPages]:
         """Encode values as pages of each of the columns of the field."""
 
     def open_field(
@@ -94,11 +94,11 @@ def encode_fields(
     version: FileVersion,
     *,
     blobs: BlobSink | None,
-) -> Sequence[Sequence[EncodedPage]]:
+) -> Sequence[EncodedPages]:
     """Encode the values of one field, or as many values of each of some of one kind."""
-    if len(fields) == 1:
-        return [generation_of(version).encode_field(arrays[0], fields[0], version, blobs=blobs)]
-    assert version is not FileVersion.V2_0, "fields of 2.0 are encoded one by one"
+    if kind_of(fields[0], version) is None:
+        (array,), (field,) = arrays, fields
+        return generation_of(version).encode_field(array, field, version, blobs=blobs)
     if version is FileVersion.V2_3:
         return encodings.v2_3.encode_plain_fields(arrays, fields, version)
     return encodings.v2_1.encode_plain_fields(arrays, fields, version)

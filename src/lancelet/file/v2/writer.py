@@ -13,7 +13,7 @@ as well.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import field as field_of
 from dataclasses import replace
@@ -25,17 +25,17 @@ import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.arrow import value_bytes
-from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
 from lancelet.file.storage import stored_columns
-from lancelet.file.v2.column_metadata import WrittenPage, encode_column
+from lancelet.file.v2.column_metadata import WrittenPages, encode_columns
 from lancelet.file.v2.column_plan import plan_columns
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import columns_of, encode_fields, generation_of, kind_of
+from lancelet.file.v2.generation import columns_of, encode_fields, kind_of
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
@@ -112,7 +112,7 @@ class _Cut:
 class _Encoded:
     """What encoding makes of the pages' worth of some fields, of each of them."""
 
-    pages: Sequence[Sequence[EncodedPage]]
+    pages: Sequence[EncodedPages]
     bounds: Sequence[Sequence[LeafBounds]]
 
 
@@ -154,13 +154,14 @@ class FileWriter:
         self._options = options
         self._schema = schema
         self._plan = plan_columns(schema.fields, options.version)
-        self._generation = generation_of(options.version)
         self._container = Container(target, with_checksums=options.checksums)
         self._blobs = blobs
         if blobs is not None:
             blobs.attach(self._container)
         self._zones = zones
-        self._columns: list[list[WrittenPage]] = [[] for _ in self._plan.encodings]
+        self._written: list[WrittenPages] = []
+        self._headers: dict[int, int] = {}
+        """Which of these are the last of columns of 2.0 that have no bytes, by column."""
         self._pending = [
             _Pending(
                 each.field,
@@ -178,7 +179,7 @@ class FileWriter:
         self._encoding: deque[tuple[Sequence[_Cut], Future[_Encoded] | _Encoded]] = deque()
         self._metadata = dict(schema.metadata)
         self._global_buffers: list[Place] = []
-        self._report: list[ColumnChoice] = []
+        self._reports: list[Callable[[], Sequence[ColumnChoice]]] = []
         self._num_rows = 0
 
     @property
@@ -217,7 +218,7 @@ class FileWriter:
 
     def encoding_report(self) -> tuple[ColumnChoice, ...]:
         """Return what was chosen for each page that was written, and what was not and why."""
-        return tuple(self._report)
+        return tuple(choice for report in self._reports for choice in report())
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows; the columns are found by name, and others are left alone."""
@@ -248,7 +249,7 @@ class FileWriter:
             Description(
                 self._options.version,
                 descriptor_bytes(self._schema.with_metadata(self._metadata), self._num_rows),
-                self._column_metadata(),
+                *encode_columns(self._written, self._plan.encodings),
                 self._global_buffers,
             )
         )
@@ -333,18 +334,19 @@ class FileWriter:
         pages = encode_fields(arrays, fields, self._options.version, blobs=self._blobs)
         if self._zones is None:
             return _Encoded(pages, ())
-        rows = [self._rows_of_pages(field, own) for field, own in zip(fields, pages, strict=True)]
+        rows = self._rows_of_pages(fields, pages)
         first_rows = [cut.first_row for cut in cuts]
         return _Encoded(pages, self._zones.bounds_of(fields, arrays, first_rows, rows))
 
     def _rows_of_pages(
-        self, node: Field, pages: Sequence[EncodedPage]
-    ) -> Mapping[int, Sequence[int]]:
-        """Return the rows of each page, by the id of the field within `node` that it is of."""
-        owners = columns_of(node, self._options.version)
-        rows: dict[int, list[int]] = {owner.id: [] for owner in owners}
-        for page in pages:
-            rows[owners[page.column].id].append(page.length)
+        self, fields: Sequence[Field], pages: Sequence[EncodedPages]
+    ) -> Sequence[Mapping[int, Sequence[int]]]:
+        """Return the rows of each page of each field, by the id of the field that it is of."""
+        owners = [columns_of(field, self._options.version) for field in fields]
+        rows: list[dict[int, list[int]]] = [{own.id: [] for own in each} for each in owners]
+        for each in pages:
+            for place in each.fields:
+                rows[place][owners[place][each.column].id].append(each.length)
         return rows
 
     # --- writing pages ------------------------------------------------------------------------
@@ -354,44 +356,44 @@ class FileWriter:
         while len(self._encoding) > keep:
             cuts, encoded = self._encoding.popleft()
             found = encoded.result() if isinstance(encoded, Future) else encoded
-            for cut, pages in zip(cuts, found.pages, strict=True):
-                for page in pages:
-                    self._write_page(cut.pending, cut.first_row, page)
+            for pages in found.pages:
+                self._write_pages([cuts[place] for place in pages.fields], pages)
             if self._zones is not None:
                 for cut, bounds in zip(cuts, found.bounds, strict=True):
                     self._zones.add(cut.pending.field, bounds)
 
-    def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
-        places = self._container.write_buffers(page.buffers)
-        written = WrittenPage(
-            positions=tuple([position for position, _ in places]),
-            sizes=tuple([size for _, size in places]),
-            length=page.length,
-            encoding=page.encoding,
-            priority=first_row + page.first_row,
+    def _write_pages(self, cuts: Sequence[_Cut], pages: EncodedPages) -> None:
+        self._reports.append(pages.report)
+        positions = self._container.write_pages(pages.buffers)
+        written = WrittenPages(
+            [cut.pending.first_column + pages.column for cut in cuts],
+            positions,
+            [buffer.size for buffer in pages.buffers],
+            pages.length,
+            pages.encoding,
+            [cut.first_row + pages.first_row for cut in cuts],
         )
-        column = self._columns[pending.first_column + page.column]
-        if self._options.version is FileVersion.V2_0 and column and _joins(column[-1], written):
+        if self._options.version is FileVersion.V2_0:
             # The header of a struct must be one page, or the reference does not read the file.
-            column[-1] = replace(column[-1], length=column[-1].length + written.length)
-        else:
-            column.append(written)
-        self._report.extend(page.report)
+            (column,) = written.columns
+            last = self._headers.pop(column, None)
+            if not positions:
+                self._headers[column] = len(self._written) if last is None else last
+            if not positions and last is not None:
+                header = self._written[last]
+                if header.encoding == written.encoding:
+                    length = header.length + written.length
+                    self._written[last] = replace(header, length=length)
+                    return
+                self._headers[column] = len(self._written)
+        self._written.append(written)
 
     def _write_empty_pages(self) -> None:
         """Give columns that have a page even without rows theirs."""
         for pending in self._pending:
-            nothing = pa.array([], pending.field.storage_type)
-            for page in self._generation.encode_field(
-                nothing, pending.field, self._options.version, blobs=self._blobs
-            ):
-                self._write_page(pending, 0, page)
-
-    def _column_metadata(self) -> list[bytes]:
-        return [
-            encode_column(pages, encoding=encoding)
-            for pages, encoding in zip(self._columns, self._plan.encodings, strict=True)
-        ]
+            nothing = _Cut(pending, 0, 0, 0, [pa.array([], pending.field.storage_type)])
+            for pages in self._encode([nothing]).pages:
+                self._write_pages([nothing], pages)
 
 
 def _page_bytes_max(options: WriterOptions) -> int:
@@ -399,11 +401,6 @@ def _page_bytes_max(options: WriterOptions) -> int:
     if options.version is not FileVersion.V2_0:
         return _PAGE_BYTES_MAX
     return max(1, options.max_page_bytes or _PAGE_BYTES_MAX)
-
-
-def _joins(page: WrittenPage, following: WrittenPage) -> bool:
-    """Whether two pages of a column are one, since nothing but rows is in them."""
-    return not page.sizes and not following.sizes and page.encoding == following.encoding
 
 
 def _value_bytes(array: pa.Array) -> int:

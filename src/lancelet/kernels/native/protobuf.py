@@ -14,6 +14,8 @@ from lancelet.kernels.faults import checked
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
+PackedRanges: TypeAlias = tuple[Int64s, Int64s, Int64s]
+"""Ranges of many owners: those of owner i are `bounds[i]` to `bounds[i + 1]`; position and size."""
 
 
 def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
@@ -46,6 +48,31 @@ def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
     values = np.empty(int(room.sum()), np.uint64)
     count = checked(_native.read_packed(*arrays, counts, values), kernel="read_packed")
     return counts, values[:count]
+
+
+def join_pages(
+    heads: Slices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
+) -> tuple[Bytes, Int64s]:
+    """Return the metadata of columns, back to back, and where those of each end."""
+    kernel = "join_pages"
+    arrays = slice_arrays(heads)
+    bounds, position, size = map(as_int64s, buffers)
+    longest = int(heads.size.max(initial=0))
+    messages = len(column_heads) + len(bounds)
+    out = np.empty((longest + 80) * messages + 20 * len(position), np.uint8)
+    ends = np.empty(len(column_heads), np.int64)
+    status = _native.join_pages(
+        *arrays,
+        as_int64s(edges),
+        as_int64s(column_heads),
+        as_int64s(numbers).reshape(-1),
+        bounds,
+        position,
+        size,
+        out,
+        ends,
+    )
+    return out[: checked(status, kernel=kernel)], ends
 
 
 def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:

@@ -53,6 +53,7 @@ from lancelet.kernels.reference.postings import (
 from lancelet.kernels.reference.protobuf import (
     find_parts,
     find_parts_in,
+    join_pages,
     read_packed,
     read_varints,
 )
@@ -132,6 +133,7 @@ __all__ = [
     "index_strings",
     "index_words",
     "join_bytes_chunks",
+    "join_pages",
     "join_slices",
     "locate_rows",
     "locate_suffixes",

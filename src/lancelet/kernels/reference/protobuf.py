@@ -19,6 +19,8 @@ columns are found at once, and so are the numbers that are packed into one field
 
     find_parts_in(columns, field=2)          owner [0 0 1]  position, size of each page
     read_packed(the parts 40 c0 01, 07)      counts [2 1]  values [64 192 7]
+
+`join_pages` writes those of all columns of a file, from columns of numbers as well.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from lancelet.kernels.faults import Fault, corrupt
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
+PackedRanges: TypeAlias = tuple[Int64s, Int64s, Int64s]
+"""Ranges of many owners: those of owner i are `bounds[i]` to `bounds[i + 1]`; position and size."""
 
 _VARINT: Final = 0
 _FIXED64: Final = 1
@@ -66,6 +70,68 @@ def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
     ]
     owner, positions, sizes = np.array(found, np.int64).reshape(-1, 3).T
     return owner, positions, sizes
+
+
+def join_pages(
+    heads: Slices, edges: Int64s, column_heads: Int64s, numbers: Int64s, buffers: PackedRanges
+) -> tuple[Bytes, Int64s]:
+    """Return the metadata of columns, back to back, and where those of each end.
+
+    Column i has the head `column_heads[i]` of `heads` and the pages `edges[i]` to `edges[i + 1]`.
+    `numbers` are the head, the length and the priority of each page.
+
+    >>> heads, one = Slices.whole(np.array([65, 66], np.uint8)), np.array([0])
+    >>> page, edges = np.array([[0], [7], [0]]), np.array([0, 1])
+    >>> data, ends = join_pages(heads, edges, one, page, (edges, one + 64, one))
+    >>> data.tobytes().hex(" "), ends.tolist()
+    ('0a 02 41 42 12 0c 0a 01 40 12 01 00 18 07 22 02 41 42', [18])
+    """
+    kernel = "join_pages"
+    check_slices(heads, kernel=kernel)
+    bounds, position, size = buffers
+    out, ends = bytearray(), []
+    page_heads, lengths, priorities = numbers
+    for column, head in enumerate(column_heads.tolist()):
+        first, stop = edges[column : column + 2].tolist()
+        if not 0 <= first <= stop < len(bounds):
+            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=column)
+        out += _field(0x0A, _head(heads, head, column))
+        for page in range(first, stop):
+            own = slice(*bounds[page : page + 2].tolist())
+            if not 0 <= own.start <= own.stop <= len(position):
+                raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=column)
+            body = b"".join(
+                _field(tag, b"".join(map(_as_varint, places[own].tolist())))
+                for tag, places in ((0x0A, position), (0x12, size))
+                if own.start < own.stop
+            )
+            body += _number(0x18, int(lengths[page]))
+            body += _field(0x22, _head(heads, int(page_heads[page]), column))
+            out += _field(0x12, body + _number(0x28, int(priorities[page])))
+        ends.append(len(out))
+    return np.frombuffer(out, np.uint8), np.array(ends, np.int64)
+
+
+def _head(heads: Slices, number: int, column: int) -> bytes:
+    if not 0 <= number < len(heads):
+        raise corrupt(Fault.BAD_INDEX, kernel="join_pages", place=column)
+    return heads.slice_bytes(number).tobytes()
+
+
+def _field(tag: int, content: bytes) -> bytes:
+    return bytes([tag]) + _as_varint(len(content)) + content
+
+
+def _number(tag: int, value: int) -> bytes:
+    return bytes([tag]) + _as_varint(value) if value else b""
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
 
 
 def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:

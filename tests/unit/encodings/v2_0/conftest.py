@@ -32,13 +32,14 @@ class StoredField:
         pages = [[] for _ in encodings]
         for page in v2_0.encode_field(array, self.node, FileVersion.V2_0, blobs=self):
             first_row = sum(other.length for other in pages[page.column])
-            positions = [self.write_inline(buffer) for buffer in page.buffers]
+            buffers = [buffer.slice_bytes(0) for buffer in page.buffers]
+            positions = [self.write_inline(buffer) for buffer in buffers]
             pages[page.column].append(
                 StoredPage(
                     first_row,
                     page.length,
                     np.array(positions, np.int64),
-                    np.array([buffer.nbytes for buffer in page.buffers], np.int64),
+                    np.array([len(buffer) for buffer in buffers], np.int64),
                     page.encoding,
                     priority=0,
                 )

@@ -279,7 +279,7 @@ def test_pages_report_what_was_chosen():
     array = ARRAYS["structs"]
     file = field_file(array, FileVersion.V2_2)
     pages = v2_1.encode_field(array, file.field, FileVersion.V2_2, blobs=None)
-    report = [choice for page in pages for choice in page.report]
+    report = [choice for page in pages for choice in page.report()]
     assert [choice.path for choice in report] == ["f.x", "f.y"]
     assert all(choice.layout == "mini-block" and choice.encoding for choice in report)
     assert all(choice.encoded_bytes > 0 for choice in report)
