@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
+from lancelet.kernels import KnownColumn
 from lancelet.values import dataclass
 
 T = TypeVar("T")
@@ -189,17 +190,11 @@ class Memo(Protocol):
         """Keep a value, or not, as the budget allows."""
 
 
-def places_in(reader: object, rows: Int64s) -> Ranges | None:
-    """Return where ascending rows are that are kept as Arrow has them, else None.
-
-    Readers that may know have a method `places`; to look for it is cheaper than a protocol.
-    """
-    find = getattr(reader, "places", None)
-    return None if find is None else find(rows)
-
-
 class FieldReader(Protocol):
-    """Reads rows of one top-level field; holds no bytes of the file and does no I/O."""
+    """Reads rows of one top-level field; holds no bytes of the file and does no I/O.
+
+    What has an answer here need not be known by every generation.
+    """
 
     @property
     def data_type(self) -> pa.DataType:
@@ -218,3 +213,15 @@ class FieldReader(Protocol):
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
+
+    def places(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
+        """Return where ascending rows are that are kept as Arrow has them, or None."""
+        return None
+
+    def learn(self, rows: Rows) -> Reading[None]:  # noqa: ARG002
+        """Read what every read of pages with these rows needs, if anything is kept of it."""
+        yield from ()
+
+    def known_column(self) -> KnownColumn | None:
+        """Return what a kernel needs to read rows by itself, as far as it was learned."""
+        return None

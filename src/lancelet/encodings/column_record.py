@@ -8,14 +8,12 @@ Of a run that was not read yet nothing is known, and rows of it are read in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Int64s
 from lancelet.encodings.run_record import BITS, FIXED, Form, form_of
-from lancelet.kernels import ChunkRun, KnownColumn, KnownRun
+from lancelet.kernels import ChunkRun, KnownColumn
 from lancelet.values import dataclass
 
 _STRING_BYTES: Final = 128
@@ -34,24 +32,10 @@ class ColumnRecord:
     column: KnownColumn
 
     @staticmethod
-    def of(
-        data_type: pa.DataType, first_row: Int64s, opened: Mapping[int, object]
-    ) -> ColumnRecord | None:
-        """Make the record of a column whose runs begin at some rows; `opened` were read.
-
-        None if no run can be read by the kernel.
-        """
+    def of(data_type: pa.DataType, column: KnownColumn | None) -> ColumnRecord | None:
+        """Make the record of a column, of which nothing may be known."""
         form = form_of(data_type)
-        if form is None:
-            return None
-        runs: list[KnownRun | None] = [None] * (len(first_row) - 1)
-        for run, pages in tuple(opened.items()):
-            make = getattr(pages, "known_run", None)
-            runs[run] = None if make is None else make(form)
-        if not any(runs):
-            return None
-        column = KnownColumn(form.kind, form.width, form.is_text, first_row, tuple(runs))
-        return ColumnRecord(data_type, form, column)
+        return None if form is None or column is None else ColumnRecord(data_type, form, column)
 
     @property
     def num_chunks(self) -> int:

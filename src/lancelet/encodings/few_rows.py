@@ -7,9 +7,9 @@ for what depends on the row, is put into records once (`run_record`), and a kern
     records     id: chunks at .., packed    name: chunks at .., zstd, FSST    vector: items at ..
     row 7       ----------------------------- one call ----------------------------->   3 arrays
 
-The kernel declines what it does not know: pages that were not read yet, encodings that are rare,
-bytes that are damaged. Then the readers of the columns read the rows, which learns what is not
-known, or finds out what is wrong.
+Where chunks are is learned first, for the pages with the rows. The kernel declines what it does not
+know: other pages, encodings that are rare, bytes that are damaged. Then the readers of the columns
+read the rows, which learns what is not known, or finds out what is wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Int64s
-from lancelet.encodings.base import FieldReader
+from lancelet.buffers import Fetch, Int64s, run_together
+from lancelet.encodings.base import FieldReader, RowIndices
 from lancelet.encodings.column_record import ColumnRecord
 from lancelet.kernels import FewColumns, MappedFile
 from lancelet.values import dataclass
@@ -37,9 +38,6 @@ _RECORD_BYTES: Final = 1024
 _CHUNK_BYTES: Final = 32
 """What the record of a column takes, and where one of its chunks is."""
 
-_MISSES: Final = 2
-"""After so many reads that were declined records are made anew; then after twice as many."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prepared:
@@ -54,8 +52,9 @@ class _Prepared:
         """Make the records of columns, as far as their pages are known."""
         columns: dict[int, ColumnRecord] = {}
         for place, reader in enumerate(readers):
-            make = getattr(reader, "column_record", None)
-            record = None if make is None else make()
+            if reader is None:
+                continue
+            record = ColumnRecord.of(reader.data_type, reader.known_column())
             if record is not None and record.num_chunks <= _CHUNKS_MAX:
                 columns[place] = record
         prepared = kernels.prepare_few([record.column for record in columns.values()])
@@ -83,7 +82,8 @@ class FewRowsReader:
         self._readers = readers
         self._prepared: _Prepared | None = None
         self._misses = 0
-        self._patience = _MISSES
+        self._patience = 1
+        """After so many reads that were declined records are made anew, then after twice."""
 
     @property
     def memory_bytes(self) -> int:
@@ -92,18 +92,26 @@ class FewRowsReader:
         columns = () if prepared is None else prepared.columns.values()
         return sum(_RECORD_BYTES + _CHUNK_BYTES * each.num_chunks for each in columns)
 
-    def read(self, file: MappedFile, rows: Int64s) -> FoundRows | None:
-        """Return rows in any order, or None if they are to be read in the general way."""
-        prepared = self._prepare()
-        if prepared is None or not prepared.columns:
+    def read(self, file: MappedFile, fetch: Fetch, rows: Int64s) -> FoundRows | None:
+        """Return rows in any order, or None if they are to be read in the general way.
+
+        All of them are rows that the columns have. What is to be learned is read by `fetch`.
+        """
+        found = None if self._prepared is None else self._take(self._prepared, file, rows)
+        if found is None:
             self._misses += 1
+            if self._misses >= self._patience:
+                self._misses, self._patience = 0, 2 * self._patience
+                found = self._take(self._prepare(fetch, rows), file, rows)
+        return found
+
+    def _take(self, prepared: _Prepared, file: MappedFile, rows: Int64s) -> FoundRows | None:
+        columns, count = prepared.columns, len(rows)
+        if not columns:
             return None
-        columns = prepared.columns
-        count = len(rows)
         room = sum(column.room(count) for column in columns.values())
         found = kernels.take_few(file, rows, prepared.prepared, room)
         if found is None:
-            self._misses += 1
             return None
         data = pa.py_buffer(found.data)
         arrays = {
@@ -112,9 +120,9 @@ class FewRowsReader:
         }
         return FoundRows(arrays, prepared.others, found.num_ranges, found.num_bytes)
 
-    def _prepare(self) -> _Prepared | None:
-        """Return what is prepared; nothing is before rows were read once."""
-        if self._misses >= self._patience or (self._prepared is None and self._misses):
-            self._misses, self._patience = 0, 2 * self._patience
-            self._prepared = _Prepared.of(self._readers)
+    def _prepare(self, fetch: Fetch, rows: Int64s) -> _Prepared:
+        """Learn of the pages that have the rows; threads that do so at once come to the same."""
+        wanted = RowIndices(np.unique(rows))
+        run_together([reader.learn(wanted) for reader in self._readers if reader], fetch)
+        self._prepared = _Prepared.of(self._readers)
         return self._prepared

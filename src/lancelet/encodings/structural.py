@@ -22,15 +22,14 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s, Ranges, Reading, read_together
 from lancelet.encodings.base import (
+    FieldReader,
     Memo,
     RowIndices,
     RowRange,
     Rows,
     StoredColumn,
     StoredPage,
-    places_in,
 )
-from lancelet.encodings.column_record import ColumnRecord
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     Layers,
@@ -43,9 +42,11 @@ from lancelet.encodings.levels import (
     unravel,
 )
 from lancelet.encodings.levels import rows_multiple as multiple_of
+from lancelet.encodings.run_record import Form, form_of
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
+from lancelet.kernels import KnownColumn, KnownRun
 from lancelet.values import dataclass
 
 PAGE_ROWS_MAX = 1 << 48
@@ -64,6 +65,18 @@ class PageReader(Protocol):
     def read(self, rows: Rows) -> Reading[PageRows]:
         """Read rows of the pages, counted from the first one; there is at least one."""
 
+    def places(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
+        """Return where rows are that are kept as Arrow has them, or None if they are not."""
+        return None
+
+    def learn(self, rows: Rows) -> Reading[None]:  # noqa: ARG002
+        """Read what every read of pages with these rows needs, if anything is kept of it."""
+        yield from ()
+
+    def known_run(self, form: Form) -> KnownRun | None:  # noqa: ARG002
+        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
+        return None
+
 
 OpenPages: TypeAlias = Callable[[Sequence[StoredPage], LeafContext, int], PageReader]
 """Makes a reader of a run of pages, given its column and the number of the first page in it."""
@@ -73,7 +86,7 @@ KindOfPage: TypeAlias = Callable[[bytes], bytes | None]
 them; `None` is a page that is read alone."""
 
 
-class StructuralReader:
+class StructuralReader(FieldReader):
     """Reads rows of one top-level field."""
 
     def __init__(
@@ -134,9 +147,15 @@ class StructuralReader:
         self._check(RowIndices(rows))
         return self._leaves[0].places(rows) if self._is_leaf else None
 
-    def column_record(self) -> ColumnRecord | None:
-        """Return what a kernel needs to read rows by itself, as far as that is known."""
-        return self._leaves[0].column_record() if self._is_leaf else None
+    def learn(self, rows: Rows) -> Reading[None]:
+        """Read the heads of the pages with these rows, of a field that is a column."""
+        self._check(rows)
+        if self._is_leaf and len(rows):
+            yield from self._leaves[0].learn(rows)
+
+    def known_column(self) -> KnownColumn | None:
+        """Return what a kernel needs to read rows by itself, as far as it was learned."""
+        return self._leaves[0].known_column() if self._is_leaf else None
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
@@ -223,16 +242,26 @@ class _LeafReader:
         found: list[Ranges] = []
         for part in self._parts(RowIndices(rows)):
             assert isinstance(part.rows, RowIndices)
-            own = places_in(self._run(part.run), part.rows.rows)
+            own = self._run(part.run).places(part.rows.rows)
             if own is None:
                 return None
             found.append(own)
         return found[0] if len(found) == 1 else Ranges.concat(found)
 
-    def column_record(self) -> ColumnRecord | None:
-        if self._multiple != 1 or len(self._path) != 1:
+    def learn(self, rows: Rows) -> Reading[None]:
+        runs = [self._run(part.run).learn(self._page_rows(part.rows)) for part in self._parts(rows)]
+        yield from read_together(runs)
+
+    def known_column(self) -> KnownColumn | None:
+        form = form_of(self._context.data_type)
+        if form is None or self._multiple != 1 or len(self._path) != 1:
             return None
-        return ColumnRecord.of(self._context.data_type, self._run_bounds, self._opened)
+        runs: list[KnownRun | None] = [None] * (len(self._run_bounds) - 1)
+        for run, pages in tuple(self._opened.items()):
+            runs[run] = pages.known_run(form)
+        if not any(runs):
+            return None
+        return KnownColumn(form.kind, form.width, form.is_text, self._run_bounds, tuple(runs))
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""

@@ -32,7 +32,6 @@ from lancelet.encodings.base import (
     RowIndices,
     RowRange,
     Rows,
-    places_in,
 )
 from lancelet.encodings.bundle import Bundle
 from lancelet.encodings.few_rows import ROWS_MAX as FEW_ROWS_MAX
@@ -116,7 +115,11 @@ class RowReader(ABC):
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         if isinstance(rows, RowIndices) and 0 < len(rows.rows) <= FEW_ROWS_MAX:
-            found = self._read_few(self._opened.find(fields), rows)
+            try:
+                found = self._read_few(fields, rows)
+            except LanceletError as error:
+                self._with_facts(error)
+                raise
             if found is not None:
                 return found
         return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
@@ -130,7 +133,7 @@ class RowReader(ABC):
             opened = self._open_alone((field,))[0]
             if self._waits or not opened.is_as_stored:
                 return None
-            ranges = places_in(opened.reader, rows)
+            ranges = opened.reader.places(rows)
             return None if ranges is None else self._fetch_kept(ranges)
 
     def _fetch_kept(self, ranges: Ranges) -> Slices:
@@ -209,16 +212,25 @@ class RowReader(ABC):
         """Return what was read for statistics of zones so far, where it is worth telling."""
         return IoCounts()
 
-    def _read_few(self, selection: Selection | None, rows: Rows) -> list[pa.Array] | None:
-        """Read a few rows of fields that were read before, from the map of the file.
+    def _read_few(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array] | None:
+        """Read a few rows from the map of the file.
 
         None if the file is not mapped, or all of this has to be read in the general way.
         """
         mapped, watched = self._mapped, self._watched
-        if mapped is None or watched is None or selection is None or selection.bundles:
+        if mapped is None or watched is None:
+            return None
+        check_rows(rows, num_rows=self.num_rows)
+        selection = self._select(fields)
+        if selection.bundles:
             return None
         wanted = rows.rows if isinstance(rows, RowIndices) else np.arange(rows.start, rows.stop)
-        found = selection.few_rows.read(watched, wanted)
+        try:
+            found = selection.few_rows.read(watched, self._fetch, wanted)
+        except LanceletError:
+            # What was cut is no damage of what is there.
+            mapped.check_whole()
+            raise
         if found is None or not mapped.is_whole():
             return None
         if mapped.count is not None:
@@ -265,7 +277,7 @@ class RowReader(ABC):
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields split by split."""
         if 0 < len(rows) <= FEW_ROWS_MAX:
-            found = self._read_few(selection, rows)
+            found = self._read_few(selection.fields, rows)
             if found is not None:
                 yield found
                 return
@@ -431,8 +443,11 @@ class RowReader(ABC):
         try:
             yield
         except LanceletError as error:
-            error.with_facts(path=self.path, version=self.version.value)
+            self._with_facts(error)
             raise
+
+    def _with_facts(self, error: LanceletError) -> None:
+        error.with_facts(path=self.path, version=self.version.value)
 
 
 def _check_memory(selection: Selection, rows: RowRange) -> None:

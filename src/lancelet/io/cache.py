@@ -44,6 +44,7 @@ _ENTRY_BYTES: Final = 200
 """What the bookkeeping of an entry weighs, about."""
 
 _OBJECT_BYTES: Final = 400
+_KEY_BYTES: Final = 64
 """What a small object weighs that does not say."""
 
 _DEPTH: Final = 3
@@ -412,7 +413,7 @@ class CacheScope:
         if found is not _GONE:
             return cast("T", found)
         made = make()
-        weight = weight_of(made) + weight_of(key)
+        weight = weight_of(made) + _key_weight(key)
         return cast("T", self.cache.put_in(self, key, made, weight, self._kind, replace=False))
 
     def pinned(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -457,6 +458,12 @@ def weight_of(value: Any, depth: int = _DEPTH) -> int:
     if not depth:
         return _OBJECT_BYTES
     return _OBJECT_BYTES + sum(weight_of(each, depth - 1) for each in parts)
+
+
+def _key_weight(key: Hashable) -> int:
+    """Return about how many bytes a key takes, without looking at each name within it."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return _KEY_BYTES * sum(len(part) if isinstance(part, tuple) else 1 for part in parts)
 
 
 def _own_weight(value: Any) -> int | None:

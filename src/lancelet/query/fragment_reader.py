@@ -31,6 +31,8 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _BATCH_ROWS_MIN: Final = 1024
+_READER_BYTES: Final = 1024
+_FIELD_BYTES: Final = 256
 _PLANS_MAX: Final = 16
 """Of more projections than so many it is worked out again which file has what."""
 
@@ -67,6 +69,11 @@ class FragmentReader:
         self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
         self._meter = meter_of(snapshot)
         self.num_rows = snapshot.physical_rows(fragment)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes beside its files, about."""
+        return _READER_BYTES + sum(_FIELD_BYTES * len(fields) for fields in self._plans)
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""

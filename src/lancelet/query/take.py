@@ -6,7 +6,6 @@ rows read   fragment by fragment, then put into the order that was asked for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,8 +15,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, NotFoundError
-from lancelet.file.pool import map_ordered
-from lancelet.query.nodes.pack import Pack, packed
+from lancelet.file.pool import FEW_TASKS, map_ordered
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.query.projection import Projection, without_columns
 from lancelet.query.row_columns import live_rows_before
@@ -32,8 +30,8 @@ from lancelet.rowids.address import (
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
 
-_PACKED_FROM: Final = 8
-"""Rows of fewer fragments are not worth reading the fragments as a whole."""
+_FEW_ROWS: Final = 256
+"""So few rows are read by the thread that asks: to give them to others takes longer."""
 
 
 class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OSError):
@@ -130,8 +128,11 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa
         # Arrow's own empty tables have no extensions within lists.
         return pa.Table.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
     waits = waits_for_storage(snapshot)
-    tasks = _tasks(snapshot, groups, offsets_of(addresses), with_packs=not waits)
-    batches = list(map_ordered(partial(take_of_source, projection), tasks, waits=waits))
+    within = offsets_of(addresses)
+    tasks = ((number, within[places]) for number, places in groups.items())
+    few = len(groups) + 1 if len(addresses) <= _FEW_ROWS else FEW_TASKS
+    take = partial(_take_of_fragment, snapshot, projection)
+    batches = list(map_ordered(take, tasks, waits=waits, few=few))
     read_order = np.concatenate(list(groups.values()))
     if bool((read_order[1:] > read_order[:-1]).all()):
         return pa.Table.from_batches(batches)
@@ -148,28 +149,8 @@ def _take_of_fragment(
     return take_of_source(projection, (source, offsets))
 
 
-def _tasks(
-    snapshot: Snapshot, groups: Mapping[int, Int64s], offsets: Int64s, *, with_packs: bool
-) -> Iterator[tuple[FragmentSource | Pack, Int64s]]:
-    """Yield fragments with the offsets of the rows to take of them, tiny ones as packs."""
-    sources: Iterable[FragmentSource | Pack] = (
-        FragmentSource(snapshot, snapshot.fragments.by_id(fragment_id), with_deleted=False)
-        for fragment_id in groups
-    )
-    if with_packs and len(groups) >= _PACKED_FROM:
-        sources = packed(sources)
-    for source in sources:
-        if isinstance(source, Pack):
-            own = [offsets[groups[int(member.fragment.id)]] for member in source.members]
-            yield source, source.offsets_of(own)
-        else:
-            yield source, offsets[groups[int(source.fragment.id)]]
-
-
-def take_of_source(
-    projection: Projection, task: tuple[FragmentSource | Pack, Int64s]
-) -> pa.RecordBatch:
-    """Return rows of a fragment, or of a pack, in any order and as often as they are named."""
+def take_of_source(projection: Projection, task: tuple[FragmentSource, Int64s]) -> pa.RecordBatch:
+    """Return rows of a fragment, in any order and as often as they are named."""
     source, offsets = task
     columns: dict[str, pa.Array] = {}
     if projection.fields:

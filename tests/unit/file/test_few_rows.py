@@ -61,7 +61,7 @@ def is_read_by_kernel(reader, rows):
     for _ in range(2):
         rows_of(reader, rows)
     selection = reader._opened.find(fields)
-    found = selection.few_rows.read(reader._watched, np.array(rows, np.int64))
+    found = selection.few_rows.read(reader._watched, reader._fetch, np.array(rows, np.int64))
     return not kernels.NATIVE or (found is not None and not found.others)
 
 

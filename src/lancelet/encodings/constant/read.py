@@ -24,6 +24,7 @@ from lancelet.encodings.levels import (
 from lancelet.encodings.miniblock.read import levels_from_block
 from lancelet.encodings.run_record import Form, constant_run
 from lancelet.encodings.spans import expand
+from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import KnownRun
 
@@ -31,7 +32,7 @@ LEVELS_MAX = 1 << 32
 """The most levels that a page is believed to have."""
 
 
-class ConstantPage:
+class ConstantPage(PageReader):
     """A page whose rows can be read."""
 
     def __init__(self, page: StoredPage, layout: ConstantLayout, leaf: LeafContext) -> None:

@@ -30,13 +30,14 @@ from lancelet.encodings.run_record import Form
 from lancelet.encodings.spans import Spans
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
+from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import KnownRun, ZipShape
 
 _INDEX_WIDTHS = (1, 2, 4, 8)
 
 
-class FullZipPage:
+class FullZipPage(PageReader):
     """A page whose rows can be read."""
 
     def __init__(

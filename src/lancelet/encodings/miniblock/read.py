@@ -44,6 +44,7 @@ from lancelet.encodings.run_record import Form
 from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
+from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.kernels import KnownRun
 from lancelet.values import dataclass
@@ -96,7 +97,7 @@ class _PackedLevels:
         return _PackedLevels(repetition, definition, limits)
 
 
-class MiniBlockPages:
+class MiniBlockPages(PageReader):
     """Pages of one layout that follow each other, whose rows can be read."""
 
     def __init__(
@@ -242,6 +243,10 @@ class MiniBlockPages:
         validity = levels.validity if has_nulls else None
         values = self._pick(head, wanted, decoded, None, validity)
         return LeafRows(layers, levels.repetition, levels.definition, values)
+
+    def learn(self, rows: Rows) -> Reading[None]:
+        """Read where chunks are, and dictionaries."""
+        yield from self.read_head(rows)
 
     def known_run(self, form: Form) -> KnownRun | None:
         """Return what a kernel needs to read values of a form by itself; None if it cannot."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, read_together
+from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth, RowRange, Rows, Variable
 from lancelet.encodings.gather import gather, gather_bits
@@ -46,7 +47,7 @@ class Node(Protocol):
         """Estimate the bytes of these values."""
 
 
-class FieldReader:
+class FieldReader(base.FieldReader):
     """Reads rows of one top-level field."""
 
     def __init__(self, node: Node) -> None:

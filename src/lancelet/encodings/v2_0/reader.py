@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s, Ranges, Reading, read_together
+from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, is_variable, validity_bits
 from lancelet.encodings.base import (
     FileVersion,
@@ -60,7 +61,7 @@ class Node(Protocol):
         """Read the rows of `spans`."""
 
 
-class FieldReader:
+class FieldReader(base.FieldReader):
     """Reads rows of one top-level field."""
 
     def __init__(self, node: Node, columns: Sequence[StoredColumn]) -> None:

@@ -59,7 +59,7 @@ def descriptor_context(leaf: LeafContext) -> LeafContext:
     return replace(leaf, data_type=DESCRIPTOR_TYPE)
 
 
-class BlobPage:
+class BlobPage(PageReader):
     """A page whose rows can be read, over the page of its positions and sizes."""
 
     def __init__(self, inner: PageReader, layers: Layers, leaf: LeafContext) -> None:

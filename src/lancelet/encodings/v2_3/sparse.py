@@ -28,6 +28,7 @@ from lancelet.encodings.levels import (
     rows_multiple,
     struct_around,
 )
+from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_3.structure import (
     FixedListSet,
     Flags,
@@ -51,7 +52,7 @@ class _Level:
     lengths: Int64s | None = None
 
 
-class SparsePage:
+class SparsePage(PageReader):
     """A page whose rows can be read."""
 
     def __init__(

@@ -22,7 +22,6 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
 from lancelet.encodings.take import take_rows
 from lancelet.errors import LanceletError
-from lancelet.file.base import distinct_rows
 from lancelet.file.joined import JOINED_BYTES_MAX, FilesInMemory, JoinedFiles
 from lancelet.file.small_files import SmallFiles
 from lancelet.file.v2.reader import FileReader
@@ -92,26 +91,6 @@ class Pack:
         step = batch_size or max(1, batch.num_rows)
         for start in range(0, batch.num_rows, step):
             yield batch.slice(start, step)
-
-    def take(self, fields: Sequence[Field], offsets: Int64s) -> list[pa.Array]:
-        """Return the values of fields in rows, in any order and as often as they are named."""
-        rows, where = distinct_rows(offsets)
-        arrays = self._read(tuple(fields), rows)
-        return arrays if where is None else [take_rows(each, pa.array(where)) for each in arrays]
-
-    def row_columns_at(self, names: Sequence[str], offsets: Int64s) -> dict[str, pa.Array]:
-        """Return row columns of rows, in any order."""
-        rows, where = distinct_rows(offsets)
-        columns = self.row_columns(names, RowRange(0, self.num_rows), rows.rows)
-        if where is None:
-            return columns
-        return {name: take_rows(array, pa.array(where)) for name, array in columns.items()}
-
-    def offsets_of(self, own: Sequence[Int64s]) -> Int64s:
-        """Return offsets within the fragments, given for each of them, as those of the pack."""
-        return np.concatenate(
-            [part + first for part, first in zip(own, self._bounds.tolist(), strict=False)]
-        )
 
     def row_columns(
         self, names: Sequence[str], rows: RowRange, selected: Int64s | None
