@@ -9,7 +9,8 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 import lancelet
 from lancelet import spark as ls
@@ -19,7 +20,9 @@ from lancelet.spark.sql.source import Source, StatementError
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "benchmarks")]
+import tpcds  # noqa: E402 - beside this file
 import tpch  # noqa: E402 - beside the benchmarks
+import written_queries  # noqa: E402 - beside this file
 from random_queries import SETTINGS, Queries, rows  # noqa: E402 - beside this file
 
 SCALE = 0.0004
@@ -46,6 +49,37 @@ def test_tpch(spark, warehouse, number):
     theirs = spark.sql(text.format(**{name: f"tpch_{name}" for name in warehouse}))
     assert ours.schema == theirs.schema
     assert ours.collect() == theirs.collect()
+
+
+@pytest.fixture(scope="module")
+def lake(spark, tmp_path_factory):
+    """The tables of TPC-DS, and what they are called in a namespace and as Parquet."""
+    folder = tmp_path_factory.mktemp("tpcds")
+    names = []
+    for name, table in tpcds.tables():
+        half = table.num_rows // 2 + 1
+        lancelet.write_dataset(table, f"{folder}/{name}.lance", max_rows_per_file=half)
+        pq.write_table(table, f"{folder}/{name}.parquet")
+        spark.read.parquet(f"{folder}/{name}.parquet").createOrReplaceTempView(name)
+        names.append(name)
+    ls.attach(spark, "tpcds", "dir", root=str(folder))
+    yield {name: f"tpcds.{name}" for name in names}
+    ls.detach(spark, "tpcds")
+
+
+FEW = {5, 51, 87}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in tpcds.QUERIES],
+)
+def test_tpcds(spark, lake, number):
+    text = tpcds.QUERIES[number]
+    ours = ls.sql(spark, text.format(**lake))
+    theirs = spark.sql(text.format(**{name: name for name in lake}))
+    assert ours.schema == theirs.schema
+    assert compared(ours) == compared(theirs)
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +121,8 @@ def check_random(spark, pair, settings, seed):
     try:
         frame = spark.sql(plain)
         expected = compared(frame)
-    except PySparkException:
-        return False
+    except (PySparkException, Py4JJavaError):
+        return False  # refused, or an error of Spark's own
     found = ls.sql(spark, text)
     assert compared(found) == expected, plain
     assert found.columns == frame.columns, plain
@@ -106,6 +140,62 @@ def test_random_queries_return_what_spark_returns(spark, pair, settings):
 def test_many_random_queries_return_what_spark_returns(spark, pair, settings, first):
     for seed in range(first, first + 100):
         check_random(spark, pair, settings, seed)
+
+
+def check_written(spark, pair, queries):
+    for query in queries.strip().splitlines():
+        text, plain = (query.replace("ONE", one).replace("TWO", two) for one, two in pair)
+        try:
+            frame = spark.sql(plain)
+            expected = compared(frame)
+        except PySparkException:
+            with pytest.raises(PySparkException):
+                ls.sql(spark, text).collect()
+            continue
+        found = ls.sql(spark, text)
+        assert compared(found) == expected, query
+        assert found.columns == frame.columns, query
+
+
+def test_queries_that_were_read_wrongly(spark, pair, settings):
+    settings({"spark.sql.ansi.enabled": "false"})
+    check_written(spark, pair, written_queries.ONCE_WRONG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_written_queries_return_what_spark_returns(spark, pair, settings, ansi):
+    zone = "UTC" if ansi == "true" else "America/New_York"
+    settings({"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone})
+    check_written(spark, pair, written_queries.ALL)
+
+
+@pytest.mark.slow
+def test_words_of_the_grammar_are_names_too(spark, tmp_path):
+    words = [row[0].lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()]
+    count = 0
+    for first in range(0, len(words), 20):
+        few = words[first : first + 20]
+        table = pa.table({**{word: [1, 2, None, 2] for word in few}, "zz": [1, 2, 3, 4]})
+        uri = str(tmp_path / f"{first}.lance")
+        lancelet.write_dataset(table, uri)
+        pq.write_table(table, tmp_path / f"{first}.parquet")
+        spark.read.parquet(str(tmp_path / f"{first}.parquet")).createOrReplaceTempView("words")
+        for word in few:
+            for text in (
+                f"SELECT {word}, max(zz) k FROM T WHERE {word} = 2 GROUP BY {word} ORDER BY {word}",
+                f"SELECT {word}.zz, {word} FROM T AS {word} WHERE {word}.{word} = 2",
+            ):
+                try:
+                    expected = compared(spark.sql(text.replace("FROM T", "FROM words")))
+                except PySparkException:
+                    continue
+                count += 1
+                assert (
+                    compared(ls.sql(spark, text.replace("FROM T", f"FROM lance.`{uri}`")))
+                    == expected
+                )
+    assert count > 800
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +310,15 @@ def test_errors_point_at_the_place_before_anything_runs(spark, table, tmp_path):
     with pytest.raises(AnalysisException) as caught:
         ls.sql(spark, f"SELECT id,\n       nme FROM lance.`{table}`")
     assert "line 2, column 8" in caught.value.__notes__[0]
+    assert "`name`" in str(caught.value), "columns that were not read are suggested too"
+    with pytest.raises(AnalysisException, match="AMBIGUOUS") as caught:
+        ls.sql(spark, f"SELECT a.id FROM lance.`{table}` a JOIN lance.`{table}` b\nON id = b.id")
+    assert "line 2, column 4" in caught.value.__notes__[0]
+    with pytest.raises(ParseException) as caught:
+        ls.sql(spark, f"SELECT id\nFRM lance.`{table}`@dev WHERE id > :low", low=4)
+    assert caught.value.__notes__ == [
+        f"line 2, column 5:\nFRM lance.`{table}`@dev WHERE id > :low\n    ^"
+    ]
     with pytest.raises(DatasetNotFoundError) as missing:
         ls.sql(spark, f"SELECT id FROM lance.`{tmp_path}/none`")
     assert "line 1, column 16" in missing.value.__notes__[0]

@@ -24,7 +24,7 @@ import pyarrow.types as kinds
 from sqlglot import exp
 
 from lancelet.spark.convert import convert_column
-from lancelet.spark.sql.analysis import TableColumns, Use
+from lancelet.spark.sql.analysis import ROWWISE, TableColumns, Use
 from lancelet.spark.sql.predicates import is_comparable, is_whole
 from lancelet.values import dataclass
 
@@ -35,39 +35,6 @@ _INT64: Final = 1 << 63
 _DECIMAL_MAX: Final = 38
 _LONG_DIGITS: Final = 18
 _EXACT_DOUBLE: Final = 1 << 53
-_AROUND: Final = (
-    exp.Column,
-    exp.Identifier,
-    exp.Literal,
-    exp.Alias,
-    exp.Paren,
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.Div,
-    exp.Neg,
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.Null,
-    exp.Is,
-    exp.Between,
-    exp.Case,
-    exp.If,
-    exp.Coalesce,
-    exp.Cast,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.Ordered,
-    exp.Boolean,
-)
-"""What may stand around aggregates; whatever is not known might be an aggregate itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +186,7 @@ def _is_plain_around(
         node, is_shown = stack.pop()
         if id(node) in aggregates:
             continue
-        if not isinstance(node, _AROUND):
+        if not isinstance(node, ROWWISE) or isinstance(node, exp.Star):
             return False
         if isinstance(node, exp.Column):
             field = finder.find(node)

@@ -64,6 +64,40 @@ _NO_NAMES: Final = frozenset(
 )
 """What may be a function without parentheses or a column."""
 _ALL_COLUMNS: Final = (exp.Pivot, exp.QueryTransform)
+ROWWISE: Final = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Alias,
+    exp.Paren,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Neg,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Null,
+    exp.Is,
+    exp.Between,
+    exp.Case,
+    exp.If,
+    exp.Coalesce,
+    exp.Cast,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.Ordered,
+    exp.Boolean,
+    exp.Star,
+)
+"""What makes one value of one row; whatever is not known might be an aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +181,20 @@ def analyse(
         chosen = (
             [each.name for each in table.stored]
             if node is None or is_whole or node.parent_select is None
-            else used_columns(source, tree, node.parent_select, table.stored)
+            else used_columns(source, tree, _scope(node.parent_select), table.stored)
         )
         use = Use(tuple(dict.fromkeys([*chosen, *extra])))
         if node is not None and is_stable:
             use = _narrowed(use, node, tables, parameters)
         found[name] = use
     return found
+
+
+def _scope(select: exp.Expression) -> exp.Expression:
+    """Return a SELECT with the parentheses around it, whose ORDER BY may name its columns too."""
+    while isinstance(select.parent, exp.Subquery):
+        select = select.parent
+    return select
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -194,13 +235,13 @@ def _starred(tree: exp.Query, nodes: Mapping[str, exp.Table]) -> Iterator[str]:
             continue
         if isinstance(select.parent, exp.Exists) and parent is select:
             continue
-        qualifier = parent.table if isinstance(parent, exp.Column) else ""
-        for name, node in nodes.items():
-            if qualifier:
-                if node.alias_or_name.lower() == qualifier.lower():
-                    yield name
-            elif node.parent_select is select:
-                yield name
+        qualifier = parent.table.lower() if isinstance(parent, exp.Column) else ""
+        own = [name for name, node in nodes.items() if node.parent_select is select]
+        named = [name for name, node in nodes.items() if node.alias_or_name.lower() == qualifier]
+        yield from named
+        if not set(own) & set(named):
+            # A name that is no table's may be that of tables in parentheses.
+            yield from own
 
 
 def _has_natural_join(select: exp.Expression) -> bool:
@@ -253,7 +294,8 @@ def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
         on = join.args.get("on")
         is_new, is_before = number == place, number > place
         keeps_new = side in {"RIGHT", "FULL"}
-        keeps_before = side in {"LEFT", "FULL"} and kind != "SEMI"
+        # An anti join is one of the left side, also where that is not said.
+        keeps_before = kind == "ANTI" or (side in {"LEFT", "FULL"} and kind != "SEMI")
         if on is not None and (
             (is_new and not keeps_new) or (is_before and not keeps_before and not may_be_null)
         ):
@@ -301,24 +343,21 @@ def _finder(select: exp.Select, node: exp.Table, tables: Mapping[str, TableColum
     return find
 
 
+def _is_of_one_row(node: exp.Expression) -> bool:
+    """Say whether a part of an expression surely makes one value of each row."""
+    if isinstance(node, exp.Func):
+        makes_others = (exp.AggFunc, exp.Anonymous, exp.Explode, exp.Posexplode, exp.Inline)
+        return not isinstance(node, makes_others)
+    return isinstance(node, ROWWISE)
+
+
 def _limit(select: exp.Select) -> int | None:
     """Return how many rows a SELECT returns that are any of those that pass its condition."""
     names = ("group", "having", "distinct", "order", "sort", "cluster", "distribute", "qualify")
     limit, offset = select.args.get("limit"), select.args.get("offset")
     if limit is None or any(select.args.get(name) for name in (*names, "windows", "with_")):
         return None
-    if any(
-        each.find(
-            exp.AggFunc,
-            exp.Window,
-            exp.Anonymous,
-            exp.Explode,
-            exp.Posexplode,
-            exp.Inline,
-            exp.Subquery,
-        )
-        for each in select.expressions
-    ):
+    if not all(_is_of_one_row(node) for each in select.expressions for node in each.walk()):
         return None
     numbers = [limit.expression, *([] if offset is None else [offset.expression])]
     if not all(isinstance(each, exp.Literal) and each.this.isdigit() for each in numbers):

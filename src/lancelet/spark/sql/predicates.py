@@ -139,7 +139,9 @@ class Translator:
             return None
         found = [self.constant(each, _compared(column)) for each in node.expressions]
         known = [each for each in found if each is not None]
-        if len(known) < len(found):
+        # Without ANSI mode, Spark casts the times to texts here.
+        has_texts = any(isinstance(self._value(each), str) for each in node.expressions)
+        if len(known) < len(found) or (has_texts and kinds.is_timestamp(_compared(column))):
             return None
         return f"{_quoted(column)} IN ({', '.join(known)})"
 

@@ -10,14 +10,17 @@ conditions leave; Spark evaluates the conditions again.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, QueryContextType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 from sqlglot import exp
 
 from lancelet.errors import DatasetNotFoundError
@@ -32,7 +35,6 @@ from lancelet.spark.sql.source import Source, Token, parse_query
 from lancelet.values import dataclass
 
 _FRAME: Final = "lancelet_"
-_GIVEN: Final = "lancelet_given_"
 _BEHIND_WHERE: Final = frozenset(
     {
         "GROUP",
@@ -50,7 +52,29 @@ _BEHIND_WHERE: Final = frozenset(
         "DISTRIBUTE",
     }
 )
+_BEHIND_TABLE: Final = _BEHIND_WHERE | {
+    "WHERE",
+    "JOIN",
+    "INNER",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "CROSS",
+    "SEMI",
+    "ANTI",
+    "NATURAL",
+    "LATERAL",
+    "ON",
+    "USING",
+    "PIVOT",
+    "UNPIVOT",
+    "SELECT",
+}
+"""Words behind the name of a table that are no alias of it."""
+_ENDS: Final = frozenset({"R_PAREN", "COMMA", "PIPE", "PIPE_GT"})
 _BRACES: Final = re.compile(r"[{}]")
+_PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
+_FORMATTED: Final = re.compile(r"(\{\{|\}\})|\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +106,13 @@ class Read:
     aggregation: Aggregation | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all columns and rows are read as they are."""
+        stored = {each.name for each in self.opened.columns.stored}
+        is_all = stored <= set(self.use.columns)
+        return is_all and self.use.filter is None and self.aggregation is None
+
+    @property
     def schema(self) -> StructType:
         """The columns that are read."""
         return schema_of_snapshot(self.opened.snapshot, self.opened.options(self.use))
@@ -101,28 +132,37 @@ class Plan:
     """
 
     session: Session
-    source: Source
+    query: Query
     reads: tuple[Read, ...]
     text: str
     plain: str | None = None
 
     def run(self, before: str = "") -> DataFrame:
         """Return the result as a data frame; `before` stands before the query, as EXPLAIN."""
+        try:
+            return self._run(before)
+        except AnalysisException:
+            if all(each.is_whole for each in self.reads):
+                raise
+        # Spark shall refuse nothing for what was left out, and know all columns when it does.
+        return self.query.plan(self.session, None).run(before)
+
+    def _run(self, before: str) -> DataFrame:
         spark = self.session.spark
         made: dict[Read, DataFrame] = {}
         frames = {}
-        for number, read in enumerate(self.reads):
+        for name, read in zip(self.query.names, self.reads, strict=True):
             key = replace(read, reference=None)
             if key not in made:
                 made[key] = read.frame(spark)
-            frames[f"{_FRAME}{number}"] = made[key]
-        done = run_text(self.session, self.source, before + self.text, frames)
+            frames[name] = made[key]
+        done = run_text(self.session, self.query.source, before + self.text, frames)
         if self.plain is None or before:
             return done
         # The names that Spark makes of aggregates are those of the text as it was.
         empty = {
-            f"{_FRAME}{number}": spark.createDataFrame([], read.schema)
-            for number, read in enumerate(self.reads)
+            name: spark.createDataFrame([], read.schema)
+            for name, read in zip(self.query.names, self.reads, strict=True)
         }
         return done.toDF(*self.session.run(self.plain, empty).columns)
 
@@ -134,84 +174,177 @@ def run_text(
     try:
         return session.run(text, frames)
     except AnalysisException as error:
-        _point(error, source)
+        if isinstance(error, ParseException) and source.is_written:
+            _parse_as_written(session, source)
+        start = _place_of(error, source, text)
+        if start is not None:
+            error.add_note(source.pointer(start))
         raise
+
+
+def _parse_as_written(session: Session, source: Source) -> None:
+    """Raise what Spark's parser says of the text of the user, if it refuses that one too.
+
+    What it has no grammar for is left out: `@branch`, and the braces around the name of a frame.
+    """
+    tokens = source.tokens
+    edits = [(start, stop, f" {name} ") for start, stop, name in _given(source, session.frames)]
+    for each in find_references(source, attached(session.spark)):
+        for sign, branch in itertools.pairwise(tokens):
+            if sign.kind == "PARAMETER" and each.start < sign.start < each.stop:
+                edits.append((sign.start, branch.stop, " " * (branch.stop - sign.start)))
+    try:
+        # Without its parameters, since an error has no place in the text with them.
+        session.spark.sql(_edited(source.text, edits))
+    except ParseException as error:
+        found = _PLACE.search(str(error))
+        if found is not None:
+            before = source.text.splitlines(keepends=True)[: int(found[1]) - 1]
+            error.add_note(source.pointer(sum(map(len, before)) + int(found[2])))
+        raise
+    except AnalysisException:
+        return
+
+
+def _place_of(error: AnalysisException, source: Source, text: str) -> int | None:
+    """Return where in the source the words stand that Spark complains about in a text.
+
+    Words of the source are words of the text too, in the same order: the third `id` of one is the
+    third of the other. Only the names of frames have other lengths than those that Spark sees.
+    """
+    contexts = [] if isinstance(error, ParseException) else error.getQueryContext()
+    if not contexts or contexts[0].contextType() is not QueryContextType.SQL:
+        return None
+    name = "_pyspark_connect_temp_view_" if is_remote() else "_pyspark_"
+    name += "_" * 32  # as long as the identifier that Spark draws for a frame
+    tokens = Source(_FORMATTED.sub(lambda found: found[0][0] if found[1] else name, text)).tokens
+    starts = [each.start for each in tokens]
+    if contexts[0].startIndex() not in starts:
+        return None
+    number = starts.index(contexts[0].startIndex())
+    places = [each.start for each in source.tokens if each.text == tokens[number].text]
+    count = sum(each.text == tokens[number].text for each in tokens[:number])
+    return places[count] if count < len(places) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The text of a query with its Lance tables, each of a version, and the names they get."""
+
+    source: Source
+    references: tuple[Reference, ...]
+    opened: tuple[Opened, ...]
+    names: tuple[str, ...]
+    skeleton: Source
+    given: str
+    has_frames: bool
+
+    def plan(self, session: Session, tree: exp.Query | None) -> Plan:
+        """Decide what to read of the tables; without a tree everything is read."""
+        names = self.names
+        bare = set() if tree is None else _name_tables(tree, names, self.references)
+        tables = {name: each.columns for name, each in zip(names, self.opened, strict=True)}
+        uses = analyse(self.source, tree, tables, session.values)
+        aggregations = {}
+        if tree is not None:
+            for node in tree.find_all(exp.Table):
+                if node.name in tables:
+                    rows = self.opened[names.index(node.name)].num_rows
+                    made = find_aggregation(node, tables[node.name], uses[node.name], num_rows=rows)
+                    if made is not None and (made.select is tree or not made.has_unnamed):
+                        aggregations[node.name] = made
+        text = _final_text(self, tree, bare, aggregations)
+        reads = tuple(
+            Read(reference, each, uses[name], aggregations.get(name))
+            for reference, each, name in zip(self.references, self.opened, names, strict=True)
+        )
+        renames = any(each.select is tree and each.has_unnamed for each in aggregations.values())
+        plain = _final_text(self, tree, bare, {}) if renames else None
+        return Plan(session, self, reads, text, plain)
 
 
 def plan_query(session: Session, source: Source) -> Plan:
     """Find the tables of a query, pin their versions, and decide what to read of them."""
-    spark = session.spark
-    references = tuple(find_references(source, attached(spark)))
+    references = tuple(find_references(source, attached(session.spark)))
     seen: dict[ReadOptions, Opened] = {}
     opened = tuple(_open(session, source, each, seen) for each in references)
-    names = [f"{_FRAME}{number}" for number in range(len(references))]
-    skeleton = _spliced(source, references, [f"`{name}`" for name in names], session.frames)
+    prefix = _FRAME
+    while any(token.text.lower().startswith(prefix) for token in source.tokens):
+        prefix += "_"
+    names = tuple(f"{prefix}{number}" for number in range(len(references)))
+    given = f"{prefix}given_"
+    skeleton = _spliced(source, references, [f"`{name}`" for name in names], session.frames, given)
+    has_frames = bool(references or session.frames)
+    query = Query(source, references, opened, names, Source(skeleton), given, has_frames)
     tree = parse_query(skeleton) if references and _is_plain(session, source) else None
-    tables = {name: each.columns for name, each in zip(names, opened, strict=True)}
-    uses = analyse(source, tree, tables, session.values)
-    aggregations = {}
-    if tree is not None:
-        for node in tree.find_all(exp.Table):
-            if node.name in tables:
-                rows = opened[names.index(node.name)].num_rows
-                made = find_aggregation(node, tables[node.name], uses[node.name], num_rows=rows)
-                if made is not None and (made.select is tree or not made.has_unnamed):
-                    aggregations[node.name] = made
-    bare = Source(skeleton)
-    text = _final_text(source, bare, tree, names, references, aggregations)
-    text = _with_braces(text, has_frames=bool(references or session.frames))
-    reads = tuple(
-        Read(reference, each, uses[name], aggregations.get(name))
-        for reference, each, name in zip(references, opened, names, strict=True)
-    )
-    renames = any(each.select is tree and each.has_unnamed for each in aggregations.values())
-    plain = None
-    if renames:
-        plain = _final_text(source, bare, tree, names, references, {})
-        plain = _with_braces(plain, has_frames=True)
-    return Plan(session, source, reads, text, plain)
+    return query.plan(session, tree)
+
+
+def _name_tables(
+    tree: exp.Query, names: Sequence[str], references: Sequence[Reference]
+) -> set[str]:
+    """Give tables without an alias the last part of their name as one; return which they are."""
+    parts = dict(zip(names, references, strict=True))
+    bare = set()
+    for node in tree.find_all(exp.Table):
+        if node.name in parts and not node.alias:
+            bare.add(node.name)
+            name = exp.to_identifier(parts[node.name].parts[-1], quoted=True)
+            node.set("alias", exp.TableAlias(this=name))
+    return bare
 
 
 def _final_text(
-    source: Source,
-    skeleton: Source,
+    query: Query,
     tree: exp.Query | None,
-    names: Sequence[str],
-    references: Sequence[Reference],
+    bare: AbstractSet[str],
     aggregations: Mapping[str, Aggregation],
 ) -> str:
     """Return the text for Spark: frames for tables, and merged partial results for aggregates."""
-    aliased = (
-        set() if tree is None else {node.name for node in tree.find_all(exp.Table) if node.alias}
-    )
     edits = []
-    tokens = skeleton.tokens
-    numbers = {each.text: number for number, each in enumerate(tokens) if each.text in names}
-    for name, reference in zip(names, references, strict=True):
-        token = tokens[numbers[name]]
-        mark = f"\0{{{name}}}\0"
-        if tree is not None and name not in aliased:
-            mark += f" AS {quoted(reference.parts[-1])}"
-        edits.append((token.start, token.stop, mark))
+    tokens = query.skeleton.tokens
+    numbers = {each.text: number for number, each in enumerate(tokens) if each.kind == "IDENTIFIER"}
+    for name, reference in zip(query.names, query.references, strict=True):
+        number = numbers[name]
+        token = tokens[number]
+        edits.append((token.start, token.stop, f"\0{{{name}}}\0"))
+        last = _sample_end(tokens, number)
+        if name in bare if tree is not None else _is_bare(tokens, number, last):
+            stop = tokens[last].stop
+            edits.append((stop, stop, f" AS {quoted(reference.parts[-1])}"))
         aggregation = aggregations.get(name)
         if aggregation is None:
             continue
-        where = _where(tokens, numbers[name])
+        where = _where(tokens, number)
         if where is not None:
             edits.append((*where, ""))
         starts = {each.start: number for number, each in enumerate(tokens)}
         for start, _, merged in aggregation.merged:
             edits.append((start, _call_stop(tokens, starts[start]), merged))
     edits += [
-        (token.start, token.stop, f"\0{{{token.text.removeprefix(_GIVEN)}}}\0")
+        (token.start, token.stop, f"\0{{{token.text.removeprefix(query.given)}}}\0")
         for token in tokens
-        if token.kind == "IDENTIFIER" and token.text.startswith(_GIVEN)
+        if token.kind == "IDENTIFIER" and token.text.startswith(query.given)
     ]
-    made, done = [], 0
-    for start, stop, text in sorted(edits):
-        made += [skeleton.text[done:start], text]
-        done = stop
-    return _without_row_columns(source, tree, "".join([*made, skeleton.text[done:]]))
+    text = _without_row_columns(query.source, tree, _edited(query.skeleton.text, edits))
+    return _with_braces(text, has_frames=query.has_frames)
+
+
+def _sample_end(tokens: Sequence[Token], number: int) -> int:
+    """Return the number of the last token of a table and its TABLESAMPLE (...) REPEATABLE (...)."""
+    for word in ("TABLESAMPLE", "REPEATABLE"):
+        if number + 1 < len(tokens) and tokens[number + 1].word == word:
+            stop = _call_stop(tokens, number + 1)
+            number = next(at for at, each in enumerate(tokens) if each.stop == stop)
+    return number
+
+
+def _is_bare(tokens: Sequence[Token], number: int, last: int) -> bool:
+    """Say whether a table surely has no alias and may get one, in a text that has no tree."""
+    if number and tokens[number - 1].word == "TABLE":
+        return False
+    after = tokens[last + 1] if last + 1 < len(tokens) else None
+    return after is None or after.kind in _ENDS or after.clause in _BEHIND_TABLE
 
 
 def _call_stop(tokens: Sequence[Token], number: int) -> int:
@@ -275,19 +408,32 @@ def _spliced(
     references: tuple[Reference, ...],
     texts: list[str],
     frames: Mapping[str, DataFrame],
+    given: str,
 ) -> str:
     """Return the text with names in place of tables and of `{frame}`, and without qualifiers."""
     edits = [(each.start, each.stop, text) for each, text in zip(references, texts, strict=True)]
     edits += _qualifiers(source, references)
+    edits += [(start, stop, f"`{given}{name}`") for start, stop, name in _given(source, frames)]
+    return _edited(source.text, edits)
+
+
+def _given(source: Source, frames: Mapping[str, DataFrame]) -> list[tuple[int, int, str]]:
+    """Return where `{name}` stands for a frame, and the names."""
     tokens = source.tokens
-    for first, name, last in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if first.kind == "L_BRACE" and last.kind == "R_BRACE" and name.text in frames:
-            edits.append((first.start, last.stop, f"`{_GIVEN}{name.text}`"))
+    return [
+        (first.start, last.stop, name.text)
+        for first, name, last in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if first.kind == "L_BRACE" and last.kind == "R_BRACE" and name.text in frames
+    ]
+
+
+def _edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    """Return a text with other words from places to places of it."""
     made, done = [], 0
-    for start, stop, text in sorted(edits):
-        made += [source.text[done:start], text]
+    for start, stop, word in sorted(edits):
+        made += [text[done:start], word]
         done = stop
-    return "".join([*made, source.text[done:]])
+    return "".join([*made, text[done:]])
 
 
 def _qualifiers(source: Source, references: tuple[Reference, ...]) -> list[tuple[int, int, str]]:
@@ -344,15 +490,3 @@ def _with_braces(text: str, *, has_frames: bool) -> str:
         for number, piece in enumerate(pieces)
     ]
     return "".join(doubled)
-
-
-_NAMED: Final = re.compile(r"(?:name|function|relation|routine|view) `([^`]+)`")
-
-
-def _point(error: PySparkException, source: Source) -> None:
-    """Say where in the user's text the name stands that Spark does not know."""
-    found = _NAMED.search(str(error))
-    wanted = found[1].lower() if found else None
-    place = next((each.start for each in source.tokens if each.text.lower() == wanted), None)
-    if place is not None:
-        error.add_note(source.pointer(place))

@@ -52,6 +52,11 @@ class Source:
     text: str
     origin: Source | None = None
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the user wrote it as it is, alone or at the end of a statement."""
+        return self.origin is None or self.origin.text.endswith(self.text)
+
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
         """The words of the text, without comments; none if it has no words of SQL."""
