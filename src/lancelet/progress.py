@@ -1,10 +1,11 @@
-"""Being told how far a write or an index is, under pylance's name for the module."""
+"""Progress of long calls, under pylance's name for the module."""
 
 from lancelet.dataset.progress import (
     FileSystemFragmentWriteProgress,
     FragmentWriteProgress,
     IndexProgress,
     NoopFragmentWriteProgress,
+    ProgressOption,
 )
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "FragmentWriteProgress",
     "IndexProgress",
     "NoopFragmentWriteProgress",
+    "ProgressOption",
 ]

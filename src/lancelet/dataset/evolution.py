@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
+from lancelet.dataset.progress import ProgressOption, shown
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import instance, mapping, text, texts
@@ -44,6 +45,7 @@ class EvolutionMethods:
         reader_schema: pa.Schema | None = None,
         batch_size: int | None = None,
         *,
+        progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> ChangeReport | None:
         """Add columns, or fields of structs, without rewriting existing data files.
@@ -55,6 +57,7 @@ class EvolutionMethods:
             read_columns: The columns passed to a function; by default all.
             reader_schema: The schema of the given rows, if they do not carry one.
             batch_size: The number of rows per batch.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -77,7 +80,8 @@ class EvolutionMethods:
         )
         if dry_run:
             return ops.columns.add.report_add_columns(handle.snapshot, source)
-        handle.snapshot = ops.columns.add.add_columns(handle.snapshot, source)
+        with shown(progress):
+            handle.snapshot = ops.columns.add.add_columns(handle.snapshot, source)
         return None
 
     @checks_kinds

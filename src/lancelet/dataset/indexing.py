@@ -14,7 +14,7 @@ from lancelet import ops
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
-from lancelet.dataset.progress import IndexProgress
+from lancelet.dataset.progress import IndexProgress, ProgressOption, shown
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.query import DocumentGranularity
@@ -89,6 +89,7 @@ class IndexMethods:
         format_version: int | str | None = None,
         document_granularity: DocumentGranularity | str = DocumentGranularity.ROW,
         resume: bool = False,
+        progress: ProgressOption = None,
         dry_run: bool = False,
         **parameters: Any,
     ) -> ChangeReport | None:
@@ -113,6 +114,7 @@ class IndexMethods:
             resume: Whether the index is built in parts of whole fragments, about a million rows
                 each, that outlive a build that is stopped: the same call again writes only those
                 that are missing. The parts are merged in the end.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             parameters: Further parameters of the kind.
 
@@ -139,21 +141,26 @@ class IndexMethods:
         parameters |= {name: value for name, value in named.items() if value is not None}
         request = index_request(column, index_type, name, parameters)
         built = with_scope(request, replace, train, fragment_ids, index_uuid)
-        if progress_callback is not None:
-            built = replace_fields(built, progress=_reporting(progress_callback))
         ops.indexing.staged.check_parts(built)
-        if dry_run:
-            return ops.indexing.report.report_scalar_index(self._handle.snapshot, built)
+        with shown(progress) as called:
+            callback = progress_callback or called
+            if callback is not None:
+                built = replace_fields(built, progress=_reporting(callback))
+            if dry_run:
+                return ops.indexing.report.report_scalar_index(self._handle.snapshot, built)
+            self._build_scalar_index(built, resume=resume)
+        return None
+
+    def _build_scalar_index(self, built: IndexRequest, *, resume: bool) -> None:
         if ops.indexing.staged.is_staged(built):
             ops.indexing.staged.stage_segment(self._handle.snapshot, built)
-            return None
+            return
         build = (
             ops.indexing.resume.resume_scalar_index
             if resume
             else ops.indexing.build.create_scalar_index
         )
         self._handle.snapshot = build(self._handle.snapshot, built)
-        return None
 
     def run_optimize_indices(
         self, wanted: OptimizeIndices, *, dry_run: bool = False

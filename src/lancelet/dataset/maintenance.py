@@ -16,6 +16,7 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
+from lancelet.dataset.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
 from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
@@ -155,6 +156,7 @@ class MaintenanceMethods:
         versions: Sequence[int] | None = None,
         delete_concurrency: int | None = None,
         clones: Sequence[str] = (),
+        progress: ProgressOption = None,
         dry_run: Literal[False] = False,
     ) -> CleanupStats: ...
 
@@ -168,6 +170,7 @@ class MaintenanceMethods:
         error_if_tagged_old_versions: bool = True,
         versions: Sequence[int] | None = None,
         clones: Sequence[str] = (),
+        progress: ProgressOption = None,
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
@@ -183,6 +186,7 @@ class MaintenanceMethods:
         versions: Sequence[int] | None = None,
         delete_concurrency: int | None = None,
         clones: Sequence[str] = (),
+        progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> CleanupStats | ChangeReport:
         """Delete old versions, and the files that no remaining version needs.
@@ -200,6 +204,7 @@ class MaintenanceMethods:
             versions: Delete only these versions.
             delete_concurrency: The number of concurrent deletions.
             clones: URIs of shallow clones of this table, whose files are kept.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Delete nothing and return a report of what would be deleted;
                 `explain_cleanup_old_versions` lists the files and reasons.
 
@@ -235,7 +240,8 @@ class MaintenanceMethods:
         )
         if dry_run:
             return ops.cleanup.report_cleanup(snapshot, policy)
-        return ops.cleanup.cleanup_old_versions(snapshot, policy)
+        with shown(progress):
+            return ops.cleanup.cleanup_old_versions(snapshot, policy)
 
     @checks_kinds
     def explain_cleanup_old_versions(
@@ -287,13 +293,18 @@ class MaintenanceMethods:
         return explanation_of(plan, include_files=include_files, max_files=max_files)
 
     def check(
-        self, level: str | int | Level = Level.DECODE, *, all_versions: bool = False
+        self,
+        level: str | int | Level = Level.DECODE,
+        *,
+        all_versions: bool = False,
+        progress: ProgressOption = None,
     ) -> Findings:
         """Examine the dataset and return what is wrong with it.
 
         Args:
             level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
             all_versions: Whether to check every version; shared files are checked once.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
 
         Returns:
             A list of findings, empty if all is well. Its `coverage` counts the files verified by
@@ -308,7 +319,10 @@ class MaintenanceMethods:
             print(len(findings), findings.coverage)
             ```
         """
-        return ops.check.check(self._handle.snapshot, Level.parse(level), all_versions=all_versions)
+        with shown(progress):
+            return ops.check.check(
+                self._handle.snapshot, Level.parse(level), all_versions=all_versions
+            )
 
     def repair(
         self,
@@ -416,6 +430,7 @@ class DatasetOptimizer:
         max_source_bytes: int | None = None,
         excluded_fragment_ids: Sequence[int] | None = None,
         data_storage_version: str | None = None,
+        progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
         """Merge small fragments and drop deleted rows. Rows keep their order within fragments.
@@ -439,6 +454,7 @@ class DatasetOptimizer:
             max_source_bytes: The maximum number of bytes to rewrite.
             excluded_fragment_ids: Fragments to leave alone.
             data_storage_version: The version of new data files; by default the dataset's.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -474,9 +490,9 @@ class DatasetOptimizer:
         if dry_run:
             options = options_of(self._dataset, wishes)
             return ops.compact.report_compaction(self._dataset.snapshot, options)
-        return Compaction.execute(
-            self._dataset, {name: value for name, value in wishes.items() if value is not None}
-        )
+        given = {name: value for name, value in wishes.items() if value is not None}
+        with shown(progress):
+            return Compaction.execute(self._dataset, given)
 
     @checks_kinds
     def optimize_indices(
@@ -485,6 +501,7 @@ class DatasetOptimizer:
         num_indices_to_merge: int | None = None,
         index_names: Sequence[str] | None = None,
         retrain: bool = False,
+        progress: ProgressOption = None,
         dry_run: bool = False,
         **kwargs: Any,
     ) -> ChangeReport | None:
@@ -495,6 +512,7 @@ class DatasetOptimizer:
                 segment; by default the latest segment grows.
             index_names: The indices to update, by default all.
             retrain: Whether to rebuild them from all rows.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             kwargs: Ignored with a warning; pylance takes others.
 
@@ -520,7 +538,8 @@ class DatasetOptimizer:
             )
         names = None if index_names is None else tuple(index_names)
         wanted = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
-        return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)
+        with shown(progress):
+            return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)
 
     def enable_auto_cleanup(
         self,

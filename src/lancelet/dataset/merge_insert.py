@@ -15,6 +15,7 @@ from lancelet.dataset import display
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.committing import Transaction
 from lancelet.dataset.operation_forms import operation_to_user
+from lancelet.dataset.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
 from lancelet.format.operation import CompactedSsTable
 from lancelet.format.version import FileVersion
@@ -246,22 +247,38 @@ class MergeInsertBuilder:
 
     @overload
     def execute(
-        self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: Literal[False] = False
+        self,
+        data_obj: Any,
+        *,
+        schema: pa.Schema | None = None,
+        progress: ProgressOption = None,
+        dry_run: Literal[False] = False,
     ) -> ExecuteResult: ...
 
     @overload
     def execute(
-        self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: Literal[True]
+        self,
+        data_obj: Any,
+        *,
+        schema: pa.Schema | None = None,
+        progress: ProgressOption = None,
+        dry_run: Literal[True],
     ) -> ChangeReport: ...
 
     def execute(
-        self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: bool = False
+        self,
+        data_obj: Any,
+        *,
+        schema: pa.Schema | None = None,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
     ) -> ExecuteResult | ChangeReport:
         """Merge the source rows into the dataset, and check the new version out.
 
         Args:
             data_obj: The source rows, in any form that `write_dataset` takes.
             schema: The schema to convert the rows to.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -283,9 +300,10 @@ class MergeInsertBuilder:
         stream, dataset = ops.rows.read_rows_of(data_obj, schema), self._dataset
         if dry_run:
             return ops.merge_insert.execute.report_merge(dataset.snapshot, stream, self._spec)
-        merged = ops.merge_insert.execute.merge_rows(
-            dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
-        )
+        with shown(progress):
+            merged = ops.merge_insert.execute.merge_rows(
+                dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
+            )
         dataset.look_at(merged.snapshot)
         return _result(merged.statistics)
 

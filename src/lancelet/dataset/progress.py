@@ -1,15 +1,22 @@
-"""Being told how far a write is."""
+"""Progress of long calls: what callbacks get, and what `progress=` of a call means.
+
+progress=True       a bar by rich or tqdm, or lines of text where neither is installed
+progress=function   is called with an `IndexProgress` for each event
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
 
 from lancelet.dataset.metadata import FragmentMetadata
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.io.open import open_folder
+from lancelet.ops.progress import reporting
 from lancelet.values import dataclass
 
 _MARK: Final = ".in_progress"
@@ -17,7 +24,7 @@ _MARK: Final = ".in_progress"
 
 @dataclass(frozen=True)
 class IndexProgress:
-    """How far the building of an index is.
+    """How far a long call is: the building of an index, a write, a compaction and so on.
 
     Attributes:
         event: `start`, `progress` or `complete`.
@@ -113,3 +120,38 @@ def by_stages(callback: Callable[[IndexProgress], None]) -> Callable[[str, int, 
             callback(IndexProgress("complete", stage, completed, total))
 
     return report
+
+
+ProgressOption: TypeAlias = bool | Callable[[IndexProgress], None] | None
+"""Whether to show how far a call is, or the function to call instead."""
+
+
+@contextmanager
+def shown(progress: ProgressOption) -> Iterator[Callable[[IndexProgress], None] | None]:
+    """Show how far what is done within is, or call a function; yield what is called.
+
+    >>> from lancelet.ops.progress import report
+    >>> events = []
+    >>> with shown(events.append) as called:
+    ...     report("write rows", 10, 10)
+    >>> [(event.event, event.fraction) for event in events]
+    [('start', None), ('progress', 1.0), ('complete', 1.0)]
+    """
+    if progress is None or progress is False:
+        yield None
+    elif progress is True:
+        from lancelet.dataset.progress_bars import new_bars  # noqa: PLC0415 - only if asked for
+
+        bars = new_bars()
+        try:
+            with reporting(by_stages(bars)):
+                yield bars
+        finally:
+            bars.close()
+    elif callable(progress):
+        with reporting(by_stages(progress)):
+            yield progress
+    else:
+        raise ArgumentTypeError(
+            "progress is True, False or a function", found=type(progress).__name__
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
-from lancelet.dataset.progress import by_stages
+from lancelet.dataset.progress import ProgressOption, by_stages, shown
 from lancelet.dataset.vector_request import VectorIndexArguments, known_partitions
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 
@@ -63,6 +64,7 @@ class VectorIndexMethods:
         skip_transpose: bool = False,
         rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
+        progress: ProgressOption = None,
         dry_run: Literal[False] = False,
         **parameters: Any,
     ) -> Self: ...
@@ -111,6 +113,7 @@ class VectorIndexMethods:
         skip_transpose: bool = False,
         rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
+        progress: ProgressOption = None,
         dry_run: bool = False,
         **parameters: Any,
     ) -> Self | ChangeReport:
@@ -150,6 +153,7 @@ class VectorIndexMethods:
             skip_transpose: Whether to store PQ codes row by row.
             rabitq_model: The RaBitQ rotation and its bits as JSON, shared by segments.
             progress_callback: Called with the phase, what is done of it, and its size.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
                 `ef_construction` and `max_level`.
@@ -205,14 +209,17 @@ class VectorIndexMethods:
             index_uuid=index_uuid,
             skip_transpose=skip_transpose,
             known=known_partitions(precomputed_partition_dataset, storage_options),
-            progress_callback=None if progress_callback is None else by_stages(progress_callback),
             values=models,
         )
         handle = self._handle
-        request = arguments.request(handle.snapshot.schema)
-        if dry_run:
-            return ops.indexing.report.report_vector_index(handle.snapshot, request)
-        handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
+        with shown(progress) as called:
+            callback = progress_callback or called
+            if callback is not None:
+                arguments = replace_fields(arguments, progress_callback=by_stages(callback))
+            request = arguments.request(handle.snapshot.schema)
+            if dry_run:
+                return ops.indexing.report.report_vector_index(handle.snapshot, request)
+            handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
         return self
 
     @checks_kinds

@@ -16,7 +16,7 @@ from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.handle import Handle, VersionLike
 from lancelet.dataset.named_table import namespace_module, refuse_both
-from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption, shown
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import AlreadyExistsError
@@ -119,7 +119,7 @@ def write_dataset(
     data_cache_bytes: int | None = None,
     max_page_bytes: int | None = None,
     commit_lock: Any = None,
-    progress: FragmentWriteProgress | None = None,
+    progress: FragmentWriteProgress | ProgressOption = None,
     storage_options: Mapping[str, str] | None = None,
     data_storage_version: str | None = None,
     use_legacy_format: bool | None = None,
@@ -173,7 +173,7 @@ def write_dataset(
     data_cache_bytes: int | None = None,
     max_page_bytes: int | None = None,
     commit_lock: Any = None,
-    progress: FragmentWriteProgress | None = None,
+    progress: FragmentWriteProgress | ProgressOption = None,
     storage_options: Mapping[str, str] | None = None,
     data_storage_version: str | None = None,
     use_legacy_format: bool | None = None,
@@ -211,7 +211,8 @@ def write_dataset(
         data_cache_bytes: The bytes that may wait in memory for a page to fill.
         max_page_bytes: The maximum size of a page; see `LanceFileWriter`.
         commit_lock: A lock held during the commit, for stores without conditional puts.
-        progress: Called when a fragment begins and when it is complete.
+        progress: Whether to show a progress bar; or a function called with `IndexProgress` events;
+            or a `FragmentWriteProgress`, called when a fragment begins and when it is complete.
         storage_options: Options of the object store, such as credentials.
         data_storage_version: The version of data files: `stable`, `2.1` and so on.
         use_legacy_format: Deprecated: whether to write version 0.1.
@@ -253,6 +254,7 @@ def write_dataset(
         ```
     """
     session = session or Session()
+    by_fragment = progress if isinstance(progress, FragmentWriteProgress) else None
     request = WriteRequest(
         uri,
         mode,
@@ -262,7 +264,7 @@ def write_dataset(
         data_cache_bytes,
         max_page_bytes,
         commit_lock,
-        progress,
+        by_fragment,
         storage_options,
         data_storage_version,
         use_legacy_format,
@@ -291,9 +293,10 @@ def write_dataset(
     if dry_run:
         return ops.write_table.report_write(location, rows, request.write_mode, request.options)
     try:
-        snapshot = ops.write_table.write_table(
-            location, rows, request.write_mode, request.options, known=known
-        )
+        with shown(None if isinstance(progress, FragmentWriteProgress) else progress):
+            snapshot = ops.write_table.write_table(
+                location, rows, request.write_mode, request.options, known=known
+            )
     except AlreadyExistsError as error:
         if table_id is None:
             raise

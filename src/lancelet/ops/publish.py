@@ -13,6 +13,7 @@ from lancelet.format.operation import Operation
 from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.cleanup import auto_cleanup
+from lancelet.ops.progress import reporting
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -80,7 +81,8 @@ def commit_transaction(
         operation=type(transaction.operation).__name__,
     )
     if options is None or not (options.detached or options.skips_cleanup):
-        auto_cleanup(published)
+        with reporting(None):  # the commit is made, and nothing may stop it any more
+            auto_cleanup(published)
     return published
 
 

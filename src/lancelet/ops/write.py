@@ -30,6 +30,7 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.io.store import Store
 from lancelet.ops.blob_input import with_blob_structs
+from lancelet.ops.progress import report
 from lancelet.values import dataclass
 
 MAX_ROWS_PER_FILE: Final = 1024 * 1024
@@ -91,13 +92,18 @@ def write_fragments(
 ) -> tuple[Fragment, ...]:
     """Write rows to the targets, file by file in turn, and return their fragments."""
     writer = _FragmentWriter(list(targets), schema, options)
+    rows = 0
     try:
         for batch in batches:
             writer.write(with_blob_structs(batch, schema.fields))
-        return writer.finish()
+            rows += batch.num_rows
+            report("write rows", rows)
+        fragments = writer.finish()
+        report("write rows", rows, rows)
     except BaseException:
         writer.abort()
         raise
+    return fragments
 
 
 class DimensionError(InvalidInputError, OSError):

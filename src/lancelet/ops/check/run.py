@@ -21,6 +21,7 @@ from lancelet.ops.check.files import FragmentCheck
 from lancelet.ops.check.finding import Coverage, Finding, Findings, Level, Severity
 from lancelet.ops.check.ids import check_ids, check_manifest
 from lancelet.ops.check.indices import check_indices
+from lancelet.ops.progress import counted
 from lancelet.query.nodes.source import waits_for_storage
 from lancelet.table.snapshot import Snapshot, open_entry
 
@@ -70,7 +71,9 @@ def check_fragments(
         check = FragmentCheck(snapshot, fragment, level)
         return Findings(check.findings(), check.coverage)
 
-    for findings in map_ordered(check_one, fragments, waits=waits_for_storage(snapshot)):
+    checked = map_ordered(check_one, fragments, waits=waits_for_storage(snapshot))
+    stage = f"check version {snapshot.version}"
+    for findings in counted(stage, checked, len(snapshot.fragments)):
         if coverage is not None:
             coverage.add(findings.coverage)
         yield from findings

@@ -32,6 +32,7 @@ from lancelet.ops.cleanup.plan import (
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
 from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.progress import counted
 from lancelet.table.removals import Removals, record_removals, spare
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
@@ -102,7 +103,9 @@ def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
         spare(store, record, referred)
     delete = _Deleter(plan, policy)
     by_version = zip(plan.versions, plan.manifests, strict=True)
-    gone = delete.all([file for version, file in by_version if version not in referred])
+    gone = delete.all(
+        "delete versions", [file for version, file in by_version if version not in referred]
+    )
     paths = {file.path for file in gone}
     stayed = {
         version
@@ -110,7 +113,7 @@ def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
         if manifest.path not in paths
     }
     since = mentioned_since(plan, stayed)
-    gone += delete.all([file for file in plan.files if file.path not in since])
+    gone += delete.all("delete files", [file for file in plan.files if file.path not in since])
     age = 0.0 if policy.delete_unverified else UNVERIFIED_AGE.total_seconds()
     for folder in _FOLDERS:
         store.sweep_temporaries(folder, older_than_seconds=age)
@@ -129,15 +132,16 @@ class _Deleter:
         self._pace = _Pace(policy.delete_rate_limit)
         self.failed = 0
 
-    def all(self, files: Sequence[CleanupCandidateFile]) -> list[CleanupCandidateFile]:
+    def all(self, stage: str, files: Sequence[CleanupCandidateFile]) -> list[CleanupCandidateFile]:
         """Delete files and return those that are gone."""
         if not files:
             return []
         if self._may_go_alone and _are_gone_at_once(files):
-            outcomes = list(map(self._delete, files))
+            outcomes = list(counted(stage, map(self._delete, files), len(files)))
         else:
             with surroundings.executor(min(self._threads, len(files)), "lancelet-delete") as pool:
-                outcomes = list(pool.map(self._delete, files))
+                deleted = pool.map(self._delete, files)
+                outcomes = list(counted(stage, deleted, len(files)))
         self.failed += outcomes.count(False)
         return [file for file, is_gone in zip(files, outcomes, strict=True) if is_gone]
 

@@ -30,6 +30,7 @@ from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.plan import ColumnPlan
 from lancelet.ops.columns.rows import spread
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.progress import counted
 from lancelet.ops.publish import Remarks, Retries, publish, with_retries
 from lancelet.query.nodes.source import waits_for_storage
 from lancelet.table.apply.state import column_ids, with_column_file, without_unknown_files
@@ -156,12 +157,13 @@ class ColumnJob:
         task = partial(self._write_fragment, plan, snapshot)
         waits = waits_for_storage(snapshot)
         if plan.is_sequential or (not waits and all(map(_is_tiny, fragments))):
-            for fragment in fragments:
+            for fragment in counted("write columns", fragments, len(fragments)):
                 task(fragment)
             return
         # Writing a file ends with waiting for the disk or the network, which others can use.
         window = _AT_ONCE_REMOTE if waits else _AT_ONCE
-        for _ in map_ordered(task, fragments, waits=True, window=window):
+        written = map_ordered(task, fragments, waits=True, window=window)
+        for _ in counted("write columns", written, len(fragments)):
             pass
 
     def _write_fragment(self, plan: ColumnPlan, snapshot: Snapshot, fragment: Fragment) -> None:

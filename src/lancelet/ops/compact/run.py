@@ -30,6 +30,7 @@ from lancelet.ops.compact.plan import CompactionPlan, plan_compaction
 from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.progress import counted
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -117,7 +118,7 @@ def run_tasks(
     with surroundings.executor(threads, "lancelet-compact") as pool:
         try:
             running += [pool.submit(run, task) for task in plan.tasks]
-            for future in running:
+            for future in counted("compact fragments", running, len(running)):
                 future.result()
                 on_done()
         except BaseException:

@@ -33,6 +33,7 @@ from lancelet.ops.indexing.balance import write_rebalanced
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.progress import counted
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.indexing.segments import (
     UNREADABLE,
@@ -81,7 +82,9 @@ def optimize_indices(
     """Bring indices up to date; return the same version if there is nothing to do."""
 
     def attempt(current: Snapshot) -> Snapshot:
-        changes = [_change_of(current, name, wanted) for name in names_of(current, wanted)]
+        names = names_of(current, wanted)
+        optimized = counted("optimize indices", names, len(names))
+        changes = [_change_of(current, name, wanted) for name in optimized]
         return commit_changes(current, changes, options)
 
     return with_retries(snapshot, attempt, Retries())

@@ -30,6 +30,7 @@ from lancelet.ops.moved_rows import (
     with_moved_ids,
     write_rows,
 )
+from lancelet.ops.progress import report
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.ops.rows import RowStream
 from lancelet.rowids.address import UInt64s
@@ -111,8 +112,10 @@ def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> Prepar
     in_place = spec.mode is RewriteMode.COLUMNS
     if in_place:
         check_columns_mode(spec, source, snapshot.schema)
+    report("match keys", 0, 1)
     joined = join(snapshot, source.key, source.keys, source.steps, uses_index=spec.uses_index)
     decision = decide(snapshot, source, spec, joined)
+    report("match keys", 1, 1)
     if in_place:
         operation, did = rewrite_columns(snapshot, source, decision.updates)
         # Without the rows that it affects, any other change to its fragments is a conflict.

@@ -1,0 +1,128 @@
+"""Goal: long calls show how far they are, by a bar or a function, and what it raises stops them."""
+
+import importlib.util
+import sys
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.dataset import progress_bars
+from lancelet.errors import InvalidInputError
+from lancelet.progress import IndexProgress
+
+
+@pytest.fixture
+def table():
+    rows = {"id": range(100), "v": np.zeros((100, 4), np.float32), "text": ["a fox"] * 100}
+    return lancelet.write_dataset(rows, "memory://", max_rows_per_file=10)
+
+
+def rebuild(table, **options):
+    table.create_scalar_index("id", "BTREE")
+    table.insert({"id": [100]})
+    table.optimize.optimize_indices(**options)
+
+
+def clean(table, **options):
+    table.delete("id < 50")
+    table.optimize.compact_files()
+    return table.cleanup_old_versions(timedelta(0), **options)
+
+
+CALLS = {
+    "write rows": lambda table, **options: table.insert({"id": [1]}, **options),
+    "match keys": lambda table, **options: (
+        table.merge_insert("id").when_matched_update_all().execute({"id": [1]}, **options)
+    ),
+    "compact fragments": lambda table, **options: table.optimize.compact_files(**options),
+    "optimize indices": rebuild,
+    "delete files": clean,
+    "check version 1": lambda table, **options: table.check(**options),
+    "train_btree": lambda table, **options: table.create_scalar_index("id", "BTREE", **options),
+    "tokenize_docs": lambda table, **options: table.create_scalar_index(
+        "text", "INVERTED", **options
+    ),
+    "train_ivf": lambda table, **options: table.create_index(
+        "v", "IVF_FLAT", num_partitions=1, **options
+    ),
+    "write columns": lambda table, **options: table.add_columns({"b": "id + 1"}, **options),
+}
+
+
+@pytest.mark.parametrize("stage", CALLS)
+def test_a_function_is_called_from_the_start_to_the_end_of_each_stage(stage, table):
+    events = []
+    CALLS[stage](table, progress=events.append)
+    assert all(isinstance(event, IndexProgress) for event in events)
+    assert stage in {event.stage for event in events}
+    own = [event for event in events if event.stage == stage]
+    assert (own[0].event, own[-1].event) == ("start", "complete")
+    assert own[-1].completed == own[-1].total > 0
+    done = [event.completed for event in own[1:]]
+    assert done == sorted(done)
+
+
+class Stop(Exception):  # noqa: N818 - a decision of the caller
+    pass
+
+
+def stop(_):
+    raise Stop
+
+
+@pytest.mark.parametrize("stage", [each for each in CALLS if each != "delete files"])
+def test_what_the_function_raises_stops_the_call_and_nothing_is_committed(stage, table):
+    if stage == "optimize indices":
+        table.create_scalar_index("id", "BTREE")
+        table.insert({"id": [100]})
+        call = table.optimize.optimize_indices
+    else:
+        call = lambda **options: CALLS[stage](table, **options)  # noqa: E731
+    before, files = table.version, data_files(table)
+    with pytest.raises(Stop):
+        call(progress=stop)
+    assert table.version == table.latest_version == before
+    assert data_files(table) == files
+
+
+def data_files(table):
+    paths = table.all_files().read_all()["path"].to_pylist()
+    return sorted(path for path in paths if "data/" in path)
+
+
+@pytest.mark.parametrize("missing", [[], ["rich"], ["rich", "tqdm"]])
+def test_bars_go_where_errors_go(missing, table, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in missing else found(name)
+    )
+    table.optimize.compact_files(progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "compact fragments" in shown.err
+    assert "1/1" in shown.err or "1 of 1" in shown.err
+
+
+def test_lines_are_written_once_a_second_and_at_the_end_of_a_stage(monkeypatch, capsys):
+    seconds = iter([0.0, 0.1, 0.5, 1.2, 1.3, 1.4])
+    monkeypatch.setattr(progress_bars.surroundings, "monotonic", lambda: next(seconds))
+    lines = progress_bars.TextLines(sys.stderr)
+    for done in (0, 1, 2, 3):
+        lines(IndexProgress("progress", "write rows", done, 3))
+    lines(IndexProgress("complete", "write rows", 3, 3))
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == ["write rows: 2 of 3, 1.1 s", "write rows: 3 of 3, 1.2 s"]
+
+
+def test_progress_is_a_choice_or_a_function(table):
+    with pytest.raises(InvalidInputError, match="True, False or a function"):
+        table.check(progress="yes")
+
+
+def test_nothing_is_shown_unless_asked_for(table, capsys):
+    table.optimize.compact_files(progress=False)
+    lancelet.write_dataset(pa.table({"a": [1]}), "memory://")
+    assert capsys.readouterr().err == ""
