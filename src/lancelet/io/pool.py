@@ -67,9 +67,12 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def run_in_background(request: Callable[[], T]) -> Future[T]:
-    """Start something; who needs to know how it ended asks what is returned."""
+    """Start something; who needs to know how it ended asks what is returned.
+
+    From within a request it is done when it is asked for.
+    """
     if getattr(_HERE, "is_request", False):
-        return _done(request)
+        return _WhenAsked(request)
     return started(_THREADS.get(), _call, request)
 
 
@@ -99,16 +102,6 @@ def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future
         return surroundings.submit(pool, task, item)
     except RuntimeError:
         return _WhenAsked(partial(task, item))
-
-
-def _done(request: Callable[[], T]) -> Future[T]:
-    """Run a request here and now, and return how it ended."""
-    ended = Future[T]()
-    try:
-        ended.set_result(request())
-    except Exception as error:  # noqa: BLE001  # raised where the result is asked for
-        ended.set_exception(error)
-    return ended
 
 
 def _call(request: Callable[[], T]) -> T:
