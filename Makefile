@@ -9,10 +9,12 @@ SPARK_OLDEST := build/spark-oldest
 TORCH   := build/torch
 FUZZ_TARGETS := file manifest
 FUZZ_SECONDS ?= 60
+SEED    ?= 0
+STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-all check lint types contracts protos workflows interop spark torch faults sanitize fuzz bench bench-spark demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz bench bench-spark demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -71,6 +73,9 @@ torch: build ## Run the tests that need PyTorch, in an environment of their own
 
 faults: build ## Refuse and lose every storage request
 	$(RUN) -m pytest -q -n $(JOBS) tests/faults
+
+simulate: build ## Run histories of many writers from SEED on, for STEPS requests of the store
+	$(RUN) -m lancelet.testing.simulation --seed $(SEED) --steps $(STEPS)
 
 sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 	$(RUN) native/build.py --sanitize

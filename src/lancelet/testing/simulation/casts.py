@@ -1,0 +1,315 @@
+"""Small scenarios of which every order is run: who takes part, and what must hold in the end.
+
+    two commits and a cleanup          A and B append to version 3, C keeps the newest version only
+    a commit, a restore, a cleanup     A appends, B restores version 2, C keeps the newest only
+    an external manifest store         A and B append, R reads what is the newest
+
+A commit that is paused is one whose next request comes after those of others, so each order has
+all pauses in it. Fragments have files that nobody reads; a version has what its manifest says.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+from typing import cast as cast_to
+
+from lancelet import surroundings
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    CommitContentionError,
+    CommitOutcomeUnknownError,
+    NotFoundError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from lancelet.format.fragment import Fragment
+from lancelet.format.operation import Append, Operation, Overwrite, ReserveFragments, Restore
+from lancelet.format.transaction import Transaction
+from lancelet.io.memory import MemoryStore
+from lancelet.io.wrapped import Request
+from lancelet.ops.cleanup import CleanupPolicy, plan_cleanup, run_cleanup
+from lancelet.table.commit import commit
+from lancelet.table.handlers.external import ExternalStore, ManifestRecord
+from lancelet.table.location import TableLocation
+from lancelet.table.refs import create_tag
+from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.testing.simulation.interleavings import Cast
+from lancelet.testing.simulation.judge import BUCKET, MAIN
+from lancelet.testing.simulation.machine import Machine, SimulatedStore
+from lancelet.testing.tables import SIMPLE_SCHEMA, create_table, simple_rows, write_fragment
+
+_REFUSED: Final = (CommitConflictError, CommitContentionError, NotFoundError)
+_UNKNOWN: Final = (CommitOutcomeUnknownError, StorageError)
+
+T = TypeVar("T")
+
+Scene = Callable[[], tuple[Cast, Callable[[Cast], None]]]
+
+
+@dataclass(slots=True)
+class Stage:
+    """A table of three versions, and fragments that may be appended to it."""
+
+    stored: dict[str, Any]
+    fragments: Mapping[str, Fragment]
+    old_file: str
+    """A file that only versions 1 and 2 need."""
+
+    @staticmethod
+    def built() -> Stage:
+        """Build it, under the surroundings of the machine."""
+        MemoryStore.renew(BUCKET)
+        store = MemoryStore(BUCKET)
+        location = TableLocation(f"memory://{BUCKET}/{MAIN}", store.at(MAIN))
+        first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+        old_file = first.fragments[0].files[0].path
+        commit(location, _transaction(1, ReserveFragments(1), 1))
+        commit(location, _transaction(2, Overwrite((), SIMPLE_SCHEMA), 2))
+        fragments = {
+            name: write_fragment(location, simple_rows(number, number + 1), SIMPLE_SCHEMA)
+            for number, name in enumerate("ab", 10)
+        }
+        stored = dict(store._objects.stored)  # noqa: SLF001 - copied for each execution
+        return Stage(
+            {path: entry for path, entry in stored.items() if "_latest" not in path},
+            fragments,
+            old_file,
+        )
+
+    def location(self) -> TableLocation:
+        """Return the table as actors see it."""
+        store = surroundings.watched(MemoryStore(BUCKET)).at(MAIN)
+        return TableLocation(f"memory://{BUCKET}/{MAIN}", store)
+
+    def appending(self, name: str, location: TableLocation | None = None) -> Snapshot:
+        """Append a fragment to version 3, as who read that before."""
+        operation = Append((self.fragments[name],))
+        number = ord(name)
+        return commit(location or self.location(), _transaction(3, operation, number))
+
+    def cleaning(self) -> object:
+        """Keep the newest version only."""
+        policy = CleanupPolicy(error_if_tagged_old_versions=False)
+        return run_cleanup(plan_cleanup(open_snapshot(self.location()), policy), policy)
+
+    def restoring(self) -> Snapshot:
+        """Make version 2 the newest again."""
+        return commit(self.location(), _transaction(3, Restore(2), 3))
+
+    def files(self, version: int | None = None) -> list[str]:
+        """Return the names of the data files of a version; of the newest by default."""
+        snapshot = open_snapshot(self.location(), version)
+        return [file.path for each in snapshot.fragments for file in each.files]
+
+    def check_appended(self, cast: Cast, names: str) -> None:
+        """Check that what was acknowledged is there once, and what was refused is not."""
+        files = self.files()
+        for name in names:
+            told, path = cast.told[name], self.fragments[name].files[0].path
+            count = files.count(path)
+            if isinstance(told, Snapshot):
+                assert count == 1, f"{name} was acknowledged, and is there {count} times"
+            elif isinstance(told, _REFUSED):
+                assert count == 0, f"{name} was refused, and is there: {told!r}"
+            else:
+                assert isinstance(told, _UNKNOWN), f"{name}: {told!r}"
+                assert count <= 1, f"{name} is there {count} times"
+
+    def check_files(self) -> None:
+        """Check that the files of all versions are there."""
+        location = self.location()
+        for entry in location.handler.list_versions(location.store):
+            for path in self.files(entry.version):
+                assert location.store.exists(f"data/{path}"), f"{entry.version} needs {path}"
+
+
+def two_commits_and_a_cleanup(stage: Stage) -> Scene:
+    """A and B append while C keeps only the newest version."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        cast.add("a", lambda: stage.appending("a"))
+        cast.add("b", lambda: stage.appending("b"))
+        cast.add("c", stage.cleaning)
+
+        def judge(cast: Cast) -> None:
+            stage.check_appended(cast, "ab")
+            stage.check_files()
+            _check_told(cast, "c")
+
+        return cast, judge
+
+    return make
+
+
+def a_commit_and_cleanups(stage: Stage) -> Scene:
+    """A appends, B appends and cleans up, so that the number A wants may be used and free again."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        cast.add("a", lambda: stage.appending("a"))
+
+        def others() -> Snapshot:
+            done = stage.appending("b")
+            commit(stage.location(), _transaction(done.version, ReserveFragments(1), 77))
+            stage.cleaning()
+            return done
+
+        cast.add("b", others)
+
+        def judge(cast: Cast) -> None:
+            stage.check_appended(cast, "ab")
+            stage.check_files()
+
+        return cast, judge
+
+    return make
+
+
+def a_restore_and_a_cleanup(stage: Stage) -> Scene:
+    """B restores version 2 while C removes it, and A appends to whatever is the newest."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        cast.add("restore", stage.restoring)
+        cast.add("c", stage.cleaning)
+
+        def judge(cast: Cast) -> None:
+            stage.check_files()
+            told = cast.told["restore"]
+            if isinstance(told, Snapshot):
+                assert stage.old_file in stage.files()
+            elif isinstance(told, _REFUSED):
+                assert stage.old_file not in stage.files()
+            _check_told(cast, "c")
+
+        return cast, judge
+
+    return make
+
+
+def a_tag_and_a_cleanup(stage: Stage) -> Scene:
+    """B tags version 2 while C removes it."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        cast.add("tag", lambda: create_tag(stage.location(), "x", 2))
+        cast.add("c", stage.cleaning)
+
+        def judge(cast: Cast) -> None:
+            stage.check_files()
+            _check_told(cast, "c")
+            told = cast.told["tag"]
+            has_tag = stage.location().store.exists("_refs/tags/x.json")
+            if not isinstance(told, Exception):
+                assert has_tag
+            elif isinstance(told, _REFUSED):
+                assert not has_tag
+            if has_tag:
+                assert stage.old_file in stage.files(2)
+
+        return cast, judge
+
+    return make
+
+
+class _Records:
+    """A database in memory, whose requests are steps."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._rows: dict[tuple[str, int], ManifestRecord] = {}
+
+    def latest(self, table: str) -> ManifestRecord | None:
+        return self._ask("list", "", lambda: max(self._of(table), key=_version, default=None))
+
+    def get(self, table: str, version: int) -> ManifestRecord | None:
+        return self._ask("read", f"{version}", lambda: self._rows.get((table, version)))
+
+    def put_if_absent(self, table: str, record: ManifestRecord) -> None:
+        def put() -> None:
+            if self._rows.setdefault((table, record.version), record) is not record:
+                raise AlreadyExistsError("recorded", path=record.path)
+
+        self._ask("put_if_absent", f"{record.version}", put)
+
+    def update(self, table: str, record: ManifestRecord) -> None:
+        def put() -> None:
+            self._rows[table, record.version] = record
+
+        self._ask("put", f"{record.version}", put)
+
+    def every(self, table: str) -> list[ManifestRecord]:
+        return self._ask("list", "", lambda: self._of(table))
+
+    def forget(self, table: str, record: ManifestRecord) -> None:
+        self._ask(
+            "delete", f"{record.version}", lambda: self._rows.pop((table, record.version), None)
+        )
+
+    def _of(self, table: str) -> list[ManifestRecord]:
+        return [record for (name, _), record in sorted(self._rows.items()) if name == table]
+
+    def _ask(self, operation: str, key: str, action: Callable[[], T]) -> T:
+        # The rows lie beside the objects, so that a state of the search has them.
+        def kept() -> T:
+            found = action()
+            MemoryStore(BUCKET).put("database", repr(sorted(self._rows.items())).encode())
+            return found
+
+        return self._machine.request(Request(operation, f"database/{key}"), kept)
+
+
+def _version(record: ManifestRecord) -> int:
+    return record.version
+
+
+def an_external_store(stage: Stage) -> Scene:
+    """A and B append through a database, and R reads the newest version."""
+
+    def make() -> tuple[Cast, Callable[[Cast], None]]:
+        cast = Cast()
+        location = stage.location()
+        records = _Records(cast_to("SimulatedStore", location.store).machine)
+        location = replace(location, handler=ExternalStore(records, MAIN))
+        cast.add("a", lambda: stage.appending("a", location))
+        cast.add("b", lambda: stage.appending("b", location))
+        seen: list[Snapshot] = []
+
+        def reading() -> None:
+            seen.append(open_snapshot(location))
+
+        cast.add("r", reading)
+
+        def judge(cast: Cast) -> None:
+            newest = open_snapshot(location)
+            files = [file.path for each in newest.fragments for file in each.files]
+            assert len(files) == len(set(files))
+            for name in "ab":
+                told = cast.told[name]
+                is_there = stage.fragments[name].files[0].path in files
+                assert is_there or not isinstance(told, Snapshot), f"{name}: {told!r}"
+                assert not (is_there and isinstance(told, _REFUSED)), f"{name}: {told!r}"
+            for each in seen:
+                assert each.version <= newest.version, "a reader saw what is no version"
+                assert open_snapshot(location, each.version).identity == each.identity
+            # Who lists the folder finds all that the database has.
+            assert open_snapshot(stage.location()).version == newest.version
+
+        return cast, judge
+
+    return make
+
+
+def _check_told(cast: Cast, name: str) -> None:
+    told = cast.told[name]
+    if isinstance(told, Exception):
+        assert isinstance(told, (*_UNKNOWN, ObjectNotFoundError)), repr(told)
+
+
+def _transaction(read_version: int, operation: Operation, number: int) -> Transaction:
+    return Transaction(read_version, str(uuid.UUID(int=number)), operation)

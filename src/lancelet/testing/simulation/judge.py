@@ -1,0 +1,380 @@
+"""The judge of a history: a plain model of each table, looked at after every change of the store.
+
+    put     t/_versions/..7.manifest    version 7 reads what its operation makes of version 6
+    put     t/_versions/..5.manifest    too late: 8 is there; whoever put it must find out
+    delete  t/_versions/..6.manifest    neither the newest, nor tagged, nor the start of a branch
+    delete  t/data/a.lance              no version that is there needs it
+    an actor is told that it appended   exactly one version is that of its operation
+
+Nothing of the product decides here: versions are counted by the puts themselves, rows are compared
+with the model of the operation that was under way, and paths with what manifests say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+import lancelet
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    CommitContentionError,
+    CommitOutcomeUnknownError,
+    LanceletError,
+    NotFoundError,
+    RefNotFoundError,
+    StorageError,
+    VersionRemovedError,
+)
+from lancelet.format.paths import parse_manifest_name
+from lancelet.io.memory import MemoryStore
+from lancelet.io.wrapped import Request
+from lancelet.table.snapshot import Snapshot
+from lancelet.testing.simulation.machine import Actor, Machine
+
+Rows: TypeAlias = Mapping[int, int]
+"""The values of `v` by `id`."""
+
+Effect: TypeAlias = Callable[[Rows, Rows], Rows | None]
+"""What an operation that read some rows makes of the newest; None if it may not be applied."""
+
+BUCKET: Final = "simulated"
+MAIN: Final = "t"
+
+_PARTS: Final = re.compile(
+    r"(.*?)/(_versions|data|_deletions|_indices|_transactions|_refs|_mem_wal)/(.*)"
+)
+_TELLING: Final = (CommitConflictError, CommitContentionError, NotFoundError)
+"""Errors that say that nothing was changed."""
+
+
+class ViolationError(AssertionError):
+    """The history broke a promise."""
+
+
+@dataclass(slots=True)
+class Version:
+    """What the judge knows of a version."""
+
+    rows: Rows
+    row_ids: Mapping[int, int]
+    needs: frozenset[str]
+    is_there: bool = True
+
+
+@dataclass(slots=True)
+class Doing:
+    """An operation that is under way."""
+
+    name: str
+    root: str
+    effect: Effect | None
+    since: int = 0
+    """The version that its handle had read when it began."""
+    published: list[int] = field(default_factory=list)
+
+
+def unchanged(read: Rows, newest: Rows) -> Rows:
+    """Return the effect of what changes no rows."""
+    del read
+    return newest
+
+
+class Judge:
+    """Looks at every change of the store."""
+
+    def __init__(self) -> None:
+        """Know of no table yet."""
+        self.machine: Machine | None = None
+        self.bucket = MemoryStore(BUCKET)
+        self.histories: dict[str, dict[int, Version]] = {}
+        self.late: set[tuple[str, int]] = set()
+        self.doing: dict[str, Doing] = {}
+        self.stable_row_ids = False
+
+    # --- what the store is asked to do ------------------------------------------------------
+
+    def changed(self, actor: Actor | None, request: Request) -> None:
+        """Judge a change that was just made."""
+        found = _PARTS.fullmatch(request.path)
+        if found is None:
+            return
+        root, folder, rest = found.groups()
+        is_delete = request.operation == "delete"
+        if folder == "_versions":
+            name = parse_manifest_name(rest)
+            if name is None or name.staging_id is not None or name.version >= 1 << 62:
+                return
+            if is_delete:
+                self._removed(root, name.version)
+            else:
+                self._published(actor, root, name.version)
+        elif folder == "_refs" and not is_delete:
+            self._referred(request.path)
+        elif is_delete:
+            self._check_unneeded(request.path)
+
+    def _published(self, actor: Actor | None, root: str, number: int) -> None:
+        history = self.histories.setdefault(root, {})
+        newest = max(history, default=0)
+        if number <= newest:
+            if history.get(number) is not None and history[number].is_there:
+                raise ViolationError(f"version {number} of {root} was written twice")
+            self.late.add((root, number))
+            return
+        doing = None if actor is None else self.doing.get(actor.name)
+        snapshot, rows, row_ids = self._read(root, number)
+        if doing is not None:
+            doing.published.append(number)
+            effect = doing.effect if root == doing.root else None
+            if newest and effect is not None:
+                self._check_effect(doing, effect, history, rows, number)
+            if newest and doing.root == root:
+                self._check_row_ids(doing, history[newest], rows, row_ids)
+        history[number] = Version(rows, row_ids, _needs(snapshot))
+
+    def _check_effect(
+        self, doing: Doing, effect: Effect, history: Mapping[int, Version], rows: Rows, number: int
+    ) -> None:
+        newest = history[max(history)].rows
+        since = {each: version for each, version in history.items() if each >= doing.since}
+        tried = []
+        for version in sorted(since, reverse=True):
+            expected = effect(since[version].rows, newest)
+            if expected == rows:
+                return
+            tried.append(expected)
+        raise ViolationError(
+            f"version {number} of {doing.root} is not what {doing.name} makes of the one before: "
+            f"before {dict(newest)}, found {dict(rows)}, expected one of {tried[:3]}"
+        )
+
+    def _check_row_ids(
+        self, doing: Doing, before: Version, rows: Rows, row_ids: Mapping[int, int]
+    ) -> None:
+        if not self.stable_row_ids or doing.name.startswith(("overwrite", "restore")):
+            return
+        for key in rows:
+            if key in before.row_ids and before.row_ids[key] != row_ids[key]:
+                raise ViolationError(f"{doing.name} changed the row id of {key}")
+
+    def _removed(self, root: str, number: int) -> None:
+        if (root, number) in self.late:
+            self.late.discard((root, number))
+            return
+        history = self.histories.get(root, {})
+        version = history.get(number)
+        if version is None or not version.is_there:
+            return
+        if number == max(history):
+            raise ViolationError(f"the newest version {number} of {root} was deleted")
+        for tag, (branch_root, tagged) in self.tags().items():
+            if (branch_root, tagged) == (root, number):
+                raise ViolationError(
+                    f"version {number} of {root}, which tag {tag} has, was deleted"
+                )
+        version.is_there = False
+
+    def _referred(self, path: str) -> None:
+        if "/_refs/tags/" not in path:
+            return
+        name = path.rpartition("/")[2].removesuffix(".json")
+        root, number = self.tags()[name]
+        version = self.histories.get(root, {}).get(number)
+        if version is None or not version.is_there:
+            raise ViolationError(f"tag {name} has version {number} of {root}, which is not there")
+
+    def _check_unneeded(self, path: str) -> None:
+        for root, history in self.histories.items():
+            for number, version in history.items():
+                if version.is_there and path in version.needs:
+                    raise ViolationError(
+                        f"{path} was deleted, which version {number} of {root} needs"
+                    )
+                if version.is_there and any(
+                    need.endswith("/") and path.startswith(need) for need in version.needs
+                ):
+                    raise ViolationError(f"{path} was deleted, an index of version {number}")
+
+    # --- what actors are told ------------------------------------------------------------------
+
+    def begin(self, actor: Actor, name: str, root: str, effect: Effect | None) -> Doing:
+        """Hear what an actor is going to do."""
+        doing = self.doing[actor.name] = Doing(name, root, effect)
+        return doing
+
+    def ended(
+        self,
+        doing: Doing,
+        error: BaseException | None,
+        *,
+        publishes: int | None,
+        changes_rows: bool,
+    ) -> None:
+        """Judge what an actor was told.
+
+        `publishes` is how many versions success means, None if that depends on the rows; what
+        `changes_rows` does so once.
+        """
+        done = doing.published if changes_rows else []
+        if len(done) > 1:
+            raise ViolationError(f"{doing.name} was done {len(done)} times: versions {done}")
+        if error is None:
+            if publishes and not done:
+                raise ViolationError(
+                    f"{doing.name} was acknowledged, and there is no version of it"
+                )
+            return
+        if isinstance(error, CommitOutcomeUnknownError | StorageError):
+            return
+        if _is_expected(error):
+            return
+        if not isinstance(error, _TELLING):
+            raise ViolationError(
+                f"{doing.name} failed in a way that says nothing: {error!r}"
+            ) from (error)
+        if done:
+            raise ViolationError(
+                f"{doing.name} was refused, and version {done} is of it: {error!r}"
+            ) from error
+        if isinstance(error, NotFoundError) and not self._was_cleaned(doing.root):
+            raise ViolationError(f"{doing.name} did not find what is there: {error!r}") from error
+
+    def read(self, doing: Doing, number: int, found: pa.Table | BaseException) -> None:
+        """Judge what a reader of a version saw."""
+        version = self.histories[doing.root].get(number)
+        if isinstance(found, BaseException):
+            if isinstance(found, StorageError):
+                return
+            if isinstance(found, NotFoundError) and (version is None or not version.is_there):
+                return
+            raise ViolationError(f"{doing.name}: version {number} cannot be read") from found
+        rows = _as_rows(found)
+        if version is None or rows != version.rows:
+            raise ViolationError(f"{doing.name}: version {number} reads {rows}, and was {version}")
+
+    def newest(self, root: str) -> int:
+        """Return the number of the newest version."""
+        return max(self.histories.get(root, {}), default=0)
+
+    def tags(self) -> dict[str, tuple[str, int]]:
+        """Return the root of the table and the version that each tag has."""
+        found = {}
+        for info in self.bucket.list(f"{MAIN}/_refs/tags"):
+            said = json.loads(self.bucket.read(info.path))
+            branch = said.get("branch")
+            root = MAIN if branch is None else f"{MAIN}/tree/{branch}"
+            found[info.path.rpartition("/")[2].removesuffix(".json")] = (root, said["version"])
+        return found
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def at_the_end(self, open_table: Callable[[str, int | None], lancelet.LanceDataset]) -> None:
+        """Judge what is left, after a last cleanup: all that is needed, and nothing else."""
+        branches = [
+            info.path.rpartition("/")[2].removesuffix(".json")
+            for info in self.bucket.list(f"{MAIN}/_refs/branches")
+        ]
+        roots = [*(f"{MAIN}/tree/{branch}" for branch in branches), MAIN]
+        for root in roots:
+            table = open_table(root, None)
+            expected = self.histories[root][self.newest(root)]
+            if (table.version, _as_rows(table.to_table())) != (self.newest(root), expected.rows):
+                raise ViolationError(f"{root} reads as version {table.version}, and is {expected}")
+            wrong = list(table.check("indices"))
+            if wrong:
+                raise ViolationError(f"{root} is not sound: {wrong}")
+            for key in (0, 3, 5, 1003):
+                found = _as_rows(table.to_table(filter=f"id = {key}"))
+                if found != {each: v for each, v in expected.rows.items() if each == key}:
+                    raise ViolationError(f"{root}: id = {key} finds {found}")
+        for root in roots:
+            open_table(root, None).cleanup_old_versions(
+                retain_versions=1, delete_unverified=True, error_if_tagged_old_versions=False
+            )
+        for root, number in self.tags().values():
+            if root in roots:
+                expected = self.histories[root][number]
+                if _as_rows(open_table(root, number).to_table()) != expected.rows:
+                    raise ViolationError(f"version {number} of {root} does not read as it did")
+        needed = {
+            need
+            for root in roots
+            for version in self.histories[root].values()
+            if version.is_there
+            for need in version.needs
+        }
+        for info in self.bucket.list(MAIN):
+            parts = _PARTS.fullmatch(info.path)
+            if parts is None or parts[1] not in roots or parts[2] not in _CLEANED:
+                continue
+            folder = "/".join(info.path.split("/")[: parts[1].count("/") + 3]) + "/"
+            if info.path not in needed and folder not in needed:
+                raise ViolationError(f"{info.path} is needed by nobody, and was not cleaned up")
+        left = [info.path for info in self.bucket.list(MAIN) if "/.hold-" in info.path]
+        if any(path.partition("/_versions")[0] in roots for path in left):
+            raise ViolationError(f"holds of nobody were not cleaned up: {left}")
+
+    def _was_cleaned(self, root: str) -> bool:
+        return any(not each.is_there for each in self.histories.get(root, {}).values())
+
+    def _read(self, root: str, number: int) -> tuple[Snapshot, Rows, Mapping[int, int]]:
+        session = lancelet.Session(1 << 20, 1 << 20)
+        try:
+            table = lancelet.dataset(f"memory://{BUCKET}/{root}", version=number, session=session)
+            found = table.to_table(with_row_id=self.stable_row_ids)
+        except LanceletError as error:
+            raise ViolationError(f"version {number} of {root} cannot be read: {error!r}") from error
+        rows = _as_rows(found)
+        row_ids = {}
+        if self.stable_row_ids:
+            row_ids = dict(zip(found["id"].to_pylist(), found["_rowid"].to_pylist(), strict=True))
+            if len(set(row_ids.values())) < len(row_ids):
+                raise ViolationError(f"two rows of version {number} have one row id: {row_ids}")
+        return table._handle.snapshot, rows, row_ids  # noqa: SLF001 - what manifests say
+
+
+_CLEANED: Final = ("data", "_deletions", "_indices")
+
+
+def _as_rows(found: pa.Table) -> Rows:
+    keys = found["id"].to_pylist()
+    rows = dict(zip(keys, found["v"].to_pylist(), strict=True))
+    if len(rows) < len(keys):
+        twice = sorted(key for key in rows if keys.count(key) > 1)
+        raise ViolationError(f"rows are there twice: {twice}")
+    return rows
+
+
+def _is_expected(error: BaseException) -> bool:
+    """Return whether an error says why nothing was changed, which needs no proof."""
+    expected = (AlreadyExistsError, RefNotFoundError, VersionRemovedError)
+    return isinstance(error, expected)
+
+
+def _needs(snapshot: Snapshot) -> frozenset[str]:
+    """Return the paths of the files that a version needs; those of indices end with a slash."""
+    bases, location = snapshot.manifest.bases, snapshot.location
+    found = set()
+
+    def add(folder: str, path: str, base: int | None, end: str = "") -> None:
+        place = location.place(folder, path, base, bases)
+        root = place.store.uri.removeprefix(f"memory://{BUCKET}/")
+        found.add(f"{root}/{place.path}{end}")
+
+    for fragment in snapshot.fragments:
+        for file in fragment.files:
+            add("data", file.path, file.base_id)
+        deletions = fragment.deletion_file
+        if deletions is not None:
+            path = deletions.path(fragment.id).removeprefix("_deletions/")
+            add("_deletions", path, deletions.base_id)
+    for index in snapshot.indices.indices:
+        add("_indices", str(index.uuid), index.base_id, "/")
+    return frozenset(found)

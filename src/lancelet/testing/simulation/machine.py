@@ -1,0 +1,396 @@
+"""A machine that is simulated: actors take turns, one request of the store at a time.
+
+    actor 1    opens the table ......... commits ............ paused for hours ... goes on
+    actor 2          ........ deletes rows ........ killed
+    actor 3                         cleans up ..............................
+
+An actor runs the real code in a thread of its own, but only one thread runs at any time: whoever
+has the baton. At each request of the store, and where the code waits, the actor says what it is
+about to do, and the `Course` of the history says whose turn it is and what becomes of the request:
+it is done, refused, done without a reply, or the actor dies. Time, ids and chance come from here
+too, so that the same choices give the same history, byte for byte.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from random import Random
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+
+from lancelet.errors import (
+    CommitOutcomeUnknownError,
+    LanceletError,
+    StorageUnavailableError,
+    UnsupportedError,
+)
+from lancelet.io.cache import CACHE
+from lancelet.io.memory import MemoryStore
+from lancelet.io.store import Store
+from lancelet.io.wrapped import Request, WrappedStore
+from lancelet.surroundings import Surroundings
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Fate: TypeAlias = Literal["done", "refused", "lost", "lingering", "killed", "done and killed"]
+"""What becomes of a request; one that lingers is done later, when nobody waits for it."""
+
+EPOCH_NS: Final = 1_700_000_000 * 10**9
+"""When every history begins."""
+
+_CONDITIONAL: Final = frozenset({"put_if_absent", "rename_if_absent"})
+_SILENT: Final = frozenset(
+    {"write", "open_writer", "read_ranges", "read_tail", "settle", "sweep_temporaries"}
+)
+"""What others cannot see, or what asks for nothing that was not there before."""
+
+
+@contextmanager
+def without_shared_locks() -> Iterator[None]:
+    """Let properties be worked out without the lock that Python 3.11 has for all objects at once.
+
+    Whoever holds it may be waiting for its turn, and so would all others that want it.
+    """
+    if sys.version_info >= (3, 12):
+        yield
+        return
+    locked = cached_property.__get__
+
+    def get(own: cached_property[Any], instance: Any, owner: type | None = None) -> Any:
+        if instance is None or owner is None:
+            return own
+        name = own.attrname
+        if name not in instance.__dict__:
+            instance.__dict__[name] = own.func(instance)
+        return instance.__dict__[name]
+
+    cached_property.__get__ = get  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        cached_property.__get__ = locked  # type: ignore[method-assign]
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Keep nothing in the cache of the process, which the actors of a history are not one of."""
+    before = CACHE.stats.budget_bytes
+    CACHE.resize(0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of cleanups that failed, as they were made to
+            yield
+    finally:
+        CACHE.resize(before)
+
+
+class Killed(BaseException):
+    """The process is gone: what would follow never runs."""
+
+
+class Actor:
+    """A process of the history, with its chance and its clock."""
+
+    def __init__(self, name: str, task: Callable[[], None], random: Random, skew_ns: int) -> None:
+        """Describe an actor that has not begun."""
+        self.name = name
+        self.task = task
+        self.random = random
+        self.skew_ns = skew_ns
+        self.is_dead = False
+        self.is_done = False
+        self.requests = 0
+        self.pending: Request | None = None
+        self.baton = threading.Lock()
+        self.baton.acquire()
+
+
+class Course(Protocol):
+    """Who is next, and what becomes of requests."""
+
+    now_ns: int
+
+    def begin(self, actors: Sequence[Actor]) -> None:
+        """Begin with actors that all are ready."""
+
+    def next(self) -> Actor | None:
+        """Return whose turn it is; None at the end, or to stop."""
+
+    def announce(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
+        """Hear what an actor is about to do; waiting takes a time that is known."""
+
+    def fate(self, actor: Actor, request: Request) -> Fate:
+        """Say what becomes of the request of the actor whose turn it is."""
+
+    def over(self, actor: Actor) -> None:
+        """Hear that an actor has ended."""
+
+    def linger(self, late: Callable[[], None]) -> None:
+        """Call something later, between two turns."""
+
+
+class Machine(Surroundings):
+    """The surroundings of all actors, and the store that they share.
+
+    `on_change` is called after each request that changed the store, with the actor and the path.
+    """
+
+    def __init__(self, course: Course, on_change: Callable[[Actor | None, Request], None]) -> None:
+        """Make a machine without actors."""
+        self.course = course
+        self.on_change = on_change
+        self.running: Actor | None = None
+        self.failure: BaseException | None = None
+        self.steps = 0
+        self.trace: list[str] | None = None
+        self._is_stopping = self._is_over = False
+        self._main = threading.Lock()
+        self._main.acquire()
+        self._random = Random(0)
+        self._in_store = False
+
+    # --- surroundings -------------------------------------------------------------------------
+
+    def time_ns(self) -> int:
+        """Return the virtual time, by the clock of who asks."""
+        actor = None if self._in_store else self.running
+        return EPOCH_NS + self.course.now_ns + (0 if actor is None else actor.skew_ns)
+
+    def monotonic(self) -> float:
+        """Return virtual seconds."""
+        return self.course.now_ns / 1e9
+
+    def sleep(self, seconds: float) -> None:
+        """Let others go on."""
+        if self.running is not None:
+            self._turn(self.running, Request("sleep", ""), int(seconds * 1e9))
+
+    def random_bits(self, count: int) -> int:
+        """Return what follows from the seed."""
+        return self._chance().getrandbits(count)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return what follows from the seed."""
+        return self._chance().uniform(low, high)
+
+    def executor(self, threads: int, name: str) -> Executor:
+        """Return a pool without threads: its tasks run when they are given to it."""
+        del threads, name
+        return _AtOnce()
+
+    def submit(self, pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
+        """Run a task here and now."""
+        del pool
+        return _done(task, item)
+
+    def start_thread(self, task: Callable[[], None], name: str) -> None:
+        """Refuse: an actor is one thread."""
+        del task
+        raise UnsupportedError("a simulated process has no other threads", thread=name)
+
+    def watched(self, store: T) -> T:
+        """Return a store whose requests are steps of the history."""
+        if not isinstance(store, MemoryStore):
+            raise UnsupportedError("only stores in memory are simulated", store=str(store))
+        return cast("T", SimulatedStore(store, self))
+
+    # --- history ------------------------------------------------------------------------------
+
+    def run(self, actors: Sequence[Actor]) -> None:
+        """Run actors to their end, and raise what the first of them met that was not expected."""
+        threads = [threading.Thread(target=self._live, args=(actor,)) for actor in actors]
+        for thread in threads:
+            thread.start()
+        self.course.begin(actors)
+        self._hand_on()
+        self._main.acquire()
+        self._is_over = self._is_stopping = True
+        for actor, thread in zip(actors, threads, strict=True):
+            if not actor.is_done:
+                actor.baton.release()
+            thread.join()
+        self.running = None
+        if self.failure is not None:
+            raise self.failure
+
+    def request(self, request: Request, action: Callable[[], T]) -> T:
+        """Make a request of the store, when its turn has come."""
+        actor = self.running
+        if actor is None:
+            return action()
+        if actor.is_dead or self._is_stopping:
+            raise Killed
+        if request.operation not in _SILENT:
+            self._turn(actor, request, None)
+            fate = self.course.fate(actor, request)
+            self.steps += 1
+            actor.requests += 1
+        else:
+            fate = "done"
+        self._note(actor, request, fate)
+        if fate == "refused":
+            raise StorageUnavailableError("this request was made to fail", path=request.path)
+        if fate == "killed":
+            actor.is_dead = True
+            raise Killed
+        if fate == "lingering":
+            self.course.linger(lambda: self._linger(actor, request, action))
+            raise _no_reply(request)
+        answer = self._carry_out(actor, request, action)
+        if fate == "done and killed":
+            actor.is_dead = True
+            raise Killed
+        if fate == "lost":
+            raise _no_reply(request)
+        return answer
+
+    def unobserved(self, look: Callable[[], T]) -> T:
+        """Run something that is no part of the history."""
+        before, self.running = self.running, None
+        try:
+            return look()
+        finally:
+            self.running = before
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace, if there is one."""
+        if self.trace is not None:
+            self.trace.append(f"{self.course.now_ns / 1e9:12.3f}s  {text}")
+
+    def _note(self, actor: Actor, request: Request, fate: Fate) -> None:
+        if self.trace is not None and request.operation not in _SILENT:
+            marked = "" if fate == "done" else f"  [{fate}]"
+            self.note(f"{actor.name:10} {request.operation} {request.path}{marked}")
+
+    def _carry_out(self, actor: Actor, request: Request, action: Callable[[], T]) -> T:
+        self._in_store = True
+        try:
+            answer = action()
+        finally:
+            self._in_store = False
+        if request.is_change:
+            try:
+                self.unobserved(lambda: self.on_change(actor, request))
+            except BaseException as error:
+                self._fail(error)
+                raise Killed from error
+        return answer
+
+    def _linger(self, actor: Actor, request: Request, action: Callable[[], object]) -> None:
+        self.note(f"{actor.name:10} {request.operation} {request.path}  [arrives]")
+        # Nobody hears of it, and what was judged wrong is kept.
+        with suppress(Killed, LanceletError):
+            self._carry_out(actor, request, action)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        self._is_stopping = True
+
+    def _chance(self) -> Random:
+        return self._random if self.running is None else self.running.random
+
+    def _turn(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
+        """Wait until it is the turn of an actor again."""
+        if actor.is_dead or self._is_stopping:
+            raise Killed
+        actor.pending = request
+        self.course.announce(actor, request, delay_ns)
+        if self._hand_on() is not actor:
+            actor.baton.acquire()
+            self.running = actor
+        actor.pending = None
+        if self._is_stopping:
+            raise Killed
+
+    def _hand_on(self) -> Actor | None:
+        """Let the next one go on, and return it; unless that is the caller, who has to wait."""
+        following = None if self._is_stopping else self.course.next()
+        before = self.running
+        if following is not None and following is before:
+            return following
+        if following is None:
+            self._main.release()
+        else:
+            self.running = following
+            following.baton.release()
+        return following
+
+    def _live(self, actor: Actor) -> None:
+        actor.baton.acquire()
+        try:
+            if not self._is_stopping:
+                self.running = actor
+                actor.task()
+        except Killed:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            self._fail(error)
+        actor.is_done = True
+        if not self._is_over:
+            self.course.over(actor)
+            self.running = None
+            self._hand_on()
+
+
+class SimulatedStore(WrappedStore):
+    """A store in memory, each request of which is a step of a history."""
+
+    def __init__(self, inner: MemoryStore, machine: Machine) -> None:
+        """Wrap a store."""
+        self.machine = machine
+        self.prefix = inner.uri.removeprefix("memory://").partition("/")[2]
+        super().__init__(inner, self)
+
+    def request(self, request: Request, action: Callable[[], T]) -> T:
+        """Make a request by its path from the root of the bucket."""
+        path = f"{self.prefix}/{request.path}" if self.prefix else request.path
+        return self.machine.request(request._replace(path=path), action)
+
+    def at(self, folder: str) -> SimulatedStore:
+        """Return the same store with a folder as its root."""
+        return SimulatedStore(cast("MemoryStore", self.inner).at(folder), self.machine)
+
+    def lazily(self) -> SimulatedStore:
+        """Return the same: nothing is lost with the power here."""
+        return self
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete one after the other, as no store does it in one step."""
+        for path in paths:
+            self.delete(path)
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete what is listed, one after the other."""
+        Store.delete_folder(self, folder)
+
+    def remove_if_empty(self, folder: str) -> None:
+        """Do nothing: folders are but names."""
+
+
+class _AtOnce(Executor):
+    """Runs each task when it is given."""
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **words: Any) -> Future[R]:
+        return _done(lambda _: fn(*args, **words), None)
+
+
+def _no_reply(request: Request) -> LanceletError:
+    if request.operation in _CONDITIONAL:
+        return CommitOutcomeUnknownError("this reply was lost", path=request.path)
+    return StorageUnavailableError("this reply was lost", path=request.path)
+
+
+def _done(task: Callable[[T], R], item: T) -> Future[R]:
+    future: Future[R] = Future()
+    try:
+        future.set_result(task(item))
+    except Exception as error:  # noqa: BLE001 - raised to who asks for the result
+        future.set_exception(error)
+    return future

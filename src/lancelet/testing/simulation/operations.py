@@ -1,0 +1,226 @@
+"""What actors do: each operation by the public API, and what it makes of rows by the model.
+
+An operation is a value, so that a history can be shrunk by leaving some out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+
+import lancelet
+from lancelet import surroundings
+from lancelet.testing.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
+
+SCHEMA: Final = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of an actor: what it does, to which rows, on which branch, seen from where."""
+
+    kind: str
+    number: int
+    """Which operation of the history it is; the ids of new rows follow from it."""
+    amount: int = 0
+    """Which rows, versions or ages; each kind takes it as it can."""
+    branch: str | None = None
+    is_stale: bool = False
+    """Whether the handle of the operation before is used, if there is one."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return f"{self.kind} #{self.number}"
+
+    @property
+    def root(self) -> str:
+        """The folder of the table that it changes."""
+        return MAIN if self.branch is None else f"{MAIN}/tree/{self.branch}"
+
+
+WEIGHTS: Final = {
+    "append": 8,
+    "delete": 4,
+    "update": 6,
+    "upsert": 5,
+    "overwrite": 1,
+    "restore": 2,
+    "compact": 3,
+    "cleanup": 6,
+    "index": 2,
+    "optimize": 1,
+    "tag": 3,
+    "untag": 1,
+    "move tag": 1,
+    "branch": 1,
+    "read": 3,
+    "configure": 1,
+}
+"""How often each kind is chosen."""
+
+PUBLISHES: Final = {
+    "append": 1,
+    "delete": None,
+    "update": None,
+    "upsert": None,
+    "overwrite": 1,
+    "restore": 1,
+}
+"""How many versions success means; None if that depends on the rows, but never two."""
+
+CHANGES_ROWS: Final = frozenset(PUBLISHES)
+
+
+def table(rows: Rows) -> pa.Table:
+    """Return rows of the model as a table."""
+    return pa.table({"id": list(rows), "v": list(rows.values())}, SCHEMA)
+
+
+def new_rows(step: Step) -> Rows:
+    """Return rows that no other operation writes."""
+    return {1000 + 10 * step.number + each: 0 for each in range(1 + step.amount % 3)}
+
+
+def is_meant(step: Step, key: int) -> bool:
+    """Return whether a delete or an update means a row."""
+    return key % 5 == step.amount % 5
+
+
+def upserted(step: Step) -> Rows:
+    """Return rows with old keys and with keys that others may bring as well."""
+    return dict.fromkeys((step.amount % 7, 900 + step.amount % 4), step.number)
+
+
+def effect_of(step: Step, restored: Callable[[], Rows | None]) -> Effect:
+    """Return what an operation makes of rows."""
+
+    def changes(kept: Callable[[Rows, Rows], Rows | None]) -> Effect:
+        def effect(read: Rows, newest: Rows) -> Rows | None:
+            meant = {key: v for key, v in read.items() if is_meant(step, key)}
+            if any(newest.get(key, v) != v for key, v in meant.items()):
+                return None  # another changed them meanwhile
+            return kept(meant, newest)
+
+        return effect
+
+    def upsert(read: Rows, newest: Rows) -> Rows | None:
+        brought = upserted(step)
+        if any(read.get(key) != newest.get(key) for key in brought):
+            return None
+        return {**newest, **brought}
+
+    def update(meant: Rows, newest: Rows) -> Rows | None:
+        if not newest.keys() >= meant.keys():
+            return None
+        return {**newest, **{key: v + 1 for key, v in meant.items()}}
+
+    match step.kind:
+        case "append":
+            return lambda _, newest: {**newest, **new_rows(step)}
+        case "delete":
+            return changes(lambda meant, all_: {k: v for k, v in all_.items() if k not in meant})
+        case "update":
+            return changes(update)
+        case "upsert":
+            return upsert
+        case "overwrite":
+            return lambda _read, _newest: new_rows(step)
+        case "restore":
+            return lambda _read, _newest: restored()
+        case _:
+            return unchanged
+
+
+def open_table(
+    root: str, session: lancelet.Session, version: int | None = None
+) -> lancelet.LanceDataset:
+    """Open a table of the history."""
+    if root == MAIN:
+        return lancelet.dataset(f"memory://{BUCKET}/{MAIN}", version=version, session=session)
+    branch = root.removeprefix(f"{MAIN}/tree/")
+    main = lancelet.dataset(f"memory://{BUCKET}/{MAIN}", session=session)
+    return main.checkout_version((branch, version))
+
+
+def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
+    """Do what a step says; reading and restoring are done by the actor."""
+    condition = f"id % 5 = {step.amount % 5}"
+    match step.kind:
+        case "append":
+            dataset.insert(table(new_rows(step)))
+        case "delete":
+            dataset.delete(condition)
+        case "update":
+            dataset.update({"v": "v + 1"}, where=condition)
+        case "upsert":
+            merge = dataset.merge_insert("id")
+            merge.when_matched_update_all().when_not_matched_insert_all().execute(
+                table(upserted(step))
+            )
+        case "overwrite":
+            lancelet.write_dataset(table(new_rows(step)), dataset, mode="overwrite")
+        case "compact":
+            dataset.optimize.compact_files(
+                target_rows_per_fragment=1 << (step.amount % 6), materialize_deletions_threshold=0.0
+            )
+        case "cleanup" if step.amount % 2:
+            dataset.cleanup_old_versions(
+                retain_versions=1 + step.amount // 2 % 3, error_if_tagged_old_versions=False
+            )
+        case "cleanup":
+            dataset.cleanup_old_versions(
+                timedelta(seconds=step.amount // 2 % 3), error_if_tagged_old_versions=False
+            )
+        case "index":
+            dataset.create_scalar_index("id", "BTREE")
+        case "optimize":
+            dataset.optimize.optimize_indices()
+        case "tag":
+            dataset.tags.create(f"tag{step.number}", _older(dataset, step.amount))
+        case "untag":
+            dataset.tags.delete(_some_tag(dataset, step))
+        case "move tag":
+            dataset.tags.update(_some_tag(dataset, step), _older(dataset, step.amount))
+        case "branch":
+            dataset.create_branch(_branch_of(step), _older(dataset, step.amount))
+        case "configure":
+            dataset.update_config(
+                {
+                    "lance.auto_cleanup.interval": str(1 + step.amount % 3),
+                    "lance.auto_cleanup.older_than": f"{step.amount % 4}s",
+                }
+            )
+        case kind:
+            raise ValueError(kind)
+
+
+def _older(dataset: lancelet.LanceDataset, amount: int) -> int:
+    return max(1, dataset.version - amount % 4)
+
+
+def _some_tag(dataset: lancelet.LanceDataset, step: Step) -> str:
+    tags = sorted(dataset.tags.list())
+    return tags[step.amount % len(tags)] if tags else "none"
+
+
+def _branch_of(step: Step) -> str:
+    return f"b{step.number % 2}"
+
+
+def random_step(random: Random, number: int, kinds: dict[str, int], *, stale: float) -> Step:
+    """Return an operation that is chosen by chance."""
+    kind = random.choices(list(kinds), list(kinds.values()))[0]
+    on_branch = kind not in {"tag", "untag", "move tag", "branch"} and random.random() < 0.15
+    branch = random.choice(["b0", "b1"]) if on_branch else None
+    return Step(kind, number, random.randrange(1 << 10), branch, random.random() < stale)
+
+
+def pause(seconds: float) -> None:
+    """Wait as the code of users does."""
+    surroundings.sleep(seconds)

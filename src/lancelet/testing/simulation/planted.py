@@ -1,0 +1,111 @@
+"""Mends of the product taken back: each must be found by the histories of some seed.
+
+    with planted("nothing is recorded before manifests are deleted"):
+        run(Scenario.of(seed)).violation        is not None
+
+Whoever weakens what judges histories sees here that something is no longer found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from types import ModuleType
+from typing import Any, Final
+from unittest import mock
+
+from lancelet.errors import CommitConflictError, CommitOutcomeUnknownError
+from lancelet.ops.cleanup import mentions, plan, run
+from lancelet.table import commit, refs
+from lancelet.table.conflict import resolve
+from lancelet.table.conflict.rebase import Rebased
+from lancelet.table.conflict.verdict import COMPATIBLE
+from lancelet.table.handlers import PutIfAbsent
+
+Plant = Callable[[], Any]
+"""Returns a context in which a mend is taken back."""
+
+
+def _with(owner: ModuleType | type, name: str, other: object) -> Plant:
+    return lambda: mock.patch.object(owner, name, other)
+
+
+@contextmanager
+def _both(*plants: Plant) -> Iterator[None]:
+    if not plants:
+        yield
+        return
+    with plants[0](), _both(*plants[1:]):
+        yield
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Do nothing."""
+
+
+def _put_again(self: PutIfAbsent, store: Any, path: str, data: bytes, *, version: int) -> None:
+    del self, version
+    try:
+        store.put_if_absent(path, data)
+    except CommitOutcomeUnknownError:
+        store.put_if_absent(path, data)
+
+
+def _looked_up_once(published: Any, base: Any, handler: Any) -> bool:
+    """Judge by whether the manifest is there, as before records were kept."""
+    del base, handler
+    return bool(published.is_there())
+
+
+@contextmanager
+def _referring_without_a_hold(location: Any, version: int) -> Iterator[Any]:
+    yield location.handler.find_version(location.store, version, uri=location.uri)
+
+
+def _unknown_is_conflict(*args: Any) -> Any:
+    try:
+        return _COMMIT(*args)
+    except CommitOutcomeUnknownError as error:
+        raise CommitConflictError("refused", retryable=True) from error
+
+
+_COMMIT: Final = commit._commit  # noqa: SLF001
+
+
+PLANTED: Final[Mapping[str, Plant]] = {
+    "a commit does not look whether it came too late": _with(commit, "has_landed", lambda *_: True),
+    "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
+    "who refers to a version does not hold it": lambda: _both(
+        _with(refs, "held", _referring_without_a_hold),
+        _with(commit, "held", _referring_without_a_hold),
+    ),
+    "a cleanup does not look at versions that came since": _with(
+        run, "mentioned_since", lambda *_: mentions.Mentions()
+    ),
+    "a cleanup takes the files of writers for garbage": _with(plan, "UNVERIFIED_AGE", timedelta(0)),
+    "what nobody knows is told as a conflict": _with(commit, "_commit", _unknown_is_conflict),
+    "deletions by others are not joined": _with(
+        resolve, "rebase_rows", lambda ours, *_: Rebased(ours, {})
+    ),
+    "nothing conflicts": _with(resolve, "judge", lambda *_: COMPATIBLE),
+}
+
+SEEDS: Final[Mapping[str, int]] = {
+    "a commit does not look whether it came too late": 87,
+    "who refers to a version does not hold it": 194,
+    "a cleanup does not look at holds": 161,
+    "a cleanup does not look at versions that came since": 38,
+    "a cleanup takes the files of writers for garbage": 1,
+    "what nobody knows is told as a conflict": 232,
+    "deletions by others are not joined": 1,
+    "nothing conflicts": 1,
+}
+"""For each a seed that finds it."""
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Take a mend back for a while."""
+    with PLANTED[name]():
+        yield

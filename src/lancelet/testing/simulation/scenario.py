@@ -1,0 +1,361 @@
+"""One history: what follows from a seed, how it is run and judged, and how it is shrunk.
+
+seed 17    4 actors with 3 to 7 operations each, requests that fail, actors that are paused
+run        every change of the store is judged; a violation ends the history
+shrink     operations, faults and pauses are left out as long as it is still violated
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+from typing import Final
+
+import lancelet
+from lancelet import surroundings
+from lancelet.errors import LanceletError
+from lancelet.io.memory import MemoryStore
+from lancelet.io.wrapped import Request
+from lancelet.testing.simulation.judge import BUCKET, MAIN, Doing, Judge, Rows
+from lancelet.testing.simulation.machine import (
+    Actor,
+    Fate,
+    Killed,
+    Machine,
+    nothing_kept,
+    without_shared_locks,
+)
+from lancelet.testing.simulation.operations import (
+    CHANGES_ROWS,
+    PUBLISHES,
+    WEIGHTS,
+    Step,
+    effect_of,
+    open_table,
+    pause,
+    perform,
+    random_step,
+    table,
+)
+
+_SECOND: Final = 10**9
+_HOUR: Final = 3600 * _SECOND
+
+_FIRST: Final = dict.fromkeys(range(8), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """How likely it is that something happens at a request."""
+
+    refused: float = 0.0
+    lost: float = 0.0
+    lingering: float = 0.0
+    killed: float = 0.0
+    paused: float = 0.0
+    latency_ns: int = 10**7
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A history before it is run.
+
+    `spared` are the faults and pauses that do not happen: the names of steps with the number of
+    the request.
+    """
+
+    seed: int
+    actors: tuple[tuple[Step, ...], ...]
+    chances: Chances
+    skews_ns: tuple[int, ...]
+    stable_row_ids: bool
+    spared: frozenset[tuple[str, int]] = frozenset()
+
+    @staticmethod
+    def of(seed: int) -> Scenario:
+        """Return what follows from a seed."""
+        random = Random(seed)
+        # Few kinds in a history meet each other more often than all do.
+        share = random.choice([0.15, 0.3, 0.75])
+        weights = {kind: n for kind, n in WEIGHTS.items() if random.random() < share}
+        weights |= {kind: WEIGHTS[kind] for kind in ("append", "cleanup")}
+        stale = random.choice([0.0, 0.0, 0.3, 0.9])
+        numbers = itertools.count()
+        actors = tuple(
+            tuple(
+                random_step(random, next(numbers), weights, stale=stale)
+                for _ in range(random.randint(2, 8))
+            )
+            for _ in range(random.randint(2, 5))
+        )
+
+        def maybe(chance: float, value: float) -> float:
+            return value if random.random() < chance else 0.0
+
+        chances = Chances(
+            refused=maybe(0.3, 0.01),
+            lost=maybe(0.5, 0.02),
+            lingering=maybe(0.3, 0.03),
+            killed=maybe(0.3, 0.005),
+            paused=maybe(0.8, random.choice([0.01, 0.04, 0.12])),
+        )
+        skewed = maybe(0.3, 1.0)
+        skews = tuple(int(skewed * random.uniform(-_HOUR, _HOUR)) for _ in actors)
+        return Scenario(seed, actors, chances, skews, random.random() < 0.5)
+
+    @property
+    def size(self) -> int:
+        """How many operations there are."""
+        return sum(map(len, self.actors))
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a history."""
+
+    steps: int = 0
+    operations: int = 0
+    acknowledged: int = 0
+    faults: set[tuple[str, int]] = field(default_factory=set)
+    trace: list[str] = field(default_factory=list)
+    violation: BaseException | None = None
+
+
+class _Course:
+    """Requests take a while; whoever is the first to be through is next."""
+
+    def __init__(self, scenario: Scenario, report: Report) -> None:
+        self.now_ns = 0
+        self._scenario = scenario
+        self._report = report
+        self._waiting: list[tuple[int, int, Actor | Callable[[], None]]] = []
+        self._count = itertools.count()
+        self._chance: dict[Actor, tuple[str, Random, int]] = {}
+
+    def enter(self, actor: Actor, step: Step) -> None:
+        """Begin a step, whose chances do not depend on what came before."""
+        self._chance[actor] = (step.name, Random(f"{self._scenario.seed}/{step.name}"), 0)
+
+    def begin(self, actors: Sequence[Actor]) -> None:
+        for actor in actors:
+            self._wait(actor.random.randrange(10 * self._scenario.chances.latency_ns), actor)
+
+    def announce(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
+        del request
+        if delay_ns is not None:
+            self._wait(delay_ns, actor)
+            return
+        name, random, count = self._chance[actor]
+        self._chance[actor] = (name, random, count + 1)
+        chances = self._scenario.chances
+        latency = int(random.expovariate(1) * chances.latency_ns)
+        if random.random() < chances.paused and self._happens(name, -count - 1):
+            latency += int(random.choice([0.3, 1, 3, 9 * 3600]) * _SECOND * random.random())
+        self._wait(latency, actor)
+
+    def fate(self, actor: Actor, request: Request) -> Fate:
+        name, random, count = self._chance[actor]
+        chances, drawn = self._scenario.chances, random.random()
+        is_late = request.operation == "put_if_absent" and "/_versions/" in request.path
+        likely: tuple[tuple[Fate, float], ...] = (
+            ("refused", chances.refused),
+            ("lost", chances.lost),
+            ("lingering", chances.lingering if is_late else 0.0),
+            ("killed", chances.killed / 2),
+            ("done and killed", chances.killed / 2),
+        )
+        for fate, chance in likely:
+            if drawn < chance:
+                return fate if self._happens(name, count) else "done"
+            drawn -= chance
+        return "done"
+
+    def linger(self, late: Callable[[], None]) -> None:
+        delay = Random(self.now_ns).choice([0.05, 1, 3600]) * _SECOND
+        heapq.heappush(self._waiting, (self.now_ns + int(delay), next(self._count), late))
+
+    def next(self) -> Actor | None:
+        while self._waiting:
+            self.now_ns, _, following = heapq.heappop(self._waiting)
+            if isinstance(following, Actor):
+                return following
+            following()
+        return None
+
+    def over(self, actor: Actor) -> None:
+        """Nothing is left to do for who has ended."""
+
+    def _wait(self, delay_ns: int, actor: Actor) -> None:
+        heapq.heappush(self._waiting, (self.now_ns + delay_ns, next(self._count), actor))
+
+    def _happens(self, name: str, count: int) -> bool:
+        if (name, count) in self._scenario.spared:
+            return False
+        self._report.faults.add((name, count))
+        return True
+
+
+def run(scenario: Scenario, *, traced: bool = False) -> Report:
+    """Run a history and judge it."""
+    report, judge = Report(), Judge()
+    course = _Course(scenario, report)
+    machine = Machine(course, judge.changed)
+    machine.trace = report.trace if traced else None
+    judge.stable_row_ids = scenario.stable_row_ids
+    MemoryStore.renew(BUCKET)
+    judge.bucket = MemoryStore(BUCKET)
+    with surroundings.replaced_by(machine), without_shared_locks(), nothing_kept():
+        session = lancelet.Session(1 << 20, 1 << 20)
+        uri = f"memory://{BUCKET}/{MAIN}"
+        lancelet.write_dataset(
+            table(_FIRST),
+            uri,
+            session=session,
+            enable_stable_row_ids=scenario.stable_row_ids,
+            max_rows_per_file=4,
+        )
+        judge.changed(None, Request("put", _first_manifest(judge)))
+        actors = []
+        for number, (steps, skew) in enumerate(
+            zip(scenario.actors, scenario.skews_ns, strict=True)
+        ):
+            random = Random(f"{scenario.seed}/{number}")
+            actor = Actor(f"actor {number}", lambda: None, random, skew)
+            live = _Life(machine, course, judge, actor, steps, report)
+            actor.task = live.run
+            actors.append(actor)
+        try:
+            machine.run(actors)
+            course.now_ns += 8 * 24 * _HOUR
+            judge.at_the_end(lambda root, version: open_table(root, session, version))
+        except Exception as error:  # noqa: BLE001 - told to the caller
+            report.violation = error
+    report.steps = machine.steps
+    return report
+
+
+@dataclass(slots=True)
+class _Life:
+    """What one actor does."""
+
+    machine: Machine
+    course: _Course
+    judge: Judge
+    actor: Actor
+    steps: tuple[Step, ...]
+    report: Report
+
+    def run(self) -> None:
+        session = lancelet.Session(1 << 20, 1 << 20)
+        handles: dict[str, lancelet.LanceDataset] = {}
+        for step in self.steps:
+            if step.root not in self.judge.histories:
+                continue
+            self.course.enter(self.actor, step)
+            restored: list[Rows] = []
+            effect = effect_of(step, partial(_first, restored))
+            doing = self.judge.begin(self.actor, step.name, step.root, effect)
+            self.machine.note(f"{self.actor.name:10} --- {step}")
+            error: BaseException | None = None
+            try:
+                self._do(step, doing, session, handles, restored)
+            except LanceletError as caught:
+                error = caught
+            if self.actor.is_dead:
+                raise Killed
+            said = "acknowledged" if error is None else repr(error)[:150]
+            self.machine.note(f"{self.actor.name:10} === {step.name}: {said}")
+            self.report.operations += 1
+            self.report.acknowledged += error is None
+            publishes = PUBLISHES.get(step.kind) if step.kind in CHANGES_ROWS else 0
+            self.judge.ended(
+                doing, error, publishes=publishes, changes_rows=step.kind in CHANGES_ROWS
+            )
+
+    def _do(
+        self,
+        step: Step,
+        doing: Doing,
+        session: lancelet.Session,
+        handles: dict[str, lancelet.LanceDataset],
+        restored: list[Rows],
+    ) -> None:
+        dataset = handles.get(step.root) if step.is_stale else None
+        if dataset is None:
+            dataset = handles[step.root] = open_table(step.root, session)
+        doing.since = dataset.version
+        if step.kind == "read":
+            pause(step.amount)
+            try:
+                found = dataset.to_table()
+            except LanceletError as error:
+                self.judge.read(doing, dataset.version, error)
+            else:
+                self.judge.read(doing, dataset.version, found)
+        elif step.kind == "restore":
+            history = self.judge.histories[step.root]
+            number = max(min(history), dataset.version - step.amount % 4)
+            old = dataset.checkout_version(number if step.branch is None else (step.branch, number))
+            restored.append(history[number].rows)
+            old.restore()
+        else:
+            perform(step, dataset)
+
+
+def _first(found: list[Rows]) -> Rows | None:
+    return found[0] if found else None
+
+
+def _first_manifest(judge: Judge) -> str:
+    (info,) = (
+        info for info in judge.bucket.list(f"{MAIN}/_versions") if info.path.endswith(".manifest")
+    )
+    return info.path
+
+
+def shrink(scenario: Scenario) -> tuple[Scenario, Report]:
+    """Leave out operations and faults as long as the history is violated in the same way."""
+    report = run(scenario)
+    kind = type(report.violation)
+
+    def is_violated(candidate: Scenario) -> bool:
+        return type(run(candidate).violation) is kind
+
+    changed = True
+    while changed:
+        changed = False
+        for candidate in _without_steps(scenario):
+            if is_violated(candidate):
+                scenario, changed = candidate, True
+                break
+    faults = sorted(run(scenario).faults - scenario.spared)
+    size = len(faults)
+    while size:
+        for start in range(0, len(faults), size):
+            candidate = replace(
+                scenario, spared=scenario.spared | frozenset(faults[start : start + size])
+            )
+            if is_violated(candidate):
+                scenario = candidate
+        faults = sorted(run(scenario).faults - scenario.spared)
+        size = min(size // 2, len(faults))
+    return scenario, run(scenario, traced=True)
+
+
+def _without_steps(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield scenarios without an actor, and without one step."""
+    for number, steps in enumerate(scenario.actors):
+        if steps:
+            yield _with(scenario, number, ())
+    for number, steps in enumerate(scenario.actors):
+        for place in range(len(steps)):
+            yield _with(scenario, number, steps[:place] + steps[place + 1 :])
+
+
+def _with(scenario: Scenario, number: int, steps: tuple[Step, ...]) -> Scenario:
+    actors = (*scenario.actors[:number], steps, *scenario.actors[number + 1 :])
+    return replace(scenario, actors=actors)

@@ -1,0 +1,38 @@
+"""Goal: no history of writers, readers and cleanups breaks a promise of the table.
+
+Method: histories that follow from seeds are run in virtual time over a store whose requests fail,
+lose their replies or arrive late, by actors that are paused for hours or killed. After each change
+of the store a plain model is asked whether it may be so (`lancelet.testing.simulation.judge`).
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from lancelet.testing.simulation.scenario import Scenario, run, shrink
+
+
+def check(seeds) -> None:
+    for seed in seeds:
+        report = run(Scenario.of(seed))
+        if report.violation is not None:
+            _, report = shrink(Scenario.of(seed))
+            pytest.fail(f"seed {seed}:\n" + "\n".join(report.trace) + f"\n{report.violation!r}")
+
+
+def test_no_history_breaks_a_promise() -> None:
+    check(range(25))
+
+
+@pytest.mark.slow
+def test_no_history_of_many_breaks_a_promise() -> None:
+    check(range(25, 1025))
+
+
+def test_a_seed_gives_the_same_history_each_time() -> None:
+    scenario = Scenario.of(7)
+    first, second = (run(scenario, traced=True) for _ in range(2))
+    assert first.trace == second.trace
+    assert len(first.trace) > 100
+    spared = replace(scenario, spared=frozenset(first.faults))
+    assert not run(spared).faults & first.faults
