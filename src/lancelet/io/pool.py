@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from lancelet import surroundings
 from lancelet.config import IO_THREADS
+from lancelet.errors import LanceletError
 from lancelet.io.fork import renew_after_fork
 
 T = TypeVar("T")
@@ -69,10 +70,10 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
 def run_in_background(request: Callable[[], T]) -> Future[T]:
     """Start something; who needs to know how it ended asks what is returned.
 
-    From within a request it is done when it is asked for.
+    From within a request it is done at once.
     """
     if getattr(_HERE, "is_request", False):
-        return _WhenAsked(request)
+        return _done(request)
     return started(_THREADS.get(), _call, request)
 
 
@@ -102,6 +103,16 @@ def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future
         return surroundings.submit(pool, task, item)
     except RuntimeError:
         return _WhenAsked(partial(task, item))
+
+
+def _done(request: Callable[[], T]) -> Future[T]:
+    """Run a request here and now, and return how it ended."""
+    ended = Future[T]()
+    try:
+        ended.set_result(request())
+    except (OSError, LanceletError) as error:  # what disks and stores meet
+        ended.set_exception(error)
+    return ended
 
 
 def _call(request: Callable[[], T]) -> T:
