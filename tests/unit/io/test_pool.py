@@ -51,7 +51,7 @@ def test_requests_that_make_requests_never_wait_for_one_another():
 
 def test_what_fails_in_the_background_of_a_request_raises_where_it_is_asked_for():
     def several() -> int:
-        failed = run_in_background(partial(os.fsync, -1))
+        failed = run_in_background(partial(os.fsync, 1 << 30))
         wait([failed])
         with pytest.raises(OSError, match="descriptor"):
             failed.result()
