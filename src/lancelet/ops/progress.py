@@ -31,12 +31,21 @@ def report(stage: str, done: int, total: int = 0) -> None:
 
 @contextmanager
 def reporting(to: Report | None) -> Iterator[None]:
-    """Report to a function what is done within; with None to nobody."""
-    before = _REPORT.set(to)
+    """Report what is done within to a function, and to those before it; with None to nobody."""
+    outer = _REPORT.get()
+    before = _REPORT.set(to if to is None or outer is None else _both(to, outer))
     try:
         yield
     finally:
         _REPORT.reset(before)
+
+
+def _both(first: Report, second: Report) -> Report:
+    def to_both(stage: str, done: int, total: int) -> None:
+        first(stage, done, total)
+        second(stage, done, total)
+
+    return to_both
 
 
 def counted(stage: str, items: Iterable[T], total: int = 0) -> Iterator[T]:

@@ -1,0 +1,354 @@
+"""The operations of a dataset for `await`, run by a bounded pool of threads.
+
+    table = await aio.dataset("books.lance")
+    rows = await table.to_table(["name"], filter="price > 3")
+    async for batch in table.to_batches():
+        ...
+
+An `AsyncDataset` has the methods of `LanceDataset` that read or write, with the same names,
+arguments and results. `run` calls anything else. A call that is cancelled stops at the next batch
+or step; a change stops before it commits, or was committed already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+import pyarrow as pa
+
+from lancelet.config import CPU_THREADS
+from lancelet.dataset.dataset import LanceDataset
+from lancelet.dataset.maintenance import DatasetOptimizer
+from lancelet.dataset.write import dataset as open_dataset
+from lancelet.dataset.write import write_dataset as write_rows
+from lancelet.errors import CancelledError, InvalidInputError
+from lancelet.ops.progress import reporting
+
+if TYPE_CHECKING:
+    from lancelet.dataset.merge_insert import ExecuteResult, MergeInsertBuilder
+
+__all__ = ["AsyncDataset", "batches", "dataset", "run", "write_dataset"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_END: Final = object()
+_WAITING_THREADS: Final = 4
+"""Threads beside those that compute, as calls wait for storage as well."""
+
+_POOL: ThreadPoolExecutor | None = None
+_POOL_LOCK: Final = threading.Lock()
+
+
+class Streams(Protocol):
+    """What has rows: a dataset, a scanner, a query."""
+
+    def stream(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream."""
+
+
+def _pool() -> ThreadPoolExecutor:
+    global _POOL  # noqa: PLW0603 - one pool for the process, made when it is first used
+    with _POOL_LOCK:
+        if _POOL is None:
+            _POOL = ThreadPoolExecutor(CPU_THREADS + _WAITING_THREADS, "lancelet-aio")
+        return _POOL
+
+
+async def run(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """Call a function in the pool.
+
+    Args:
+        function: Any function; those of datasets notice that they are cancelled.
+        arguments: Its arguments.
+        options: Its named arguments.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        asyncio.CancelledError: If the task was cancelled, once the function has ended.
+
+    Example:
+        ```python
+        import asyncio
+
+        asyncio.run(lance.aio.run(dataset.tags.create, "v1"))
+        ```
+    """
+    return await _call(None, lambda _: function(*arguments, **options))
+
+
+async def _call(executor: Executor | None, work: Callable[[threading.Event], T]) -> T:
+    """Do work in a pool; when cancelled, have it stop, and wait until it has."""
+    stopped = threading.Event()
+
+    def check(_stage: str, _done: int, _total: int) -> None:
+        if stopped.is_set():
+            raise CancelledError("the task was cancelled")
+
+    def work_and_check() -> T:
+        with reporting(check):
+            return work(stopped)
+
+    context = contextvars.copy_context()
+    done = (executor or _pool()).submit(context.run, work_and_check)
+    try:
+        return await asyncio.shield(asyncio.wrap_future(done))
+    except asyncio.CancelledError:
+        stopped.set()
+        if not done.cancel():
+            await asyncio.wait([asyncio.wrap_future(done)])
+        raise
+
+
+async def batches(
+    source: Streams, *, executor: Executor | None = None
+) -> AsyncIterator[pa.RecordBatch]:
+    """Yield the record batches of a dataset, a scanner or a query.
+
+    Args:
+        source: What has rows.
+        executor: The pool to read in; by default that of the module.
+
+    Yields:
+        Record batches, each read when it is asked for.
+
+    Example:
+        ```python
+        import asyncio
+
+        async def count(source):
+            return sum([batch.num_rows async for batch in lance.aio.batches(source)])
+
+        asyncio.run(count(dataset.scanner(filter="price > 3")))
+        ```
+    """
+    reader = await _call(executor, lambda _: source.stream())
+    async for batch in _each(reader, executor):
+        yield batch
+
+
+async def _each(iterator: Any, executor: Executor | None) -> AsyncIterator[pa.RecordBatch]:
+    try:
+        while (batch := await _call(executor, lambda _: next(iterator, _END))) is not _END:
+            yield batch
+    finally:
+        iterator.close()
+
+
+def _awaited(
+    method: Callable[Concatenate[LanceDataset, P], T],
+) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
+    """Return a method that reads, to be awaited."""
+
+    @wraps(method)
+    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await _call(self.executor, lambda _: method(self.dataset, *arguments, **options))
+
+    return call
+
+
+def _change(
+    method: Callable[Concatenate[LanceDataset, P], T],
+) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
+    """Return a method that makes a version; those of one dataset follow each other."""
+    awaited = _awaited(method)
+
+    @wraps(method)
+    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
+        async with self.lock:
+            return await awaited(self, *arguments, **options)
+
+    return call
+
+
+def _maintenance(
+    method: Callable[Concatenate[DatasetOptimizer, P], T],
+) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
+    """Return a method of `optimize`, to be awaited."""
+
+    @wraps(method)
+    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
+        async with self.lock:
+            return await _call(
+                self.executor, lambda _: method(self.dataset.optimize, *arguments, **options)
+            )
+
+    return call
+
+
+def _table(
+    method: Callable[Concatenate[LanceDataset, P], pa.Table],
+) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, pa.Table]]:
+    """Return `to_table`, to be awaited, which looks after each batch whether it is cancelled."""
+
+    @wraps(method)
+    async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> pa.Table:
+        def read(stopped: threading.Event) -> pa.Table:
+            scanner = self.dataset.scanner(*arguments, **options)  # type: ignore[arg-type]  # it has the arguments of `to_table`, in their order
+            found = []
+            for batch in scanner.to_batches():
+                if stopped.is_set():
+                    raise CancelledError("the task was cancelled")
+                found.append(batch)
+            return pa.Table.from_batches(found, scanner.projected_schema)
+
+        return await _call(self.executor, read)
+
+    return call
+
+
+def _batches(
+    method: Callable[Concatenate[LanceDataset, P], Any],
+) -> Callable[Concatenate[AsyncDataset, P], AsyncIterator[pa.RecordBatch]]:
+    """Return `to_batches` for `async for`."""
+
+    @wraps(method)
+    async def call(
+        self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs
+    ) -> AsyncIterator[pa.RecordBatch]:
+        iterator = await _call(self.executor, lambda _: method(self.dataset, *arguments, **options))
+        async for batch in _each(iterator, self.executor):
+            yield batch
+
+    return call
+
+
+class AsyncDataset:
+    """A dataset whose methods are awaited.
+
+    Reads run side by side; changes made through one `AsyncDataset` follow each other.
+
+    Attributes:
+        dataset: The dataset itself, for what needs no waiting, such as `schema` and `version`.
+        executor: The pool that calls run in; None for that of the module.
+        lock: Held by changes.
+
+    Example:
+        ```python
+        import asyncio
+
+        async def main():
+            table = lance.aio.AsyncDataset(dataset)
+            await table.insert(new_books)
+            return await table.count_rows("price > 3")
+
+        asyncio.run(main())
+        ```
+    """
+
+    def __init__(self, dataset: LanceDataset, executor: Executor | None = None) -> None:
+        """Await the calls of a dataset, in a pool."""
+        self.dataset = dataset
+        self.executor = executor
+        self.lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        """Show which dataset this is."""
+        return f"AsyncDataset({self.dataset!r})"
+
+    to_table = _table(LanceDataset.to_table)
+    to_batches = _batches(LanceDataset.to_batches)
+    count_rows = _awaited(LanceDataset.count_rows)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    head = _awaited(LanceDataset.head)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    take = _awaited(LanceDataset.take)
+    sample = _awaited(LanceDataset.sample)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    hybrid_search = _awaited(LanceDataset.hybrid_search)
+    read_blobs = _awaited(LanceDataset.read_blobs)
+    versions = _awaited(LanceDataset.versions)
+    describe_indices = _awaited(LanceDataset.describe_indices)
+    prewarm_index = _awaited(LanceDataset.prewarm_index)
+    check = _awaited(LanceDataset.check)
+
+    insert = _change(LanceDataset.insert)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    delete = _change(LanceDataset.delete)
+    update = _change(LanceDataset.update)
+    add_columns = _change(LanceDataset.add_columns)
+    alter_columns = _change(LanceDataset.alter_columns)
+    drop_columns = _change(LanceDataset.drop_columns)
+    create_scalar_index = _change(LanceDataset.create_scalar_index)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    create_index = _change(LanceDataset.create_index)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    drop_index = _change(LanceDataset.drop_index)
+    restore = _change(LanceDataset.restore)
+    checkout_latest = _change(LanceDataset.checkout_latest)
+    cleanup_old_versions = _change(LanceDataset.cleanup_old_versions)
+    compact_files = _maintenance(DatasetOptimizer.compact_files)
+    optimize_indices = _maintenance(DatasetOptimizer.optimize_indices)  # type: ignore[arg-type]  # named arguments may not be called `self`
+
+    async def merge(self, builder: MergeInsertBuilder, data: Any, **options: Any) -> ExecuteResult:
+        """Execute an upsert.
+
+        Args:
+            builder: What `merge_insert` of the `dataset` began.
+            data: The source rows.
+            options: Named arguments of `MergeInsertBuilder.execute`.
+
+        Returns:
+            The numbers of inserted, updated and deleted rows.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema.
+            CommitConflictError: If a concurrent commit changed the same rows.
+
+        Example:
+            ```python
+            import asyncio
+
+            table = lance.aio.AsyncDataset(dataset)
+            upsert = dataset.merge_insert("id").when_matched_update_all()
+            asyncio.run(table.merge(upsert, new_books))
+            ```
+        """
+        async with self.lock:
+            return await _call(self.executor, lambda _: builder.execute(data, **options))
+
+    async def checkout_version(self, *arguments: Any, **options: Any) -> AsyncDataset:
+        """Return the dataset at another version.
+
+        Args:
+            arguments: Those of `LanceDataset.checkout_version`.
+            options: Its named arguments.
+
+        Returns:
+            The dataset at that version.
+
+        Raises:
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            import asyncio
+
+            asyncio.run(lance.aio.AsyncDataset(dataset).checkout_version(1))
+            ```
+        """
+        found = await _call(
+            self.executor, lambda _: self.dataset.checkout_version(*arguments, **options)
+        )
+        return AsyncDataset(found, self.executor)
+
+
+def _opening(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, AsyncDataset]]:
+    """Return a function that makes a dataset, to be awaited."""
+
+    @wraps(function)
+    async def call(*arguments: P.args, **options: P.kwargs) -> AsyncDataset:
+        made = await run(function, *arguments, **options)
+        if not isinstance(made, LanceDataset):
+            raise InvalidInputError(
+                "`dry_run` makes no dataset; call `aio.run(write_dataset, ...)`"
+            )
+        return AsyncDataset(made)
+
+    return call
+
+
+dataset = _opening(open_dataset)
+write_dataset = _opening(write_rows)

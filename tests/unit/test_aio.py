@@ -1,0 +1,193 @@
+"""Goal: what a dataset does can be awaited, side by side, and cancelled between batches."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet import aio
+from lancelet.errors import InvalidInputError, SchemaMismatchError
+
+TIMEOUT = 60
+
+
+@pytest.fixture
+def dataset():
+    return lancelet.write_dataset({"id": range(100)}, "memory://", max_rows_per_file=10)
+
+
+@pytest.fixture
+def table(dataset):
+    return aio.AsyncDataset(dataset)
+
+
+def test_reads_and_changes_are_those_of_the_dataset(table):
+    async def work():
+        rows = await table.to_table(["id"], filter="id < 3")
+        counts = [batch.num_rows async for batch in table.to_batches(["id"], batch_size=10)]
+        await table.insert({"id": [100]})
+        deleted = await table.delete("id < 50")
+        upsert = table.dataset.merge_insert("id").when_not_matched_insert_all()
+        merged = await table.merge(upsert, {"id": [7, 60]})
+        await table.create_scalar_index("id", "BTREE")
+        metrics = await table.compact_files()
+        old = await table.checkout_version(1)
+        return rows, counts, deleted, merged, metrics, await old.count_rows()
+
+    rows, counts, deleted, merged, metrics, old = asyncio.run(work())
+    assert rows == pa.table({"id": [0, 1, 2]})
+    assert counts == [10] * 10
+    assert deleted["num_deleted_rows"] == 50
+    assert merged["num_inserted_rows"] == 1
+    assert metrics.fragments_removed > 1
+    assert old == 100
+    assert table.dataset.count_rows() == 52
+
+
+def test_datasets_are_written_and_opened(tmp_path):
+    async def work():
+        written = await aio.write_dataset({"a": [1]}, tmp_path / "t")
+        await written.insert({"a": [2]})
+        opened = await aio.dataset(tmp_path / "t", version=1)
+        return await opened.count_rows(), await aio.run(opened.dataset.tags.list)
+
+    assert asyncio.run(work()) == (1, {})
+
+
+def test_a_dry_run_makes_no_dataset(tmp_path):
+    with pytest.raises(InvalidInputError, match="dry_run"):
+        asyncio.run(aio.write_dataset({"a": [1]}, tmp_path / "t", dry_run=True))
+
+
+def test_errors_are_raised_where_the_call_is_awaited(table):
+    with pytest.raises(SchemaMismatchError):
+        asyncio.run(table.insert({"id": ["a"]}))
+
+
+def test_a_query_is_read_in_batches(dataset):
+    async def work():
+        query = lancelet.sql("SELECT id FROM t WHERE id < 5", {"t": dataset})
+        return [batch.num_rows async for batch in aio.batches(query)]
+
+    assert sum(asyncio.run(work())) == 5
+
+
+def test_changes_of_one_dataset_follow_each_other(table):
+    async def work():
+        await asyncio.gather(*(table.insert({"id": [number]}) for number in range(8)))
+
+    asyncio.run(work())
+    assert table.dataset.version == table.dataset.latest_version == 9
+    assert table.dataset.count_rows() == 108
+
+
+def test_no_more_calls_run_at_once_than_the_pool_has_threads(dataset):
+    at_once, most, lock = 0, 0, threading.Lock()
+    both = threading.Barrier(2)
+
+    class Counting:
+        def count_rows(self):
+            nonlocal at_once, most
+            with lock:
+                at_once += 1
+                most = max(most, at_once)
+            both.wait(TIMEOUT)
+            with lock:
+                at_once -= 1
+
+    async def work(pool):
+        table = aio.AsyncDataset(dataset, pool)
+        await asyncio.gather(
+            *(aio._call(table.executor, lambda _: Counting().count_rows()) for _ in range(6))
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        asyncio.run(work(pool))
+    assert most == 2
+
+
+def test_a_change_that_is_cancelled_stops_and_leaves_nothing(table):
+    begun, cancelled, given = threading.Event(), threading.Event(), []
+
+    def rows():
+        for number in range(100):
+            given.append(number)
+            yield {"id": number}
+            if number == 3:
+                begun.set()
+                assert cancelled.wait(TIMEOUT)
+
+    async def work():
+        batches = (pa.RecordBatch.from_pylist([row]) for row in rows())
+        reader = pa.RecordBatchReader.from_batches(table.dataset.schema, batches)
+        task = asyncio.create_task(table.insert(reader))
+        await asyncio.to_thread(begun.wait, TIMEOUT)
+        task.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = sorted(table.dataset.all_files().read_all()["path"].to_pylist())
+    asyncio.run(work())
+    assert len(given) < 100
+    assert table.dataset.latest_version == 1
+    assert sorted(table.dataset.all_files().read_all()["path"].to_pylist()) == before
+
+
+def test_a_read_that_is_cancelled_stops_between_batches(table, monkeypatch):
+    begun, cancelled, read = threading.Event(), threading.Event(), []
+    scan = lancelet.LanceScanner.to_batches
+
+    def slowly(self):
+        for batch in scan(self):
+            read.append(batch)
+            begun.set()
+            assert cancelled.wait(TIMEOUT)
+            yield batch
+
+    monkeypatch.setattr(lancelet.LanceScanner, "to_batches", slowly)
+
+    async def work():
+        task = asyncio.create_task(table.to_table(batch_size=10))
+        await asyncio.to_thread(begun.wait, TIMEOUT)
+        task.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert len(read) == 1
+
+
+def test_a_call_that_waits_for_a_thread_is_cancelled_without_running(dataset):
+    release, ran = threading.Event(), []
+
+    async def work(pool):
+        table = aio.AsyncDataset(dataset, pool)
+        first = asyncio.create_task(aio._call(pool, lambda _: release.wait(TIMEOUT)))
+        second = asyncio.create_task(aio._call(table.executor, lambda _: ran.append(1)))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        release.set()
+        await first
+
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.run(work(pool))
+    assert ran == []
+
+
+def test_progress_is_called_and_a_cancelled_call_stops_as_well(table):
+    events = []
+
+    async def work():
+        await table.compact_files(progress=events.append)
+
+    asyncio.run(work())
+    assert events[-1].event == "complete"
