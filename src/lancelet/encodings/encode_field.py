@@ -27,6 +27,7 @@ from lancelet.encodings.arrow import (
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
+from lancelet.encodings.codecs.words import WORDS
 from lancelet.encodings.encode_leaf import encode_leaf
 from lancelet.encodings.layout import (
     ConstantLayout,
@@ -106,18 +107,18 @@ def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterat
             yield ColumnLeaf(column, leaf_paths[column], leaf)
 
 
-def is_plain(field: Field) -> bool:
-    """Say whether a field is a column of numbers, or of strings, without wishes of its own.
+def plain_kind(field: Field) -> str | None:
+    """Return what kind of numbers or strings a field has, or None for whatever has more to it.
 
-    Fields of which that is true are encoded at once where their types are the same.
+    Fields of one kind are encoded at once. Numbers are of one kind if they have as many bits.
     """
-    return not (field.children or field.metadata) and _is_plain_type(field.logical_type)
+    return None if field.children or field.metadata else _kind_of_type(field.logical_type)
 
 
 def encode_plain(
     arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion, seal: Seal
 ) -> Iterator[EncodedPages]:
-    """Yield pages of the values of plain fields of one type, as many of each."""
+    """Yield pages of the values of plain fields of one kind, as many of each."""
     options = EncodingOptions.from_metadata(fields[0].name, None)
     for places, leaf in shred_alike(fields[0], arrays):
         path = (LeafNode(fields[0], leaf.values.type),)
@@ -130,9 +131,13 @@ def encode_plain(
 
 
 @lru_cache(_FIELDS_KEPT)
-def _is_plain_type(name: str) -> bool:
+def _kind_of_type(name: str) -> str | None:
     # A struct without fields has no type of storage.
-    return name != "struct" and logical_type.storage_type_of(name).id in _PLAIN_TYPES
+    kind = None if name == "struct" else logical_type.storage_type_of(name)
+    if kind is None or kind.id not in _PLAIN_TYPES:
+        return None
+    bits = NUMBER_BITS.get(kind.id, 0)
+    return f"{bits} bits" if bits in WORDS else name
 
 
 def encode_column(

@@ -80,14 +80,31 @@ class ZoneCollector:
         if len(fields) > 1 and all(
             len(rows[field.id]) == 1 for field, rows in zip(fields, pages, strict=True)
         ):
-            if not list(zoned_fields(fields[0])):
-                return [[] for _ in fields]
-            found = bounds_of_each(arrays, first_rows, zone_rows=self._zone_rows)
-            return [[each] for each in found]
+            return self._bounds_of_each(fields, arrays, first_rows)
         return [
             list(self._bounds_of(*each))
             for each in zip(fields, arrays, first_rows, pages, strict=True)
         ]
+
+    def _bounds_of_each(
+        self, fields: Sequence[Field], arrays: Sequence[pa.Array], first_rows: Sequence[int]
+    ) -> list[list[LeafBounds]]:
+        """Return the statistics of the one page of each plain field, of those of a type at once."""
+        found: list[list[LeafBounds]] = [[] for _ in fields]
+        types: dict[str, list[int]] = {}
+        for place, field in enumerate(fields):
+            types.setdefault(field.logical_type, []).append(place)
+        for places in types.values():
+            if not list(zoned_fields(fields[places[0]])):
+                continue
+            bounds = bounds_of_each(
+                [arrays[place] for place in places],
+                [first_rows[place] for place in places],
+                zone_rows=self._zone_rows,
+            )
+            for place, each in zip(places, bounds, strict=True):
+                found[place].append(each)
+        return found
 
     def _bounds_of(
         self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]

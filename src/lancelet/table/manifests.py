@@ -123,7 +123,11 @@ class VersionFolder:
     @staticmethod
     def _of(store: Store, names: list[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
         # A table may have many thousands of versions, so most names get one look.
-        newer = [each for each in names if len(each) == _V2_LENGTH and _is_v2(each)]
+        newer = [
+            each
+            for each in names
+            if len(each) == _V2_LENGTH and each[0] in "01" and each.endswith(MANIFEST_SUFFIX)
+        ]
         dotted: list[str] = []
         older: dict[int, str] = {}
         if len(newer) < len(names):
@@ -160,8 +164,9 @@ class VersionFolder:
     def above(self, version: int) -> int | None:
         """Return the lowest version that was listed above one."""
         limit = manifest_name(version)
-        # Names of V2 count down.
-        newer = max((each for each in self.newer if each < limit), default=None)
+        # Names of V2 count down, and mostly there is nothing above.
+        is_newest = not self.newer or min(self.newer) >= limit
+        newer = None if is_newest else max(each for each in self.newer if each < limit)
         older = min((each for each in self.older if each > version), default=None)
         found = [each for each in (older, _number_of(newer) if newer else None) if each is not None]
         return min(found, default=None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.encodings.base import FileVersion
-from lancelet.encodings.encode_field import encode_plain
+from lancelet.encodings.encode_field import encode_plain, plain_kind
 from lancelet.encodings.v2_1.fields import seal_page
 from lancelet.format.schema import Schema
 
@@ -34,10 +34,14 @@ class Page(NamedTuple):
     choice: object
 
 
+def fields_of(arrays):
+    names = [(f"c{at}", array.type) for at, array in enumerate(arrays)]
+    return Schema.from_arrow(pa.schema(names)).fields
+
+
 def encoded(arrays, version):
     """The one page of each column, all encoded at once."""
-    names = [(f"c{at}", array.type) for at, array in enumerate(arrays)]
-    fields = Schema.from_arrow(pa.schema(names)).fields
+    fields = fields_of(arrays)
     found = {}
     for pages in encode_plain(arrays, fields, version, seal_page):
         for at, (field, choice) in enumerate(zip(pages.fields, pages.report(), strict=True)):
@@ -121,3 +125,13 @@ def test_each_page_of_a_batch_gets_what_is_cheapest_for_it(name):
 def test_pages_of_a_batch_share_a_message():
     pages = encoded([pa.array(np.arange(1000) * at % 4093) for at in range(1, 9)], VERSIONS[-1])
     assert len({id(page.encoding) for page in pages}) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_numbers_of_one_width_are_encoded_together_whatever_their_types(version):
+    rng = np.random.default_rng(0)
+    types = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.uint64(), pa.duration("ms"))
+    arrays = [column(rng, data_type, 1000) for data_type in types * 4]
+    assert {plain_kind(field) for field in fields_of(arrays)} == {"64 bits"}
+    for array, page in zip(arrays, encoded(arrays, version), strict=True):
+        assert page == encoded([array], version)[0]

@@ -170,7 +170,7 @@ def shred(node: Node, array: pa.Array) -> list[ShreddedLeaf]:
 def shred_alike(
     field: Field, arrays: Sequence[pa.Array]
 ) -> Iterator[tuple[Sequence[int], ShreddedLeaf]]:
-    """Yield the leaves of arrays of one type and length which nothing is around.
+    """Yield the leaves of arrays of one kind and length which nothing is around.
 
     Arrays that have no nulls, some, or nothing else share a leaf each; their places come with it.
     """
@@ -180,13 +180,21 @@ def shred_alike(
         kinds.setdefault((nulls > 0) + (nulls == len(array) > 0), []).append(place)
     for nulls, places in kinds.items():
         own = [arrays[place] for place in places] if len(kinds) > 1 else arrays
-        joined = own[0] if len(own) == 1 else pa.concat_arrays(own)
+        joined = own[0] if len(own) == 1 else _joined(own)
         yield (
             places,
             shred_leaf(field, joined)
             if nulls
             else ShreddedLeaf(field, _ALL_VALID, None, None, joined),
         )
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Return arrays of one type, or of numbers of one width, as one of the type of the first."""
+    data_type = arrays[0].type
+    return pa.concat_arrays(
+        [array if array.type == data_type else array.view(data_type) for array in arrays]
+    )
 
 
 def shred_leaf(field: Field, array: pa.Array) -> ShreddedLeaf:

@@ -86,7 +86,7 @@ def encode_columns(
     first = np.cumsum(buffers) - buffers
     flat = expand(first[order], buffers[order])
     positions, sizes = (
-        np.concatenate([_NONE, *(np.stack(each, axis=1).reshape(-1) for each in of_pages if each)])
+        np.concatenate([_NONE, *(np.array(each).T.reshape(-1) for each in of_pages if each)])
         for of_pages in ((own.positions for own in pages), (own.sizes for own in pages))
     )
     envelopes = list(map(_direct, heads))

@@ -95,17 +95,16 @@ class Container:
             if len(buffers[0]) == 1:
                 places = [self._take(buffer.slice_bytes(0)) for buffer in buffers]
                 return [np.array([position]) for position, _ in places]
-            room = np.stack(
-                [-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers], axis=1
-            )
-            ends = np.cumsum(room).reshape(room.shape)
-            within = ends - room
-            first, *others = buffers
-            data = kernels.place_slices(first, within[:, 0], int(ends[-1, -1]), PADDING_BYTE)
-            for at, buffer in enumerate(others, start=1):
-                kernels.copy_slices(buffer, data, within[:, at])
+            room = [-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers]
+            pages: Int64s = sum(room[1:], room[0])
+            ends = pages.cumsum()
+            within = [ends - pages]
+            data = kernels.place_slices(buffers[0], within[0], int(ends[-1]), PADDING_BYTE)
+            for buffer, before in zip(buffers[1:], room, strict=False):
+                within.append(within[-1] + before)
+                kernels.copy_slices(buffer, data, within[-1])
             position, _ = self._take(data)
-            return list((position + within).T)
+            return [position + each for each in within]
 
     def finish(self, description: Description) -> int:
         """Write what describes the file, make it visible, and return its size."""

@@ -30,7 +30,7 @@ from lancelet.encodings.base import (
 )
 from lancelet.encodings.bundle import Bundle, Columns
 from lancelet.encodings.encode_field import check_storable as check_storable_with_levels
-from lancelet.encodings.encode_field import is_plain
+from lancelet.encodings.encode_field import plain_kind
 from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
@@ -85,7 +85,7 @@ def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) ->
 
 def kind_of(field: Field, version: FileVersion) -> str | None:
     """Return what fields have in common that are encoded at once, or None for one by one."""
-    return field.logical_type if version > FileVersion.V2_0 and is_plain(field) else None
+    return plain_kind(field) if version > FileVersion.V2_0 else None
 
 
 def encode_fields(
