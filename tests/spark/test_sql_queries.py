@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 import lancelet
 from lancelet import spark as ls
 from lancelet.errors import DatasetNotFoundError
+from lancelet.spark.sql import reading
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source, StatementError
 
@@ -334,3 +335,53 @@ def test_a_statement_reads_one_version_of_a_table(spark, table):
     assert one.use == two.use
     assert one.use.filter == "`id` = 1"
     assert one.use.columns == ("id",)
+
+
+def test_extremes_come_from_statistics_of_files(spark, tmp_path, monkeypatch):
+    count = 9000
+    rows = pa.table(
+        {
+            "id": range(count),
+            "name": [None if i % 7 == 0 else f"n{i:05}" for i in range(count)],
+            "day": pa.array([i % 100 for i in range(count)], pa.date32()),
+            "x": [float("nan") if i % 2 else i / 2 for i in range(count)],
+        }
+    )
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(rows, uri)
+    lancelet.write_dataset(rows, uri, mode="append")
+    asked = []
+    plan_tasks = reading.plan_tasks
+
+    def planned(snapshot, wanted, names):
+        asked.append(wanted.fragments)
+        return plan_tasks(snapshot, wanted, names)
+
+    monkeypatch.setattr(reading, "plan_tasks", planned)
+    text = "SELECT count(*), count(name), min(id), max(id), min(name), max(day) FROM lance.`{}`"
+    first = ls.sql(spark, text.format(uri)).collect()[0]
+    day = dt.date(1970, 4, 10)
+    assert tuple(first) == (2 * count, 2 * (count - 1286), 0, count - 1, "n00001", day)
+    assert asked == []
+    lancelet.dataset(uri).delete("id = 8999 AND _rowaddr < 10000")
+    again = ls.sql(spark, text.format(uri)).collect()[0]
+    assert tuple(again) == (2 * count - 1, 2 * (count - 1286) - 1, 0, count - 1, "n00001", day)
+    assert asked == [(0,)]
+    x = f"SELECT min(x), max(x), count(x) FROM lance.`{uri}`"
+    assert str(ls.sql(spark, x).collect()[0][:]) == str((0.0, float("nan"), 2 * count - 1))
+    filtered = f"SELECT min(id), max(name) FROM lance.`{uri}` WHERE day = DATE '1970-01-03'"
+    assert tuple(ls.sql(spark, filtered).collect()[0]) == (2, "n08902")
+
+
+def test_many_groups_are_not_taken_for_few(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "FILTERED_BYTES", 0)
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(pa.table({"k": range(400_000), "n": [1] * 400_000}), uri)
+    groups = f"SELECT k, sum(n) AS n FROM lance.`{uri}` GROUP BY k"
+    text = f"EXPLAIN SELECT * FROM range(900000) r JOIN ({groups}) g ON r.id = g.k"
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "1000000")
+    try:
+        plan = ls.sql(spark, text).collect()[0][0]
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    assert "BroadcastHashJoin" not in plan

@@ -74,6 +74,21 @@ def column_statistics(
     return [_statistics_of(snapshot, name, distinct=distinct) for name in names]
 
 
+def fragment_bounds(
+    snapshot: Snapshot, fragment: Fragment, name: str
+) -> tuple[int, pa.Scalar, pa.Scalar] | None:
+    """Return how many nulls a column of a fragment has, its least and its greatest value.
+
+    None says that its files do not tell, or tell of rows that were deleted too. NaN is no value.
+    """
+    field = snapshot.schema.field_by_path(name)
+    known = _from_zones(snapshot, fragment, field)
+    if known is None or known.bounds.type != field.arrow_type:
+        return None
+    least, most = _min_max(known.bounds)
+    return known.null_count, least, most
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     """The statistics of some rows; bounds are arrays, whose nulls say nothing."""

@@ -101,6 +101,17 @@ class Aggregation:
         return not self.keys and all(each.kind == "rows" for each in self.partials)
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether there are results for each value of a column."""
+        return any(each.kind == "value" for each in self.partials)
+
+    @property
+    def is_known_of_files(self) -> bool:
+        """Whether files may tell it of all their rows: numbers of rows and extremes."""
+        kinds = {each.kind for each in self.partials}
+        return not self.keys and kinds <= {"rows", "valid", "min", "max"}
+
+    @property
     def has_unnamed(self) -> bool:
         """Whether the result has a column whose name is made of an aggregate."""
         shown = [] if self.select is None else self.select.expressions

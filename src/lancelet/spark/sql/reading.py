@@ -20,9 +20,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lancelet.ops.column_statistics import fragment_bounds
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import estimate_bytes
 from lancelet.spark.arrow_tasks import map_in_arrow, task_frame
+from lancelet.spark.convert import convert_column
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.small_reads import local_frame, small_frame
@@ -38,6 +40,8 @@ SMALL_BYTES: Final = 2 * 1024 * 1024
 """How much the driver reads by itself, and Spark then keeps in its plan."""
 FILTERED_BYTES: Final = 32 * 1024 * 1024
 """How much it looks at to find what a filter leaves."""
+_FILES_MAX: Final = 256
+"""Of how many files the driver asks for the smallest and largest values by itself."""
 _ROWS_MAX: Final = 1 << 26
 """The most rows that Spark is told of; counting to them costs some hundredths of a second."""
 
@@ -58,10 +62,10 @@ class Opened:
         """Return what a scan is asked for."""
         return replace(self.wanted, columns=use.columns, filter=use.filter, limit=use.limit)
 
-    def bytes_read(self, names: Sequence[str]) -> int:
-        """Return about how many bytes of files hold columns."""
+    def bytes_read(self, names: Sequence[str], fragments: Sequence[int] | None = None) -> int:
+        """Return about how many bytes of files hold columns, of all or some fragments."""
         fields = [each for each in self.snapshot.schema.fields if each.name in names]
-        return estimate_bytes(self.snapshot, fields=fields)
+        return estimate_bytes(self.snapshot, fields=fields, fragments=fragments)
 
     @property
     def num_rows(self) -> int:
@@ -98,17 +102,61 @@ def partial_frame(
     if aggregation.is_count and use.filter is None:
         counts = [opened.num_rows] * len(aggregation.partials)
         return spark.createDataFrame([tuple(counts)], schema)
-    wanted = replace(opened.wanted, columns=aggregation.columns or ("_rowaddr",), filter=use.filter)
-    assert wanted.columns is not None
-    tasks = plan_tasks(opened.snapshot, wanted, wanted.columns)
+    batches: list[pa.RecordBatch] = []
+    rest: tuple[int, ...] | None = None
+    if aggregation.is_known_of_files and use.filter is None:
+        batches, rest = _from_statistics(opened.snapshot, aggregation, shown)
+    if rest == ():
+        return local_frame(spark, pa.Table.from_batches(batches, shown), schema)
+    columns = aggregation.columns or ("_rowaddr",)
+    wanted = replace(opened.wanted, columns=columns, filter=use.filter, fragments=rest)
+    tasks = plan_tasks(opened.snapshot, wanted, columns)
     run = partial(_aggregate, replace(aggregation, select=None), shown)
-    if opened.bytes_read(wanted.columns) > FILTERED_BYTES // 8:
-        return task_frame(spark, lambda _, task: run(task), tasks, schema)
-    batches = [batch for task in tasks for batch in run(task)]
+    if opened.bytes_read(columns, rest) > FILTERED_BYTES // 8:
+        if aggregation.keys or aggregation.is_repeated:
+            # There may be nearly as many groups as rows, which Spark must not take for few.
+            made = sized_frame(spark, run, tasks, schema, rows=opened.num_rows)
+        else:
+            made = task_frame(spark, lambda _, task: run(task), tasks, schema)
+        known = pa.Table.from_batches(batches, shown)
+        return made.unionAll(local_frame(spark, known, schema)) if batches else made
+    batches += [batch for task in tasks for batch in run(task)]
     table = pa.Table.from_batches(batches, shown)
     if not table.num_rows:
         return spark.createDataFrame([], schema)
     return local_frame(spark, table, schema)
+
+
+def _from_statistics(
+    snapshot: Snapshot, aggregation: Aggregation, schema: pa.Schema
+) -> tuple[list[pa.RecordBatch], tuple[int, ...] | None]:
+    """Return partial results of fragments whose files tell them, and the other fragments."""
+    if not 0 < len(snapshot.fragments) <= _FILES_MAX:
+        return [], None
+    batches, rest = [], []
+    for fragment in snapshot.fragments:
+        found = {name: fragment_bounds(snapshot, fragment, name) for name in aggregation.columns}
+        values = []
+        rows = snapshot.live_rows(fragment)
+        for partial_result in aggregation.partials:
+            if partial_result.kind == "rows":
+                values.append(pa.scalar(rows))
+                continue
+            bounds = found[partial_result.column]
+            if bounds is None:
+                break
+            nulls, least, most = bounds
+            kinds = {"valid": pa.scalar(rows - nulls), "min": least, "max": most}
+            values.append(kinds[partial_result.kind])
+        if len(values) < len(schema):
+            rest.append(int(fragment.id))
+            continue
+        arrays = [
+            convert_column(pa.repeat(value, 1), field)
+            for value, field in zip(values, schema, strict=True)
+        ]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return batches, tuple(rest)
 
 
 def _aggregate(
