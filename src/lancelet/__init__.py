@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.bases import DatasetBasePath
     from lancelet.dataset.counters import bytes_read_counter, iops_counter
     from lancelet.dataset.explanation import CleanupExplanation
-    from lancelet.dataset.sql import sql
+    from lancelet.dataset.sql_of_tables import sql
     from lancelet.dataset.table_provider import FFILanceTableProvider
     from lancelet.fragment import FragmentMetadata
     from lancelet.index.text.tokenize import FtsToken, tokenize
@@ -184,7 +184,7 @@ import_on_demand(
         "schema_to_json": "lancelet.schema",
         "set_logger": "lancelet.log",
         "simd_info": "lancelet.cpu",
-        "sql": "lancelet.dataset.sql",
+        "sql": "lancelet.dataset.sql_of_tables",
         "tokenize": "lancelet.index.text.tokenize",
         "write_dataset": "lancelet.dataset",
     },

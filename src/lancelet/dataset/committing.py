@@ -11,7 +11,7 @@ import uuid as uuids
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, overload
 
 from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
@@ -82,14 +82,12 @@ class _Destination:
     opening: OpenOptions
     options: CommitOptions
 
-    def publish(self, transaction: stored.Transaction) -> LanceDataset:
-        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - made of this class
-
+    def publish(self, transaction: stored.Transaction) -> Handle:
         location, meter = self._place()
         if self.options.detached:
             _check_naming(location)
         snapshot = ops.publish.commit_transaction(location, transaction, self.options)
-        return LanceDataset(self.uri, _handle=Handle(snapshot, meter, self.opening))
+        return Handle(snapshot, meter, self.opening)
 
     def rehearse(self, transaction: stored.Transaction) -> ChangeReport:
         """Return what publishing a transaction would do; its files are there already."""
@@ -128,8 +126,9 @@ class CommitMethods:
     _handle: Handle
 
     @overload
-    @staticmethod
+    @classmethod
     def commit(
+        cls,
         base_uri: str | os.PathLike[str] | LanceDataset,
         operation: LanceOperation.BaseOperation | Transaction,
         read_version: int | None = None,
@@ -150,8 +149,9 @@ class CommitMethods:
     ) -> LanceDataset: ...
 
     @overload
-    @staticmethod
+    @classmethod
     def commit(
+        cls,
         base_uri: str | os.PathLike[str] | LanceDataset,
         operation: LanceOperation.BaseOperation | Transaction,
         read_version: int | None = None,
@@ -163,9 +163,10 @@ class CommitMethods:
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
-    @staticmethod
+    @classmethod
     @checks_kinds
     def commit(
+        cls,
         base_uri: str | os.PathLike[str] | LanceDataset,
         operation: LanceOperation.BaseOperation | Transaction,
         read_version: int | None = None,
@@ -242,23 +243,27 @@ class CommitMethods:
                     "commit_message is not supported when calling commit with a Transaction. "
                     "Set the message on the transaction properties instead."
                 )
-            given = transaction_from_user(operation)
-            return destination.rehearse(given) if dry_run else destination.publish(given)
-        change = operation_from_user(operation)
-        if read_version is None:
-            if not isinstance(operation, LanceOperation.Overwrite | LanceOperation.Restore):
-                raise InvalidInputError(
-                    "read_version is required for all operations except Overwrite and Restore"
-                )
-            read_version = destination.latest_version()
-        made = ops.publish.new_transaction(
-            read_version, change, ops.publish.Remarks(commit_message)
-        )
-        return destination.rehearse(made) if dry_run else destination.publish(made)
+            made = transaction_from_user(operation)
+        else:
+            change = operation_from_user(operation)
+            if read_version is None:
+                if not isinstance(operation, LanceOperation.Overwrite | LanceOperation.Restore):
+                    raise InvalidInputError(
+                        "read_version is required for all operations except Overwrite and Restore"
+                    )
+                read_version = destination.latest_version()
+            made = ops.publish.new_transaction(
+                read_version, change, ops.publish.Remarks(commit_message)
+            )
+        if dry_run:
+            return destination.rehearse(made)
+        own = cast("type[LanceDataset]", cls)  # what this is mixed into
+        return own(destination.uri, _handle=destination.publish(made))
 
     @overload
-    @staticmethod
+    @classmethod
     def commit_batch(
+        cls,
         dest: str | os.PathLike[str] | LanceDataset,
         transactions: Sequence[Transaction],
         commit_lock: Any = None,
@@ -273,8 +278,9 @@ class CommitMethods:
     ) -> BulkCommitResult: ...
 
     @overload
-    @staticmethod
+    @classmethod
     def commit_batch(
+        cls,
         dest: str | os.PathLike[str] | LanceDataset,
         transactions: Sequence[Transaction],
         *,
@@ -283,9 +289,10 @@ class CommitMethods:
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
-    @staticmethod
+    @classmethod
     @checks_kinds
     def commit_batch(
+        cls,
         dest: str | os.PathLike[str] | LanceDataset,
         transactions: Sequence[Transaction],
         commit_lock: Any = None,
@@ -352,7 +359,8 @@ class CommitMethods:
         merged = ops.publish.new_transaction(read_version, Append(fragments))
         if dry_run:
             return destination.rehearse(merged)
-        published = destination.publish(merged)
+        own = cast("type[LanceDataset]", cls)
+        published = own(destination.uri, _handle=destination.publish(merged))
         return BulkCommitResult(dataset=published, merged=transaction_to_user(merged))
 
     def read_transaction(self, version: int) -> Transaction | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from lancelet import ops
+from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -85,7 +87,6 @@ class ModelMethods:
         """
         import pydantic  # noqa: PLC0415 - an extra
 
-        from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
         from lancelet.pydantic import (  # noqa: PLC0415 - it needs Pydantic
             ModelTypeError,
             models_to_table,
@@ -98,9 +99,11 @@ class ModelMethods:
         if isinstance(data, list) and not data:
             raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
-        rows = models_to_table(data, model_class)
-        target = name if uri is None else uri
+        schema = kwargs.pop("schema", None)
+        rows = ops.rows.read_rows_of(models_to_table(data, model_class), schema)
+        request = WriteRequest(name if uri is None else uri, mode, **kwargs)
         if dry_run:
-            return write_dataset(rows, target, mode=mode, dry_run=True, **kwargs)
-        written: LanceDataset = write_dataset(rows, target, mode=mode, **kwargs)
-        return written
+            return request.report(rows)
+        handle = request.write(rows)
+        own = cast("type[LanceDataset]", cls)  # what this is mixed into
+        return own(handle.location.uri, session=request.session, _handle=handle)

@@ -10,6 +10,7 @@ from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.merge_insert import MergeInsertBuilder
+from lancelet.dataset.write_request import WriteRequest
 from lancelet.file.arguments import mapping
 from lancelet.format.version import FileVersion
 from lancelet.table.snapshot import Snapshot
@@ -63,13 +64,12 @@ class MutationMethods:
             dataset.insert([{"id": 100, "name": "Emma", "price": 4.5}])
             ```
         """
-        from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
-
+        rows = ops.rows.read_rows_of(data, kwargs.pop("schema", None))
         own = cast("LanceDataset", self)  # what this is mixed into
+        request = WriteRequest(own, mode, **kwargs)
         if dry_run:
-            return write_dataset(data, own, mode=mode, dry_run=True, **kwargs)
-        written = write_dataset(data, own, mode=mode, **kwargs)
-        self._handle.snapshot = written.snapshot
+            return request.report(rows)
+        self._handle.snapshot = request.write(rows).snapshot
         return None
 
     @overload

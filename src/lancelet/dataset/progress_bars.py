@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from lancelet import surroundings
-from lancelet.dataset.progress import IndexProgress
+
+if TYPE_CHECKING:
+    from lancelet.dataset.progress import IndexProgress
 
 _LINE_EVERY_SECONDS = 1.0
 

@@ -600,9 +600,8 @@ class RefMethods:
         return text_of(target), OpenOptions(wanted, own.base_options)
 
     def _opened(self, uri: str, options: OpenOptions, more: Mapping[str, Any]) -> LanceDataset:
-        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - made of this class
-
-        return LanceDataset(
+        own = cast("type[LanceDataset]", type(self))  # what this is mixed into
+        return own(
             uri,
             storage_options=options.storage_options,
             base_store_params=options.base_options,

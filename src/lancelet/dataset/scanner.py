@@ -568,8 +568,6 @@ class ScannerBuilder:
         )
 
     def _aggregated(self, options: ScanOptions, aggregate: Aggregate) -> LanceScanner:
-        from lancelet.dataset.aggregated import AggregatedScanner  # noqa: PLC0415 - it is a scanner
-
         if options.limit is not None or options.offset:
             raise InvalidInputError(
                 "Cannot use limit/offset with aggregate. Apply limit to the result instead."
@@ -911,6 +909,28 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
             NotImplementedError: Always.
         """
         raise UnsupportedError("take rows with LanceDataset.take")
+
+
+class AggregatedScanner(LanceScanner):
+    """Returns the measures of rows, as `ScannerBuilder.substrait_aggregate` asks."""
+
+    def __init__(self, scanner: ScanPlan, dataset: LanceDataset, aggregate: Aggregate) -> None:
+        """Measure the rows of a plan, which reads the columns that are needed."""
+        super().__init__(scanner, dataset)
+        self._aggregate = aggregate
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The schema of the measures."""
+        return self._aggregate.of(self._plan.schema.empty_table()).schema
+
+    def to_table(self) -> pa.Table:
+        """Return the measures."""
+        return self._aggregate.of(execute_to_table(self._plan))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the measures in batches."""
+        yield from self.to_table().to_batches()
 
 
 def _flag(name: str, value: object, *, default: bool) -> bool:

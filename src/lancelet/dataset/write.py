@@ -14,13 +14,11 @@ from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.handle import Handle, VersionLike
-from lancelet.dataset.named_table import namespace_module, refuse_both
-from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption, shown
+from lancelet.dataset.handle import VersionLike
+from lancelet.dataset.named_table import refuse_both
+from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
-from lancelet.errors import AlreadyExistsError
-from lancelet.io.open import renew_memory
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
 if TYPE_CHECKING:
@@ -254,7 +252,6 @@ def write_dataset(
         ```
     """
     session = session or Session()
-    by_fragment = progress if isinstance(progress, FragmentWriteProgress) else None
     request = WriteRequest(
         uri,
         mode,
@@ -264,7 +261,7 @@ def write_dataset(
         data_cache_bytes,
         max_page_bytes,
         commit_lock,
-        by_fragment,
+        progress,
         storage_options,
         data_storage_version,
         use_legacy_format,
@@ -284,23 +281,8 @@ def write_dataset(
         table_id,
         session,
     )
-    refuse_both(uri, namespace_client)
-    if mode == "create" and isinstance(uri, str) and not dry_run:
-        renew_memory(uri, storage_options)
-    location, meter, options = request.locate()
-    known = uri.snapshot if isinstance(uri, LanceDataset) else None
     rows = ops.rows.read_rows_of(data_obj, schema)
     if dry_run:
-        return ops.write_table.report_write(location, rows, request.write_mode, request.options)
-    try:
-        with shown(None if isinstance(progress, FragmentWriteProgress) else progress):
-            snapshot = ops.write_table.write_table(
-                location, rows, request.write_mode, request.options, known=known
-            )
-    except AlreadyExistsError as error:
-        if table_id is None:
-            raise
-        raise namespace_module().TableAlreadyExistsError(
-            f"Table already exists: {'$'.join(table_id)}"
-        ) from error
-    return LanceDataset(location.uri, session=session, _handle=Handle(snapshot, meter, options))
+        return request.report(rows)
+    handle = request.write(rows)
+    return LanceDataset(handle.location.uri, session=session, _handle=handle)

@@ -9,21 +9,24 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import KINDS
+from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import DatasetBasePath, bases_from_user
 from lancelet.dataset.cleanup_config import auto_cleanup_config
-from lancelet.dataset.handle import OpenOptions, locate, text_of
+from lancelet.dataset.handle import Handle, OpenOptions, locate, text_of
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
-from lancelet.dataset.named_table import named_table
-from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.named_table import named_table, namespace_module, refuse_both
+from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption, shown
 from lancelet.dataset.session import Session
-from lancelet.errors import InvalidInputError
+from lancelet.errors import AlreadyExistsError, InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.version import FileVersion
 from lancelet.io.metered import IoMeter
+from lancelet.io.open import renew_memory
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.table.commit import CommitOptions
 from lancelet.table.location import TableLocation
@@ -31,6 +34,8 @@ from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.rows import RowStream
     from lancelet.ops.write import FileOptions
     from lancelet.ops.write_table import WriteMode, WriteOptions
 
@@ -54,7 +59,7 @@ class WriteRequest:
     data_cache_bytes: int | None = None
     max_page_bytes: int | None = None
     commit_lock: Any = None
-    progress: FragmentWriteProgress | None = None
+    progress: FragmentWriteProgress | ProgressOption = None
     storage_options: Mapping[str, str] | None = None
     data_storage_version: str | None = None
     use_legacy_format: bool | None = None
@@ -76,6 +81,10 @@ class WriteRequest:
 
     def __post_init__(self) -> None:
         """Refuse what is not available, and what cannot be."""
+        for name in self.__match_args__:
+            given = getattr(self, name)
+            if given is not None and name in KINDS:
+                KINDS[name](name, given)
         named_table(self.uri, self.namespace_client, self.table_id)
         if self.external_blob_mode not in _BLOB_MODES:
             raise InvalidInputError(
@@ -95,29 +104,57 @@ class WriteRequest:
 
     def check_session(self) -> None:
         """Refuse a session beside a dataset that has another one."""
-        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - it writes too
-
-        if self.session is None or not isinstance(self.uri, LanceDataset):
+        opened = self._opened
+        if self.session is None or opened is None:
             return
-        if not self.session.is_same_as(self.uri.session()):
+        if not self.session.is_same_as(opened.session()):
             raise InvalidInputError(
                 "the session is not the destination dataset's own session; leave it out, or "
                 "pass the dataset's",
-                uri=self.uri.uri,
+                uri=opened.uri,
             )
+
+    @property
+    def _opened(self) -> LanceDataset | None:
+        """The dataset to write to, unless it was named."""
+        return cast("LanceDataset", self.uri) if isinstance(self.uri, ArrowMethods) else None
+
+    def write(self, rows: RowStream) -> Handle:
+        """Write rows, and return what looks at the new version."""
+        refuse_both(self.uri, self.namespace_client)
+        if self.mode == "create" and isinstance(self.uri, str):
+            renew_memory(self.uri, self.storage_options)
+        location, meter, options = self.locate()
+        known = None if self._opened is None else self._opened.snapshot
+        progress = self.progress
+        try:
+            with shown(None if isinstance(progress, FragmentWriteProgress) else progress):
+                snapshot = ops.write_table.write_table(
+                    location, rows, self.write_mode, self.options, known=known
+                )
+        except AlreadyExistsError as error:
+            if self.table_id is None:
+                raise
+            raise namespace_module().TableAlreadyExistsError(
+                f"Table already exists: {'$'.join(self.table_id)}"
+            ) from error
+        return Handle(snapshot, meter, options)
+
+    def report(self, rows: RowStream) -> ChangeReport:
+        """Return what writing rows would do."""
+        refuse_both(self.uri, self.namespace_client)
+        return ops.write_table.report_write(self.locate()[0], rows, self.write_mode, self.options)
 
     def locate(self) -> tuple[TableLocation, IoMeter, OpenOptions]:
         """Return where to write, what counts the requests, and how the table is opened."""
-        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - it writes too
-
-        if isinstance(self.uri, LanceDataset):
-            handle = self.uri.handle
+        if self._opened is not None:
+            handle = self._opened.handle
             return handle.location, handle.meter, handle.options
         named = named_table(self.uri, self.namespace_client, self.table_id)
         options = OpenOptions(
             self.storage_options, self.base_store_params, self.commit_lock, named=named
         )
-        uri = self.uri
+        uri = cast("str | os.PathLike[str] | None", self.uri)
         if uri is None:
             assert named is not None, "one of the two was checked to be there"
             uri = named.uri_to_write(creates=self.write_mode is ops.write_table.WriteMode.CREATE)
@@ -149,7 +186,7 @@ class WriteRequest:
         )
 
     def _files(self) -> FileOptions:
-        progress = self.progress
+        progress = self.progress if isinstance(self.progress, FragmentWriteProgress) else None
         return ops.write.FileOptions(
             limits=ops.write.FileLimits(
                 self.max_rows_per_file,

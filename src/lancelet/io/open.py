@@ -11,7 +11,7 @@ import os
 from functools import lru_cache
 from typing import Final
 
-from lancelet import io, surroundings
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
@@ -83,30 +83,36 @@ def _store_of(
         case "memory":
             is_named = bool(location.authority)
             return MemoryStore(location.authority) if is_named else MemoryStore.unnamed()
-        case scheme if (base := scheme.removesuffix("+ddb")) in io.client.REMOTE_SCHEMES:
-            client = io.client.open_client(base, location.authority, storage_options, provider)
-            return io.remote.RemoteStore(client)
-        case _:
-            return _fsspec_store(location, storage_options)
+        case scheme:
+            # What other stores need is imported with the first of them.
+            from lancelet.io import client, remote  # noqa: PLC0415
+
+            base = scheme.removesuffix("+ddb")
+            if base not in client.REMOTE_SCHEMES:
+                return _fsspec_store(location, storage_options)
+            opened = client.open_client(base, location.authority, storage_options, provider)
+            return remote.RemoteStore(opened)
 
 
 def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
+    from lancelet.io import client, fsspec_store  # noqa: PLC0415 - see `_store_of`
+
     base = f"{location.scheme}://{location.authority}"
     try:
-        filesystem, root = io.fsspec_store.open_filesystem(base, storage_options)
+        filesystem, root = fsspec_store.open_filesystem(base, storage_options)
     except (ImportError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             raise
-        known = sorted({"file", "memory", "s3+ddb", *io.client.REMOTE_SCHEMES})
+        known = sorted({"file", "memory", "s3+ddb", *client.REMOTE_SCHEMES})
         raise UnknownSchemeError(
             "no store has this scheme, and no file system of fsspec that is installed",
             scheme=location.scheme,
             known=known,
             reason=str(error),
         ) from error
-    if io.fsspec_store.is_local(filesystem):
+    if fsspec_store.is_local(filesystem):
         return _local_store(location.authority or "/", _is_sync(storage_options))
-    return io.fsspec_store.FsspecStore(filesystem, base, root)
+    return fsspec_store.FsspecStore(filesystem, base, root)
 
 
 @lru_cache(_ROOTS_KEPT)

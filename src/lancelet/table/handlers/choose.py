@@ -14,7 +14,6 @@ from typing import Final
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.options import option_of
 from lancelet.io.uri import Location, parse_uri
-from lancelet.table import handlers
 from lancelet.table.handlers.base import CommitHandler
 from lancelet.table.handlers.direct import PutIfAbsent
 from lancelet.table.handlers.external import ExternalStore, ManifestRecords
@@ -37,16 +36,20 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
         return PutIfAbsent()
     location = parse_uri(uri)
     if location.scheme.endswith("+ddb"):
-        return _external(
-            handlers.dynamodb.DynamoRecords.open(_table_of(location), options), location
-        )
+        from lancelet.table.handlers import dynamodb  # noqa: PLC0415 - databases are optional
+
+        return _external(dynamodb.DynamoRecords.open(_table_of(location), options), location)
     if database is None:
         return PutIfAbsent()
     kind, _, path = database.partition(":")
     if kind == "sqlite" and path:
-        return _external(handlers.sqlite.SqliteRecords(path), location)
+        from lancelet.table.handlers import sqlite  # noqa: PLC0415 - see above
+
+        return _external(sqlite.SqliteRecords(path), location)
     if kind in {"postgresql", "postgres"}:
-        return _external(handlers.postgres.PostgresRecords(database), location)
+        from lancelet.table.handlers import postgres  # noqa: PLC0415 - see above
+
+        return _external(postgres.PostgresRecords(database), location)
     raise UnsupportedError(
         "no database of versions is of this kind",
         kind=kind,

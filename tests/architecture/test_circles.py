@@ -1,0 +1,100 @@
+"""No module needs, in the end, itself: modules can be read, tested and moved one by one.
+
+Every import counts, wherever it stands: an import inside a function hides a circle and does not
+break it. So do names that a package finds on demand, as `searches.exact.exact_search` is found.
+Imports for readers of types do not count, nor do those of modules that need an optional package.
+"""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import lancelet
+from lancelet.on_demand import Package
+
+ROOT = Path(lancelet.__file__).parent
+OPTIONAL = frozenset({"lancelet.torch.training", "lancelet.arrow.pandas_bfloat16"})
+"""Modules that need PyTorch or pandas, imported where a program has asked for these."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in [*ROOT.rglob("*.pyi"), *ROOT.rglob("*.py")]:
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def homes(package: str) -> dict[str, str]:
+    """Return the modules of the names that a package finds on demand."""
+    if modules()[package].name != "__init__.py":
+        return {}
+    found = importlib.import_module(package)
+    names = found._homes if isinstance(found, Package) else {}
+    return {name: home.partition(":")[0] for name, home in names.items()}
+
+
+def named(package: str, name: str) -> str:
+    """Return the module that `from package import name` needs."""
+    if name in homes(package):
+        return homes(package)[name]
+    return f"{package}.{name}" if f"{package}.{name}" in modules() else package
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield child
+            yield from statements(child)
+
+
+def needed(module: str) -> set[str]:
+    """Return the modules that a module needs."""
+    found: set[str] = set()
+    packages: dict[str, str] = {}
+    tree = ast.parse(modules()[module].read_text())
+    for node in statements(tree):
+        if isinstance(node, ast.Import):
+            found.update(each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module in modules():
+            for each in node.names:
+                source = named(node.module, each.name)
+                found.add(source)
+                if modules()[source].name == "__init__.py":
+                    packages[each.asname or each.name] = source
+    for node in statements(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            package = packages.get(node.value.id)
+            if package is not None:
+                found.add(named(package, node.attr))
+    return (found & modules().keys()) - {module} - OPTIONAL
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules in which each needs each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen, waiting = set[str](), [start]
+        while waiting:
+            for each in graph[waiting.pop()] - seen:
+                seen.add(each)
+                waiting.append(each)
+        reached[start] = seen
+    groups = {
+        tuple(sorted(other for other in reached[each] if each in reached[other]))
+        for each in graph
+        if each in reached[each]
+    }
+    return sorted(map(list, groups))
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circles({module: needed(module) for module in modules()}) == []
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
