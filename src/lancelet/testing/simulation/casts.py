@@ -268,7 +268,7 @@ def _version(record: ManifestRecord) -> int:
     return record.version
 
 
-def an_external_store(stage: Stage) -> Scene:
+def an_external_store(stage: Stage, who: str = "abr") -> Scene:
     """A and B append through a database, and R reads the newest version."""
 
     def make() -> tuple[Cast, Callable[[Cast], None]]:
@@ -276,20 +276,20 @@ def an_external_store(stage: Stage) -> Scene:
         location = stage.location()
         records = _Records(cast_to("SimulatedStore", location.store).machine)
         location = replace(location, handler=ExternalStore(records, MAIN))
-        cast.add("a", lambda: stage.appending("a", location))
-        cast.add("b", lambda: stage.appending("b", location))
         seen: list[Snapshot] = []
-
-        def reading() -> None:
-            seen.append(open_snapshot(location))
-
-        cast.add("r", reading)
+        tasks = {
+            "a": lambda: stage.appending("a", location),
+            "b": lambda: stage.appending("b", location),
+            "r": lambda: seen.append(open_snapshot(location)),
+        }
+        for name in who:
+            cast.add(name, tasks[name])
 
         def judge(cast: Cast) -> None:
             newest = open_snapshot(location)
             files = [file.path for each in newest.fragments for file in each.files]
             assert len(files) == len(set(files))
-            for name in "ab":
+            for name in set(who) & {"a", "b"}:
                 told = cast.told[name]
                 is_there = stage.fragments[name].files[0].path in files
                 assert is_there or not isinstance(told, Snapshot), f"{name}: {told!r}"

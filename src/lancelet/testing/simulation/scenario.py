@@ -20,6 +20,7 @@ from lancelet import surroundings
 from lancelet.errors import LanceletError
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
+from lancelet.testing.simulation import shards
 from lancelet.testing.simulation.judge import BUCKET, MAIN, Doing, Judge, Rows
 from lancelet.testing.simulation.machine import (
     Actor,
@@ -73,6 +74,7 @@ class Scenario:
     chances: Chances
     skews_ns: tuple[int, ...]
     stable_row_ids: bool
+    has_shards: bool = False
     spared: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
@@ -105,7 +107,11 @@ class Scenario:
         )
         skewed = maybe(0.3, 1.0)
         skews = tuple(int(skewed * random.uniform(-_HOUR, _HOUR)) for _ in actors)
-        return Scenario(seed, actors, chances, skews, random.random() < 0.5)
+        stable = random.random() < 0.5
+        if random.random() < 0.25:
+            actors = tuple(shards.random_steps(random, numbers) for _ in actors)
+            return Scenario(seed, actors, chances, skews, stable, has_shards=True)
+        return Scenario(seed, actors, chances, skews, stable)
 
     @property
     def size(self) -> int:
@@ -210,32 +216,51 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     judge.bucket = MemoryStore(BUCKET)
     with surroundings.replaced_by(machine), without_shared_locks(), nothing_kept():
         session = lancelet.Session(1 << 20, 1 << 20)
-        uri = f"memory://{BUCKET}/{MAIN}"
-        lancelet.write_dataset(
-            table(_FIRST),
-            uri,
-            session=session,
-            enable_stable_row_ids=scenario.stable_row_ids,
-            max_rows_per_file=4,
-        )
-        judge.changed(None, Request("put", _first_manifest(judge)))
+        of_shards = shards.ShardJudge() if scenario.has_shards else None
+        if of_shards is not None:
+            shards.begin(session, stable_row_ids=scenario.stable_row_ids)
+            machine.on_change = _nothing
+        else:
+            _begin(scenario, judge, session)
         actors = []
         for number, (steps, skew) in enumerate(
             zip(scenario.actors, scenario.skews_ns, strict=True)
         ):
             random = Random(f"{scenario.seed}/{number}")
             actor = Actor(f"actor {number}", lambda: None, random, skew)
-            live = _Life(machine, course, judge, actor, steps, report)
-            actor.task = live.run
+            if of_shards is not None:
+                actor.task = shards.ShardLife(
+                    machine, course.enter, of_shards, actor, steps, report
+                ).run
+            else:
+                actor.task = _Life(machine, course, judge, actor, steps, report).run
             actors.append(actor)
         try:
             machine.run(actors)
             course.now_ns += 8 * 24 * _HOUR
-            judge.at_the_end(lambda root, version: open_table(root, session, version))
+            if of_shards is not None:
+                shards.at_the_end(of_shards, session)
+            else:
+                judge.at_the_end(lambda root, version: open_table(root, session, version))
         except Exception as error:  # noqa: BLE001 - told to the caller
             report.violation = error
     report.steps = machine.steps
     return report
+
+
+def _nothing(actor: Actor | None, request: Request) -> None:
+    """Judge nothing before the end."""
+
+
+def _begin(scenario: Scenario, judge: Judge, session: lancelet.Session) -> None:
+    lancelet.write_dataset(
+        table(_FIRST),
+        f"memory://{BUCKET}/{MAIN}",
+        session=session,
+        enable_stable_row_ids=scenario.stable_row_ids,
+        max_rows_per_file=4,
+    )
+    judge.changed(None, Request("put", _first_manifest(judge)))
 
 
 @dataclass(slots=True)
