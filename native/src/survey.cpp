@@ -11,8 +11,10 @@ namespace {
 
 constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
 
+// Any bits that differ make low bits differ: those of numbers as floats are all high ones, and
+// those of "item 1" and "item 2" as well.
 LANCELET_INLINE uint64_t mix(uint64_t word) {
-  word *= kMix;
+  word = (word ^ word >> 32) * kMix;
   return word ^ word >> 32;
 }
 
