@@ -109,7 +109,8 @@ def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
     if begun and len(array) > zone_rows - begun:
         parts = [array[: zone_rows - begun], array[zone_rows - begun :]]
     found = concat_bounds([_aligned_bounds([part], zone_rows) for part in parts])
-    return replace(found, first_zone=first_row // zone_rows)
+    first_zone = first_row // zone_rows
+    return replace(found, first_zone=first_zone) if first_zone else found
 
 
 def bounds_of_each(
@@ -139,7 +140,7 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
     [1]
     """
     if len(parts) == 1:
-        return replace(parts[0], first_zone=0)
+        return _from_first(parts[0])
     zones = np.concatenate([np.arange(len(part.null_count)) + part.first_zone for part in parts])
     starts = np.flatnonzero(np.diff(zones, prepend=-1))
     joined = concat_bounds(parts)
@@ -159,7 +160,7 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
 def concat_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
     """Return the statistics of some parts, one behind the other."""
     if len(parts) == 1:
-        return replace(parts[0], first_zone=0)
+        return _from_first(parts[0])
     return ZoneBounds(
         0,
         np.concatenate([part.null_count for part in parts]),
@@ -176,7 +177,11 @@ def join_bounds(bounds: ZoneBounds) -> ZoneBounds:
     [7]
     """
     count = len(bounds.null_count)
-    return replace(bounds, first_zone=0) if count == 1 else _joined_bounds(bounds, count)
+    return _from_first(bounds) if count == 1 else _joined_bounds(bounds, count)
+
+
+def _from_first(bounds: ZoneBounds) -> ZoneBounds:
+    return replace(bounds, first_zone=0) if bounds.first_zone else bounds
 
 
 # --- one zone after another -------------------------------------------------------------------
