@@ -179,7 +179,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         )
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch of a plan from its start."""
+        """Go to the start of an epoch of a plan; the one that is being read goes on."""
         if self._loader is None:
             raise InvalidInputError("epochs are of plans; give shuffle=, splits= or seed=")
         self._loader.set_epoch(epoch)

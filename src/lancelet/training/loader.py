@@ -177,8 +177,13 @@ class Loader:
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch from its start."""
-        self._epoch, self._position, self._origin = epoch, 0, 0
+        """Go to the start of an epoch; the one that is being read goes on where it is.
+
+        So a program that says the epoch before each, as samplers of PyTorch want it, resumes in the
+        middle of one all the same.
+        """
+        if epoch != self._epoch:
+            self._epoch, self._position, self._origin = epoch, 0, 0
 
     def share(self, worker: int, workers: int) -> None:
         """Yield only the batches of a worker; loaders of PyTorch take one of each in turn."""

@@ -130,6 +130,18 @@ def test_epochs_differ_and_are_the_same_again(table):
     assert flat(ids(other)) != first
 
 
+def test_saying_the_epoch_does_not_begin_a_resumed_one_again(table):
+    plan = training.plan(table, columns=["id"], seed=1)
+    whole = flat(ids(plan.loader(10)))
+    begun = plan.loader(10)
+    first = flat(batch["id"].to_pylist() for batch in itertools.islice(begun, 3))
+    resumed = plan.loader(10)
+    resumed.load_state_dict(begun.state_dict())
+    resumed.set_epoch(0)
+    assert first + flat(ids(resumed)) == whole
+    assert resumed.epoch == 1
+
+
 def test_order_does_not_depend_on_threads_or_budget(table):
     plan = training.plan(table, columns=["id", "x"])
     wanted = ids(plan.loader(10))
