@@ -3,6 +3,8 @@
 `docs/kernels.md` lists them and says how to add one.
 """
 
+from typing import TYPE_CHECKING
+
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.graph import Comparison, Graph
@@ -45,6 +47,7 @@ from lancelet.kernels.select import (
     instruction_sets,
     use_instruction_set,
 )
+from lancelet.kernels.topics import bind
 from lancelet.kernels.wavelet import WaveletTree
 from lancelet.kernels.zip_shape import ZipShape
 from lancelet.kernels.zstd import zstd_compress_chunks
@@ -92,14 +95,42 @@ __all__ = [
     "zstd_compress_chunks",
 ]
 
-# The kernels themselves are listed by each implementation, which offer the same.
-if NATIVE:
-    from lancelet.kernels import native
-    from lancelet.kernels.native import *  # noqa: F403 - all of it is meant
-
-    __all__ += native.__all__
+# Both implementations offer the same, of which this process binds one.
+if TYPE_CHECKING:
+    from lancelet.kernels.reference.automaton import *
+    from lancelet.kernels.reference.bitpack import *
+    from lancelet.kernels.reference.checksum import *
+    from lancelet.kernels.reference.chunks import *
+    from lancelet.kernels.reference.copies import *
+    from lancelet.kernels.reference.dictionary import *
+    from lancelet.kernels.reference.few_rows import *
+    from lancelet.kernels.reference.fsst import *
+    from lancelet.kernels.reference.fsst_training import *
+    from lancelet.kernels.reference.full_zip import *
+    from lancelet.kernels.reference.graphs import *
+    from lancelet.kernels.reference.hashing import *
+    from lancelet.kernels.reference.jsonb import *
+    from lancelet.kernels.reference.key_match import *
+    from lancelet.kernels.reference.levels import *
+    from lancelet.kernels.reference.lz4 import *
+    from lancelet.kernels.reference.map_file import *
+    from lancelet.kernels.reference.partitions import *
+    from lancelet.kernels.reference.postings import *
+    from lancelet.kernels.reference.protobuf import *
+    from lancelet.kernels.reference.read_ahead import *
+    from lancelet.kernels.reference.rle import *
+    from lancelet.kernels.reference.row_levels import *
+    from lancelet.kernels.reference.segments import *
+    from lancelet.kernels.reference.sort_words import *
+    from lancelet.kernels.reference.split_block import *
+    from lancelet.kernels.reference.split_bytes import *
+    from lancelet.kernels.reference.substrings import *
+    from lancelet.kernels.reference.survey import *
+    from lancelet.kernels.reference.text_search import *
+    from lancelet.kernels.reference.variable import *
+    from lancelet.kernels.reference.vectors import *
+    from lancelet.kernels.reference.words import *
+    from lancelet.kernels.reference.zones import *
+    from lancelet.kernels.reference.zstd import *
 else:
-    from lancelet.kernels import reference
-    from lancelet.kernels.reference import *  # noqa: F403 - all of it is meant
-
-    __all__ += reference.__all__
+    globals().update(bind(f"{__name__}.{'native' if NATIVE else 'reference'}"))

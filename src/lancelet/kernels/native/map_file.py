@@ -40,9 +40,11 @@ def map_file(handle: int, size: int) -> Bytes:
         raise OSError(-address, os.strerror(-address))
     if not address:
         # A system whose maps are Python's business; elsewhere the definitions are not loaded.
-        from lancelet.kernels import reference  # noqa: PLC0415 - 34 modules at every start
+        from lancelet.kernels.reference.map_file import (  # noqa: PLC0415 - with it come all others
+            map_file as map_by_python,
+        )
 
-        return reference.map_file(handle, size)
+        return map_by_python(handle, size)
     return np.asarray(_Map(address, size))
 
 
@@ -52,6 +54,8 @@ def forget_pages(source: Bytes) -> None:
     if isinstance(base, _Map):
         base.forget_pages()
     else:
-        from lancelet.kernels import reference  # noqa: PLC0415 - see `map_file`
+        from lancelet.kernels.reference.map_file import (  # noqa: PLC0415 - see `map_file`
+            forget_pages as forget_by_python,
+        )
 
-        reference.forget_pages(source)
+        forget_by_python(source)
