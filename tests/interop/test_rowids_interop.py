@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import lancelet
+
 from lancelet.buffers import Slices, run
-from lancelet.format.fragment import Fragment, Inline
+from lancelet.format.fragment import External, Fragment, Inline
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest_file import (
     parse_manifest_file,
@@ -177,3 +179,37 @@ def test_a_row_set_is_what_the_reference_keeps_in_bitmap_indices(tmp_path: Path)
     rows = {value: RowSet.parse(data).addresses({}).tolist() for value, data in found.items()}
     assert rows == {1: [0, 3], 2: [1, 1 << 32, (1 << 32) + 1], None: [2, (1 << 32) + 2]}
     assert [RowSet.parse(data).render() for data in found.values()] == list(found.values())
+
+
+def test_the_reference_reads_no_sequence_in_a_file(tmp_path: Path) -> None:
+    """If this fails, sequences above 200 KB can be put into files, as the format asks."""
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(numbers(9), uri, enable_stable_row_ids=True)
+    snapshot = lancelet.dataset(uri).snapshot
+    (fragment,) = snapshot.fragments
+    assert isinstance(fragment.row_ids, Inline)
+    data = fragment.row_ids.data
+    snapshot.location.store.put("_sequences/one", data)
+    stored = replace(fragment, row_ids=External("_sequences/one", 0, len(data)))
+    manifest = replace(snapshot.manifest, fragments=FragmentList.of([stored]))
+    snapshot.location.store.put(
+        snapshot.entry.path, render_manifest_file(manifest, snapshot.indices, None)
+    )
+    assert lancelet.dataset(uri).to_table(["_rowid"])["_rowid"].to_pylist() == list(range(9))
+    with pytest.raises(ValueError, match="must have row ids"):
+        lance.dataset(uri)
+
+
+@pytest.mark.slow
+def test_a_sequence_of_any_size_is_in_the_manifest_and_read_by_both(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t.lance")
+    rows = 60_000
+    lancelet.write_dataset(numbers(2 * rows), uri, enable_stable_row_ids=True)
+    keys = np.random.default_rng(0).permutation(2 * rows)[:rows]
+    moved = pa.table({"a": keys, "b": np.ones(rows, np.int64)})
+    lancelet.dataset(uri).merge_insert("a").when_matched_update_all().execute(moved)
+    found = lancelet.dataset(uri).snapshot.fragments[-1].row_ids
+    assert isinstance(found, Inline)
+    assert len(found.data) > 200_000
+    shown = [library.dataset(uri).to_table(SHOWN[:2]) for library in (lancelet, lance)]
+    assert shown[0].sort_by("a") == shown[1].sort_by("a")
