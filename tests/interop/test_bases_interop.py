@@ -1,4 +1,4 @@
-"""Cleaning up beside base paths: files in them may be those of others, so both leave all of them."""
+"""Cleaning up beside base paths: files in them may be those of others, so both leave them."""
 
 import datetime as dt
 from pathlib import Path

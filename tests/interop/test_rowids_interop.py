@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-
 from lancelet.buffers import Slices, run
 from lancelet.format.fragment import External, Fragment, Inline
 from lancelet.format.fragment_list import FragmentList

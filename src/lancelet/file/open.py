@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
 from lancelet.encodings.options import EncodingOptions
-from lancelet.errors import LanceletError
+from lancelet.errors import CorruptDataError, LanceletError
 from lancelet.file import v0_1
 from lancelet.file.checksums import Verify
 from lancelet.file.memo import CachedHeads
@@ -56,10 +56,18 @@ def open_data_file(
 ) -> FileReader | v0_1.LegacyFileReader:
     """Open a data file for reading; with its size known, this is one request.
 
-    What is known of it then is kept in a cache, by default that of the process.
+    What is known of it then is kept in a cache, by default that of the process. A file of another
+    size is not the one that is meant.
     """
     source = store.open_reader(path, size)
     try:
+        if size is not None and source.size != size:
+            raise CorruptDataError(
+                "a file has another size than was recorded of it; was it replaced, or copied in "
+                "part?",
+                recorded_bytes=size,
+                file_bytes=source.size,
+            )
         return _open(source, size, stored=stored, verify=verify, memo=memo, cache=cache)
     except LanceletError as error:
         source.close()

@@ -143,8 +143,10 @@ class SegmentFolder:
     listed: tuple[IndexFile, ...] = ()
 
     def open(self, name: str) -> StoredFile:
-        """Open a file."""
-        return StoredFile(open_data_file(self.store, f"{self.path}/{name}", cache=self.kept.cache))
+        """Open a file; one that the metadata of the segment list has the size that they say."""
+        sizes = (file.size_bytes for file in self.listed if file.path == name)
+        size, path = next(sizes, 0) or None, f"{self.path}/{name}"
+        return StoredFile(open_data_file(self.store, path, size=size, cache=self.kept.cache))
 
     @contextmanager
     def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:
