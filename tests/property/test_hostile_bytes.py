@@ -20,6 +20,7 @@ import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -37,6 +38,7 @@ from lancelet.testing.mutations import (
     mutate_manifest,
     mutate_message,
 )
+from lancelet.testing.sharded_rows import SHARD, sharded_rows
 
 ANSWER_BYTES = 24 << 20
 """What any answer may take, of a table of a few kilobytes."""
@@ -45,6 +47,8 @@ BYTES_PER_BYTE = 400
 LIMIT_BYTES = 4 << 30
 CPU_SECONDS = 20
 ROWS = 700
+LIVING: list[Any] = []
+"""What lives on: pools, as a buffer goes back to its own some time, and writers that left."""
 VERSIONS = ("legacy", "2.0", "2.1", "2.2")
 
 
@@ -114,30 +118,29 @@ def changed_table(folder: Path) -> None:
 
 
 def sharded_table(folder: Path) -> None:
-    table = rows(50).select(["k", "s"])
-    schema = table.schema.set(
-        0,
-        pa.field(
-            "k",
-            pa.int64(),
-            nullable=False,
-            metadata={"lance-schema:unenforced-primary-key": "true"},
-        ),
-    )
-    dataset = lancelet.write_dataset(table.cast(schema), str(folder))
-    dataset.initialize_mem_wal(maintained_indexes=[], unsharded=True)
-    with dataset.mem_wal_writer("0" * 8 + "-0000-4000-8000-" + "0" * 12) as writer:
-        writer.put(table.slice(0, 9).cast(schema))
-        writer.flush() if hasattr(writer, "flush") else None
-        writer.put(table.slice(9, 9).cast(schema))
+    """Write a table with a shard of flushed rows, and of rows in its log."""
+    uri = str(folder)
+    lance.write_dataset(sharded_rows(range(20)), uri).initialize_mem_wal(unsharded=True)
+    with lance.dataset(uri).mem_wal_writer(str(SHARD)) as shard:
+        shard.put(sharded_rows(range(20, 30)))
+    LIVING.append(lance.dataset(uri).mem_wal_writer(str(SHARD)))
+    LIVING[-1].put(sharded_rows(range(30, 33)))
+
+
+def shard_rows(dataset: lancelet.LanceDataset) -> object:
+    """Replay the log of a shard, and read its rows and those that it flushed."""
+    if "k" in dataset.schema.names:
+        return None
+    with dataset.mem_wal_writer(str(SHARD)) as shard:
+        return shard.lsm_scanner().to_table()
 
 
 QUESTIONS: dict[str, Callable[[lancelet.LanceDataset], object]] = {
     "rows": lambda d: d.to_table(limit=ROWS, with_row_id=True),
     "count": lambda d: d.count_rows(),
-    "some": lambda d: d.take([0, 3, 500, 44]),
-    "key": lambda d: d.to_table(filter="k = 77"),
-    "range": lambda d: d.count_rows("k > 40 AND k < 90"),
+    "some": lambda d: d.take([0, 3, d.count_rows() - 1]),
+    "key": lambda d: d.to_table(filter="k = 77") if "k" in d.schema.names else None,
+    "range": lambda d: d.count_rows("k > 40 AND k < 90") if "k" in d.schema.names else 0,
     "runs": lambda d: d.count_rows("runs IN (2, 3)") if "runs" in d.schema.names else 0,
     "labels": lambda d: d.count_rows("array_has(l, 3)") if "l" in d.schema.names else 0,
     "words": lambda d: d.to_table(filter="contains(s, 'word 7')"),
@@ -149,6 +152,7 @@ QUESTIONS: dict[str, Callable[[lancelet.LanceDataset], object]] = {
     ),
     "tag": lambda d: d.checkout_version("first").count_rows(),
     "branch": lambda d: d.checkout_version(("side", None)).count_rows(),
+    "shard": shard_rows,
     "log": lambda d: [each and str(each.operation) for each in d.get_transactions(9)],
     "versions": lambda d: d.versions(),
     "check": lambda d: d.check(level="indices"),
@@ -174,6 +178,7 @@ class TooLongError(BaseException):
 def bounded() -> Iterator[Callable[[], int]]:
     """Bound memory and processor time; yield what says how much memory was held at once."""
     pool = pa.proxy_memory_pool(pa.system_memory_pool())
+    LIVING.append(pool)
     before_pool = pa.default_memory_pool()
     with Path("/proc/self/statm").open() as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
@@ -226,6 +231,9 @@ TARGETS: dict[str, tuple[Callable[[Path], None], str, tuple[Mutation, ...]]] = {
     "deletions": (changed_table, "_deletions/*", (mutate_bytes,)),
     "tag": (changed_table, "_refs/tags/*", (mutate_json,)),
     "branch": (changed_table, "_refs/branches/*", (mutate_json,)),
+    "shard": (sharded_table, "_mem_wal/*/manifest/*.binpb", (mutate_message,)),
+    "log": (sharded_table, "_mem_wal/*/wal/*.arrow", (mutate_bytes,)),
+    "flushed table": (sharded_table, "_mem_wal/*/*_gen_1/**/*.*", (mutate_bytes,)),
 }
 
 
@@ -240,7 +248,7 @@ def tables(tmp_path_factory) -> Callable[[str], Path]:
         folder = tmp_path_factory.mktemp("hostile") / "t"
         TARGETS[target][0](folder)
         answers = ask(folder)
-        kept = {"tag", "branch", "text", "labels", "runs"}
+        kept = {"tag", "branch", "text"}
         errors = {name for name, each in answers.items() if isinstance(each, LanceletError)}
         assert errors <= kept, {name: answers[name] for name in errors}
         return folder
@@ -271,12 +279,12 @@ def trial(original: Path, place: Path, target: str, seed: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_read_costs_no_more_than_it_is_large(tables, tmp_path, target):
-    for seed in range(8):
+    for seed in range(3):
         trial(tables(target), tmp_path / "t", target, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_read_costs_no_more_than_it_is_large_at_length(tables, tmp_path, target):
-    for seed in range(8, 400):
+    for seed in range(3, 400):
         trial(tables(target), tmp_path / "t", target, seed)
