@@ -161,8 +161,8 @@ class Schema:
                 hint = similar_names(name, [sibling.name for sibling in siblings])
                 raise FieldNotFoundError(
                     f"no field has that name{hint}",
-                    path=path,
-                    missing=name,
+                    column=path,
+                    **({} if name == path else {"missing": name}),
                     known=[sibling.name for sibling in siblings][:100],
                 )
             found.append(node)

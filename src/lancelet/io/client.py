@@ -282,7 +282,8 @@ class Client:
             return UnsupportedError("the store cannot do this", path=path, reason=reason)
         if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError):
             return StorageError(
-                "the store refused the credentials; check the storage options",
+                "the store refused the credentials"
+                + (_hint(reason) or "; check the storage options"),
                 path=path,
                 reason=reason,
             )
@@ -293,16 +294,56 @@ class Client:
                 reason=reason,
             )
         if "Generic Config error" in reason or "MissingCredentials" in text:
-            return InvalidInputError("the storage options are not sound", path=path, reason=reason)
+            message = f"the storage options cannot be used{_hint(reason)}"
+            return InvalidInputError(message, path=path, reason=reason)
         if not isinstance(error, kinds.GenericError):
-            return StorageError("the store refused a request", path=path, reason=reason)
+            message = f"the store refused a request{_hint(reason)}"
+            return StorageError(message, path=path, reason=reason)
         # Words that nobody knows yet, without a reply of the store, leave open what happened.
         sent = "kind: Connect" not in text
         if _is_passing(status, text):
-            message = "the store did not answer as it should"
+            message = f"the store did not answer as it should{_hint(reason)}"
             return StorageUnavailableError(message, path=path, reason=reason, sent=sent)
         sent = sent and status is None
-        return StorageError("the store refused a request", path=path, reason=reason, sent=sent)
+        message = f"the store refused a request{_hint(reason)}"
+        return StorageError(message, path=path, reason=reason, sent=sent)
+
+
+_HINTS: Final = (
+    ("builder error", "an endpoint without TLS needs the storage option allow_http='true'"),
+    (
+        "169.254.169.254",
+        (
+            "no credentials were found, so the machine was asked for its own: set aws_access_key_id and"
+            " aws_secret_access_key, or aws_skip_signature='true' for a public bucket"
+        ),
+    ),
+    (
+        "metadata.google.internal",
+        (
+            "no credentials were found, so the machine was asked for its own: set"
+            " google_service_account, or google_skip_signature='true' for a public bucket"
+        ),
+    ),
+    ("GCP credential error", "check google_service_account, or GOOGLE_APPLICATION_CREDENTIALS"),
+    ("Account must be specified", "set azure_storage_account_name"),
+    ("InvalidAccessKeyId", "check aws_access_key_id"),
+    ("SignatureDoesNotMatch", "check aws_secret_access_key and aws_region"),
+    ("AuthorizationHeaderMalformed", "check aws_region"),
+    ("PermanentRedirect", "check aws_region and aws_endpoint"),
+    ("NoSuchBucket", "check the bucket in the URI, and aws_endpoint"),
+    ("error sending request", "nobody answered there: check the endpoint and the network"),
+)
+"""What to look at first, by words that tell a mistake in the settings."""
+
+
+def _hint(reason: str) -> str:
+    """Return which setting to look at first, or nothing if the reason does not tell.
+
+    >>> _hint("Generic MicrosoftAzure error: Account must be specified")
+    '; set azure_storage_account_name'
+    """
+    return next((f"; {hint}" for words, hint in _HINTS if words in reason), "")
 
 
 def open_client(

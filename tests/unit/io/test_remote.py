@@ -23,7 +23,7 @@ from lancelet.errors import (
     StorageUnavailableError,
 )
 from lancelet.io import Store, open_folder
-from lancelet.io.client import Client, open_client
+from lancelet.io.client import Client, _hint, open_client
 from lancelet.testing.http_server import Answer, ScriptedServer
 from lancelet.testing.s3_server import S3Server
 
@@ -287,6 +287,32 @@ def test_listing_is_sorted_where_a_store_does_not(s3_server):
         store.put(path, b"")
     assert [info.path for info in store.list()] == ["a.x", "a/x", "b", "c"]
     assert [info.path for info in store.list(start_after="a/x")] == ["b", "c"]
+
+
+NOBODY = {"aws_endpoint": "http://127.0.0.1:9", "aws_region": "us-east-1"}
+KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "setting"),
+    [
+        ("s3://b/t", NOBODY | KEYS, "allow_http='true'"),
+        ("s3://b/t", NOBODY | KEYS | {"allow_http": "true"}, "check the endpoint"),
+        ("az://b/t", {}, "azure_storage_account_name"),
+        ("gs://b/t", {"google_service_account": "/none.json"}, "google_service_account"),
+    ],
+)
+@pytest.mark.usefixtures("bare_environment")
+def test_errors_say_which_setting_to_look_at(uri, options, setting):
+    with pytest.raises((StorageError, InvalidInputError)) as caught:
+        list(open_folder(uri, {**options, **IMPATIENT}).list(""))
+    assert setting in caught.value.message
+
+
+def test_a_reason_may_tell_the_setting():
+    asked = "Error performing PUT http://169.254.169.254/latest/api/token"
+    assert "aws_access_key_id" in _hint(asked)
+    assert _hint("500 Internal Server Error") == ""
 
 
 @pytest.fixture
