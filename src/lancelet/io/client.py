@@ -309,22 +309,11 @@ class Client:
         return StorageError(message, path=path, reason=reason, sent=sent)
 
 
+_NO_CREDENTIALS: Final = "no credentials were found, so the machine was asked for its own: set "
 _HINTS: Final = (
     ("builder error", "an endpoint without TLS needs the storage option allow_http='true'"),
-    (
-        "169.254.169.254",
-        (
-            "no credentials were found, so the machine was asked for its own: set aws_access_key_id and"
-            " aws_secret_access_key, or aws_skip_signature='true' for a public bucket"
-        ),
-    ),
-    (
-        "metadata.google.internal",
-        (
-            "no credentials were found, so the machine was asked for its own: set"
-            " google_service_account, or google_skip_signature='true' for a public bucket"
-        ),
-    ),
+    ("169.254.169.254", f"{_NO_CREDENTIALS}aws_access_key_id and aws_secret_access_key"),
+    ("metadata.google.internal", f"{_NO_CREDENTIALS}google_service_account"),
     ("GCP credential error", "check google_service_account, or GOOGLE_APPLICATION_CREDENTIALS"),
     ("Account must be specified", "set azure_storage_account_name"),
     ("InvalidAccessKeyId", "check aws_access_key_id"),
