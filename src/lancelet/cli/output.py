@@ -20,14 +20,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, date, datetime, time
 from enum import Enum, StrEnum
-from typing import Any, Final, TextIO
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from lancelet.errors import LanceletError
-from lancelet.ops.jobs.bar import TerminalBar
-from lancelet.ops.jobs.engine import Progress
 from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lancelet.ops.jobs.bar import TerminalBar
 
 _GAP: Final = "  "
 _CELL_MIN: Final = 8
@@ -125,8 +126,11 @@ class Output:
 
     def bar(self) -> TerminalBar | None:
         """Return what draws how far a job is, if somebody is looking."""
-        hidden = self.form is Form.JSON or not self.errors.isatty()
-        return None if hidden else TerminalBar(self.errors)
+        if self.form is Form.JSON or not self.errors.isatty():
+            return None
+        from lancelet.ops.jobs.bar import TerminalBar  # noqa: PLC0415 - only if somebody looks
+
+        return TerminalBar(self.errors)
 
     def progress(self, phase: str, total: int) -> ProgressLine:
         """Return what counts parts that are done, and draws a bar if somebody is looking."""
@@ -152,6 +156,8 @@ class Output:
             self._line(_line_of(row, widths, right))
 
     def _arrow(self, table: pa.Table) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - most commands print no Arrow
+
         with pa.ipc.new_stream(self.stream.buffer, table.schema) as writer:
             writer.write_table(table)
 
@@ -175,6 +181,8 @@ class ProgressLine:
         """Say that some more parts are done."""
         self.done += parts
         if self.bar is not None:
+            from lancelet.ops.jobs.engine import Progress  # noqa: PLC0415 - only if somebody looks
+
             self.bar(Progress(self.phase, self.done, self.total))
 
 
@@ -203,6 +211,8 @@ def fitted(widths: Sequence[int], total: int) -> list[int]:
 
 def arrow_table(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
     """Return rows as Arrow; values of a column that have no common type become texts."""
+    import pyarrow as pa  # noqa: PLC0415 - most commands print no Arrow
+
     names = list(columns)
     arrays = []
     for values in zip(*rows, strict=True) if rows else ([] for _ in names):

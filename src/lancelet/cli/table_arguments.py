@@ -6,10 +6,10 @@ import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lancelet.dataset import LanceDataset, dataset
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lancelet.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
 
 
@@ -48,6 +48,8 @@ def open_table(arguments: argparse.Namespace) -> LanceDataset:
 
 def open_version(uri: str, at: str | None, options: dict[str, str] | None) -> LanceDataset:
     """Open a table at a version that is given as text, by default the latest."""
+    from lancelet.dataset import dataset  # noqa: PLC0415 - `--help` needs none
+
     wanted = parse_version(at)
     if isinstance(wanted, datetime):
         return dataset(uri, storage_options=options, asof=wanted)

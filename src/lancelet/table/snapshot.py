@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from lancelet.errors import (
     VersionRemovedError,
     corrupt_within,
 )
-from lancelet.file.base import DataFileReader
-from lancelet.file.open import StoredFields, open_data_file
-from lancelet.file.small_files import SmallFile, SmallFiles, open_together
 from lancelet.format.flags import check_readable, check_writable
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
@@ -51,6 +48,14 @@ from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder, open_manifest
 from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.file.base import DataFileReader
+    from lancelet.file.open import StoredFields
+    from lancelet.file.small_files import SmallFiles
+
+# Readers of data files are imported when one is opened: much that is asked of a table is in its
+# manifest, and a command that prints it should not wait for them.
 
 T = TypeVar("T")
 
@@ -269,6 +274,8 @@ class Snapshot:
         return self.location.open_files.get_or_make(key, lambda: self._open_file(file, store, path))
 
     def _open_file(self, file: DataFile, store: Store, path: str) -> DataFileReader:
+        from lancelet.file.open import open_data_file  # noqa: PLC0415 - see above
+
         stored = self.stored_fields(file)
         with self.while_there():
             return open_data_file(
@@ -286,6 +293,8 @@ class Snapshot:
 
         It is kept for the next scan of this version, as far as the cache has room.
         """
+        from lancelet.file.small_files import SmallFile, open_together  # noqa: PLC0415 - see above
+
         first = files[0]
         if not first.column_indices:
             return None
@@ -307,6 +316,8 @@ class Snapshot:
 
     def stored_fields(self, file: DataFile) -> StoredFields:
         """Return the fields that this version knows of a data file, and their columns."""
+        from lancelet.file.open import StoredFields  # noqa: PLC0415 - see above
+
         places = file.column_indices or range(len(file.fields))
         taken = [column for column in file.column_indices if column >= 0]
         if len(set(taken)) < len(taken):

@@ -535,3 +535,18 @@ def test_compaction_runs_as_many_tasks_at_a_time_as_asked(tmp_path: Path, told) 
     lancelet.write_dataset(pa.table({"id": range(64)}), uri, max_rows_per_file=4)
     done = told("compact", uri, "--target-rows-per-fragment", "16", "--num-threads", "3")
     assert (done["tasks"], done["fragments_removed"], done["version"]) == (4, 16, 3)
+
+
+def test_counting_rows_loads_neither_datasets_nor_readers_of_files(tmp_path):
+    """The first thing that one runs: it should print before a dataset could be imported."""
+    lancelet.write_dataset({"id": range(10)}, tmp_path / "t.lance")
+    program = """
+import sys
+from lancelet.cli.main import main
+main(["count", sys.argv[1]])
+heavy = {"pandas", "pyarrow.dataset", "lancelet.dataset.dataset", "lancelet.file.v2.reader"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "t.lance")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["10", "[]"]
