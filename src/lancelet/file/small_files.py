@@ -1,4 +1,8 @@
-"""Small files of one kind, opened and read at once.
+"""Small files of one kind, opened and read at once: their pages are those of one column.
+
+    a.lance   1000 bytes, 10 rows    its page of column 0 at 64, rows 0..10
+    b.lance    900 bytes, 12 rows    its page of column 0 at 64, rows 0..12
+    joined    1900 bytes, 22 rows    pages of column 0 at 64 and 1064, rows 0..10 and 10..22
 
 To open a file takes hundreds of calls. Where a table has thousands of files of a few hundred bytes
 that were all written alike, their footers and tables have the same shape, and so the numbers of
@@ -22,20 +26,24 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Bytes, Int64s
-from lancelet.encodings.base import FileVersion, StoredColumn, StoredPage
+from lancelet.buffers import Bytes, Int64s, Ranges, Slices
+from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError, FieldNotFoundError, LanceletError
 from lancelet.file.checksums import are_intact
-from lancelet.file.joined import FilesInMemory
 from lancelet.file.open import StoredFields
+from lancelet.file.rows import RowReader
+from lancelet.file.selection import OpenedFields
 from lancelet.file.v2.footer import FOOTER_BYTES, MAGIC, TABLE_ROW_BYTES
 from lancelet.file.v2.generation import generation_of
 from lancelet.format.field import Field
 from lancelet.format.protos import file2_pb, file_pb
-from lancelet.io.store import Store
+from lancelet.io.store import Store, check_ranges
 from lancelet.values import dataclass
 
 _VERSIONS: Final = frozenset({FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3})
+SMALL_BYTES_MAX: Final = 256 * 1024
+"""A file of more bytes is worth a visit of its own."""
+
 _TABLE_ROWS_MAX: Final = 1024
 """In wider files there is so much to be done for each that nothing is saved."""
 
@@ -69,8 +77,11 @@ class SmallFile:
     num_rows: int
 
 
-class SmallFiles(FilesInMemory):
-    """Reads the rows of files in the order in which they are given; made by `open_together`."""
+class SmallFiles(RowReader):
+    """Reads the rows of files, side by side in memory, as those of one file.
+
+    They are in the order in which they are given to `open_together`, which makes it.
+    """
 
     def __init__(
         self,
@@ -82,8 +93,13 @@ class SmallFiles(FilesInMemory):
         column_table: _Table,
     ) -> None:
         """Read files of which all was verified but the metadata of columns."""
-        rows = sum(file.num_rows for file in files)
-        super().__init__(source, path=files[0].path, version=version, num_rows=rows)
+        self._source = source
+        self._path = files[0].path
+        self._version = version
+        self._num_rows = sum(file.num_rows for file in files)
+        self._opened = OpenedFields()
+        self._waits = False
+        self._fetch = self._slices
         self._placement = stored.columns
         self._start, self._stop = _bounds(files)
         self._column_table = column_table
@@ -92,6 +108,43 @@ class SmallFiles(FilesInMemory):
     def memory_bytes(self) -> int:
         """How much memory the reader takes, about, once its columns were looked at."""
         return self._source.nbytes + _COLUMN_BYTES * self._column_table.size // 2
+
+    @property
+    def path(self) -> str:
+        """The path of the first file."""
+        return self._path
+
+    @property
+    def version(self) -> FileVersion:
+        """The version of the format that all the files were written in."""
+        return self._version
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the files have together."""
+        return self._num_rows
+
+    def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
+        generation = generation_of(self.version)
+        readers: list[FieldReader] = []
+        for field, columns in zip(fields, self._joined_columns(fields), strict=True):
+            reader = generation.open_field(field, columns, self.version, None)
+            if reader.num_rows != self.num_rows:
+                raise CorruptDataError(
+                    "the pages of a field do not have the rows of the files",
+                    field=field.name,
+                    expected=self.num_rows,
+                    found=reader.num_rows,
+                )
+            readers.append(reader)
+        return readers
+
+    def _page_borders(self, fields: Sequence[Field]) -> Int64s | None:  # noqa: ARG002 - all is small
+        return None
+
+    def _slices(self, ranges: Ranges) -> Slices:
+        check_ranges(ranges, path=self.path, size=self._source.nbytes)
+        return Slices(self._source, ranges.position, ranges.size)
 
     def _joined_columns(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
         generation = generation_of(self.version)

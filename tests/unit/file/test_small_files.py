@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancelet import kernels
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.encodings.take import take_rows
 from lancelet.errors import CorruptDataError, FieldNotFoundError, LanceletError
@@ -68,6 +69,18 @@ def test_files_are_one_after_the_other(folder, cut_table, data):
     columns = [take_rows(column.combine_chunks(), chosen) for column in expected.columns]
     found = read(opened, fields, RowIndices(np.array(rows, np.int64)))
     assert_same_rows(found, pa.Table.from_arrays(columns, schema=expected.schema))
+
+
+def test_files_of_one_kind_are_decoded_together(folder, monkeypatch):
+    calls = []
+    plain = kernels.split_chunks
+    monkeypatch.setattr(kernels, "split_chunks", lambda *a: calls.append(1) or plain(*a))
+    table = pa.table({"id": pa.array(range(640), pa.int64())})
+    store = folder()
+    files, stored = written(store, [table.slice(start, 10) for start in range(0, 640, 10)])
+    (found,) = open_together(store, files, stored).read(stored.schema.fields, RowRange(0, 640))
+    assert found.equals(table["id"].chunk(0))
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,7 +1,5 @@
 """Tiny fragments taken together: scans, filters and takes give what they give of each alone."""
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,8 +7,8 @@ import pytest
 import lancelet
 from lancelet.errors import CorruptDataError
 from lancelet.query.nodes import pack as packs
+from lancelet.query.nodes.source import sources as sources_of
 
-NAMES = itertools.count()
 SEEN = 7
 """Rows of a fragment."""
 
@@ -25,9 +23,16 @@ def rows(count):
     )
 
 
-def made(count=100, **options):
-    uri = f"memory://packs/{next(NAMES)}.lance"
-    return lancelet.write_dataset(rows(count), uri, max_rows_per_file=SEEN, **options)
+@pytest.fixture
+def made(tmp_path):
+    """Return what makes a table in a store that reads several files at once."""
+
+    def make(count=100, **options):
+        return lancelet.write_dataset(
+            rows(count), tmp_path / "packs", max_rows_per_file=SEEN, **options
+        )
+
+    return make
 
 
 @pytest.fixture
@@ -59,8 +64,20 @@ def assert_same(found, expected):
         assert found[name] == value, name
 
 
+def test_files_of_a_store_that_reads_them_one_by_one_are_not_packed():
+    dataset = lancelet.write_dataset(rows(100), "memory://", max_rows_per_file=SEEN)
+    sources = sources_of(dataset.snapshot, None)
+    assert not any(isinstance(each, packs.Pack) for each in packs.packed(sources))
+
+
+def test_tiny_fragments_are_packed(made):
+    sources = sources_of(made().snapshot, None)
+    (found,) = packs.packed(sources)
+    assert len(found.members) == 15
+
+
 @pytest.mark.parametrize("version", ["0.1", "2.0", "2.1", "2.2"])
-def test_packs_read_as_their_fragments_do(version, apart):
+def test_packs_read_as_their_fragments_do(made, version, apart):
     dataset = made(data_storage_version=version)
     found = everything(dataset)
     apart()
@@ -68,7 +85,7 @@ def test_packs_read_as_their_fragments_do(version, apart):
 
 
 @pytest.mark.parametrize("with_ids", [False, True])
-def test_deleted_rows_are_left_out(with_ids, apart):
+def test_deleted_rows_are_left_out(made, with_ids, apart):
     dataset = made(enable_stable_row_ids=with_ids)
     dataset.delete("id % 9 = 2 OR (id >= 21 AND id < 28)")
     dataset.delete("id = 98 OR id = 99")
@@ -77,7 +94,7 @@ def test_deleted_rows_are_left_out(with_ids, apart):
     assert_same(found, everything(lancelet.dataset(dataset.uri)))
 
 
-def test_fragments_whose_columns_are_in_several_files_are_packed(apart):
+def test_fragments_whose_columns_are_in_several_files_are_packed(made, apart):
     dataset = made()
     dataset.add_columns({"twice": "id * 2"})
     dataset.insert(rows(10).append_column("twice", pa.array(range(10), pa.int64())))
@@ -88,7 +105,7 @@ def test_fragments_whose_columns_are_in_several_files_are_packed(apart):
     assert found[1] == dataset.to_table()
 
 
-def test_columns_that_some_fragments_lack_are_null(apart):
+def test_columns_that_some_fragments_lack_are_null(made, apart):
     dataset = made(20)
     dataset.add_columns(pa.field("later", pa.int32()))
     dataset.insert(rows(20).append_column("later", pa.array(range(20), pa.int32())))
@@ -98,7 +115,7 @@ def test_columns_that_some_fragments_lack_are_null(apart):
     assert found == lancelet.dataset(dataset.uri).to_table()
 
 
-def test_changes_meet_rows_of_packs():
+def test_changes_meet_rows_of_packs(made):
     dataset = made()
     dataset.update({"text": "'changed'"}, where="id % 10 = 3")
     dataset.merge_insert("id").when_matched_update_all().execute(rows(12))

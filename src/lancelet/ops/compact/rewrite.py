@@ -189,10 +189,7 @@ def live_rows(
     """Yield the rows of fragments that are not deleted, in their order, with all their fields."""
     waits = waits_for_storage(snapshot)
     read = partial(_live_rows_of, snapshot, batch_size=batch_size)
-    sources: Iterable[FragmentSource | Pack] = _sources(snapshot, fragments)
-    if not waits:
-        sources = packed(sources)
-    for is_small, group in groupby(sources, key=_is_small):
+    for is_small, group in groupby(packed(_sources(snapshot, fragments)), key=_is_small):
         if is_small:
             for batches in map_ordered(lambda each: list(read(each)), group, waits=waits):
                 yield from batches

@@ -5,7 +5,7 @@
     offset 11   of the pack is offset 1 of fragment 8
 
 A step that looks at a fragment costs some hundred calls, whether it has ten rows or a million.
-Where fragments are tiny, steps are given packs of them instead: read as one (`file.joined`),
+Where fragments are tiny, steps are given packs of them instead: read as one (`file.small_files`),
 filtered as one, put out as one batch. Fragments whose files differ in kind are read one by one,
 and so is a pack in which something is wrong, so that the error names the file.
 """
@@ -19,15 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
+from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.take import take_rows
 from lancelet.errors import LanceletError
-from lancelet.file.joined import JOINED_BYTES_MAX, FilesInMemory, JoinedFiles
-from lancelet.file.small_files import SmallFiles
-from lancelet.file.v2.reader import FileReader
+from lancelet.file.small_files import SMALL_BYTES_MAX, SmallFiles
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile
-from lancelet.query.fragment_reader import FilePart, HeldFields, assembled, held_fields
+from lancelet.query.fragment_reader import HeldFields, assembled, held_fields
 from lancelet.query.node_meter import meter_of
 from lancelet.query.nodes.source import FragmentSource, dense_enough
 from lancelet.rowids.address import UInt64s
@@ -36,7 +34,7 @@ PACK_FRAGMENTS_MAX: Final = 64
 _PACK_FRAGMENTS_MIN: Final = 4
 _PACK_ROWS_MAX: Final = 1 << 16
 
-_Joined: TypeAlias = tuple[HeldFields, FilesInMemory]
+_Joined: TypeAlias = tuple[HeldFields, SmallFiles]
 
 
 class Pack:
@@ -48,7 +46,6 @@ class Pack:
         self._bounds = np.cumsum([0, *(member.num_rows for member in members)])
         self._joined: dict[tuple[Field, ...], tuple[_Joined, ...] | None] = {}
         self._opened: dict[int, SmallFiles | None] = {}
-        self._files: dict[tuple[FileReader, ...], JoinedFiles] = {}
         self.num_rows = int(self._bounds[-1])
 
     @property
@@ -139,10 +136,6 @@ class Pack:
         """Return the parts of fields with their files, if all fragments have them alike."""
         if any(node.is_blob for field in fields for node in field.walk()):
             return None  # A blob may be a place within its file.
-        return self._opened_together(fields) or self._joined_readers(fields)
-
-    def _opened_together(self, fields: tuple[Field, ...]) -> tuple[_Joined, ...] | None:
-        """Return the parts of fields with files that nobody had to open one by one."""
         fragments = [member.fragment for member in self.members]
         layouts = [[_layout(file) for file in fragment.files] for fragment in fragments]
         if any(layout != layouts[0] for layout in layouts):
@@ -158,21 +151,6 @@ class Pack:
             if files is None:
                 return None
             joined.append((held, files))
-        return tuple(joined)
-
-    def _joined_readers(self, fields: tuple[Field, ...]) -> tuple[_Joined, ...] | None:
-        parts = [member.reader.file_parts(fields) for member in self.members]
-        if not parts[0] or any(_kinds(each) != _kinds(parts[0]) for each in parts):
-            return None
-        joined: list[_Joined] = []
-        for place, part in enumerate(parts[0]):
-            files = [each[place].reader for each in parts]
-            own = tuple(file for file in files if isinstance(file, FileReader))
-            if len(own) < len(files) or own[0].version is FileVersion.V2_0:
-                return None
-            if own not in self._files:
-                self._files[own] = JoinedFiles(own)
-            joined.append((part, self._files[own]))
         return tuple(joined)
 
     def _read_apart(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
@@ -207,11 +185,11 @@ def packed(
 
 
 def is_tiny(source: FragmentSource) -> bool:
-    """Say whether the files of a fragment are small enough to be read as a whole."""
+    """Say whether the files of a fragment are small enough to be read as a whole, with others."""
     files = source.fragment.files
-    if not files or source.fragment.overlays:
+    if not files or source.fragment.overlays or not source.snapshot.location.store.reads_together:
         return False
-    return all(0 < (file.size_bytes or 0) <= JOINED_BYTES_MAX for file in files)
+    return all(0 < (file.size_bytes or 0) <= SMALL_BYTES_MAX for file in files)
 
 
 def _pack_of(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:
@@ -221,7 +199,3 @@ def _pack_of(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:
 
 def _layout(file: DataFile) -> Hashable:
     return (file.fields, file.column_indices, file.base_id)
-
-
-def _kinds(parts: Sequence[FilePart]) -> list[object]:
-    return [(part.reader.version, part.places, part.parts) for part in parts]
