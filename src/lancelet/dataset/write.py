@@ -19,6 +19,8 @@ from lancelet.dataset.named_table import refuse_both
 from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
+from lancelet.errors import InvalidInputError
+from lancelet.io.options import Durability, with_durability
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ def dataset(
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    durability: Durability | None = None,
 ) -> LanceDataset:
     """Open a dataset.
 
@@ -61,6 +65,9 @@ def dataset(
         namespace_client: The namespace that knows the table, in place of `uri`.
         table_id: The id of the table in the namespace.
         base_store_params: Storage options of base paths, by path.
+        durability: Of files on a disk: `flushed`, so that a commit that returned survives a loss of
+            power, or `written`, as pylance writes them. By default what the storage options say, or
+            `flushed`.
 
     Returns:
         The dataset at that version.
@@ -90,7 +97,7 @@ def dataset(
         index_cache_size,
         None,
         commit_lock,
-        storage_options,
+        with_durability(storage_options, durability),
         None,
         default_scan_options,
         metadata_cache_size_bytes,
@@ -136,6 +143,7 @@ def write_dataset(
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     session: Session | None = None,
+    durability: Durability | None = None,
     dry_run: Literal[False] = False,
 ) -> LanceDataset: ...
 
@@ -190,6 +198,7 @@ def write_dataset(
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     session: Session | None = None,
+    durability: Durability | None = None,
     dry_run: bool = False,
 ) -> LanceDataset | ChangeReport:
     """Write rows as a new dataset, or append to or overwrite one.
@@ -234,6 +243,9 @@ def write_dataset(
         namespace_client: The namespace that knows the table, in place of `uri`.
         table_id: The id of the table in the namespace.
         session: The session whose caches are used; by default that of the process.
+        durability: Of files on a disk: `flushed`, so that a commit that returned survives a loss of
+            power, or `written`, as pylance writes them. By default what the storage options say, or
+            `flushed`; an opened dataset keeps what it was opened with.
         dry_run: Write nothing and return a report of what would be written.
 
     Returns:
@@ -252,6 +264,10 @@ def write_dataset(
         ```
     """
     session = session or Session()
+    if durability is not None and isinstance(uri, LanceDataset):
+        raise InvalidInputError(
+            "a dataset is as durable as it was opened; open it with `durability`", uri=uri.uri
+        )
     request = WriteRequest(
         uri,
         mode,
@@ -262,7 +278,7 @@ def write_dataset(
         max_page_bytes,
         commit_lock,
         progress,
-        storage_options,
+        with_durability(storage_options, durability),
         data_storage_version,
         use_legacy_format,
         enable_v2_manifest_paths,

@@ -15,11 +15,14 @@ itself, and options come first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from lancelet.errors import InvalidInputError
 from lancelet.io.retry import RetryPolicy
 from lancelet.values import dataclass
+
+Durability: TypeAlias = Literal["flushed", "written"]
+"""Of files on a disk: whether what a commit wrote survives a loss of power when it returns."""
 
 EXPIRES_AT: Final = "expires_at_millis"
 """The option that says when the credentials beside it expire, in milliseconds since 1970."""
@@ -97,6 +100,28 @@ def option_of(options: Mapping[str, str], *names: str) -> str | None:
     """
     lower = {name.lower(): value for name, value in options.items()}
     return next((lower[name] for name in names if name in lower), None)
+
+
+def with_durability(
+    options: Mapping[str, str] | None, durability: Durability | None
+) -> Mapping[str, str] | None:
+    """Return storage options with what was asked for beside them.
+
+    >>> with_durability({"timeout": "10s"}, "written")
+    {'timeout': '10s', 'durability': 'written'}
+    """
+    if durability is None:
+        return options
+    if durability not in get_args(Durability):
+        raise InvalidInputError("durability is flushed or written", found=durability)
+    given = option_of(options or {}, "durability") or durability
+    if given.lower() != durability:
+        raise InvalidInputError(
+            "durability is given twice; leave it out of the storage options",
+            argument=durability,
+            storage_option=given,
+        )
+    return {**(options or {}), "durability": durability}
 
 
 def _without_prefix(key: str) -> str:
