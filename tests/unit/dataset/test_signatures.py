@@ -2,71 +2,50 @@
 
 from __future__ import annotations
 
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 import lancelet
 from lancelet.errors import InvalidInputError
 
-PROGRAM = """
-from __future__ import annotations
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "tests/typing/program.py"
 
-from collections.abc import Iterator
 
-import pyarrow as pa
-
-import lancelet
-from lancelet import LanceDataset, LanceFragment, LanceScanner
-
-rows: pa.Table = pa.table({"a": [1, 2], "s": ["x", "y"]})
-dataset: LanceDataset = lancelet.write_dataset(rows, "memory://typed")
-table: pa.Table = dataset.to_table(["a"], filter="a > 1", limit=3, order_by="a desc")
-batches: Iterator[pa.RecordBatch] = dataset.to_batches({"b": "a + 1"}, batch_size=10)
-scanner: LanceScanner = dataset.scanner(columns=["a"], with_row_id=True)
-text: str = scanner.explain_plan()
-measured: str = scanner.analyze_plan()
-count: int = dataset.count_rows("a > 0")
-taken: pa.Table = dataset.take([0, 1], ["a"])
-head: pa.Table = dataset.head(1)
-part: pa.Table = dataset.slice(0, 1)
-dataset.insert(rows)
-dataset.delete("a = 7")
-dataset.update({"s": "'z'"}, where="a = 1")
-merged = dataset.merge_insert("a").when_matched_update_all().when_not_matched_insert_all()
-inserted: int = merged.execute(rows)["num_inserted_rows"]
-dataset.add_columns({"b": "a * 2"})
-dataset.alter_columns({"path": "b", "name": "c"})
-dataset.drop_columns(["c"])
-dataset.create_scalar_index("a", "BTREE")
-names: list[str] = [index.name for index in dataset.describe_indices()]
-dataset.drop_index("a_idx")
-dataset.optimize.compact_files(target_rows_per_fragment=100)
-dataset.optimize.optimize_indices()
-dataset.tags.create("first", 1)
-dataset.tags.delete("first")
-version: int = dataset.version
-latest: int = dataset.latest_version
-old: LanceDataset = dataset.checkout_version(1)
-old.restore()
-fragments: list[LanceFragment] = dataset.get_fragments()
-schema: pa.Schema = dataset.schema
-dataset.validate()
-found: pa.Table = dataset.sql("SELECT * FROM dataset").build().to_table()
-again: LanceDataset = lancelet.dataset("memory://typed", version=1)
-"""
+def test_the_program_is_checked_with_the_sources():
+    """`make check` runs `mypy --strict` over these."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert "tests/typing" in settings["files"]
+    assert settings["strict"]
 
 
 @pytest.mark.slow
-def test_a_program_of_many_methods_is_typed(tmp_path):
-    mypy = pytest.importorskip("mypy.api")
-    path = tmp_path / "program.py"
-    path.write_text(PROGRAM)
-    told, errors, code = mypy.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(path)])
-    assert code == 0, told + errors
+def test_pyright_accepts_the_program(tmp_path):
+    checker = shutil.which("basedpyright", path=str(Path(sys.executable).parent))
+    if checker is None:
+        pytest.skip("needs the group `check`")
+    settings = {
+        "include": [str(PROGRAM)],
+        "extraPaths": [str(ROOT / "src")],
+        "pythonVersion": "3.11",
+        "typeCheckingMode": "standard",
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [checker, "--project", str(tmp_path), "--pythonpath", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_program_runs():
-    exec(compile(PROGRAM, "program", "exec"), {"__name__": "program"})
+    runpy.run_path(str(PROGRAM))
 
 
 def test_an_order_is_names_orderings_or_text():
