@@ -1,4 +1,4 @@
-"""Compaction and cleanup beside the reference, on copies of the same tables.
+"""Compaction, cleanup and new columns beside the reference, on copies of the same tables.
 
 python benchmarks/bench_maintenance.py [--scale 1.0] [--rounds 3]
 """
@@ -36,7 +36,10 @@ def main() -> None:
 
 
 def cases(folder: Path, scale: float, rounds: int) -> Iterator[Comparison]:
-    """Compact fragments: tiny, small, with deletions, page by page; clean up versions."""
+    """Compact fragments: tiny, small, with deletions, page by page; clean up; add a column."""
+    hundred = folder / "hundred"
+    reference.write_dataset(rows(int(500_000 * scale)), hundred, max_rows_per_file=5_000)
+    yield on_copies("compact 100 fragments of 5,000 rows", hundred, compact(), rounds)
     small = folder / "small"
     reference.write_dataset(rows(int(500_000 * scale)), small, max_rows_per_file=1_000)
     yield on_copies("compact 500 fragments of 1,000 rows", small, compact(), rounds)
@@ -64,13 +67,22 @@ def cases(folder: Path, scale: float, rounds: int) -> Iterator[Comparison]:
     copying = compact(compaction_mode="try_binary_copy", target_rows_per_fragment=10_000_000)
     yield on_copies("compact 2 M rows page by page", whole, copying, rounds)
     versions = folder / "versions"
-    for number in range(int(300 * scale)):
-        reference.write_dataset(rows(10), versions, mode="append" if number else "create")
 
     def clean_up(dataset: Any) -> object:
         return dataset.cleanup_old_versions(older_than=timedelta(0))
 
+    for number in range(int(300 * scale)):
+        reference.write_dataset(rows(10), versions, mode="append" if number else "create")
+        if number == 99:
+            yield on_copies("clean up 100 versions", versions, clean_up, rounds)
     yield on_copies("clean up 300 versions", versions, clean_up, rounds)
+    one = folder / "one"
+    reference.write_dataset(rows(int(1_000_000 * scale)), one)
+
+    def compute(dataset: Any) -> object:
+        return dataset.add_columns({"double": "price * 2 + id"})
+
+    yield on_copies("add a computed column to 1 M rows", one, compute, rounds)
 
 
 def compact(**options: Any) -> Callable[[Any], object]:

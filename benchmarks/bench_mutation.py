@@ -1,11 +1,15 @@
 """Updates and merges beside the reference: each run changes a fresh copy of one table.
 
+Small changes follow each other on a table of each side, as they do in a table that is in use, once
+waiting for the disk and once written as the reference writes.
+
 python benchmarks/bench_mutation.py [--scale 1.0] [--rounds 5]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 import tempfile
@@ -64,7 +68,59 @@ def cases(folder: Path, scale: float, rounds: int) -> list[Comparison]:
         on_copies(base, folder / "t", name, change, rounds if name != "update all rows" else 2)
         for name, change in work.items()
     ]
-    return found + tiny_cases(folder, max(10, int(1_000 * scale)), rounds)
+    found += tiny_cases(folder, max(10, int(1_000 * scale)), rounds)
+    for durability in ("written", "flushed"):
+        found += small_changes(folder / durability, int(100_000 * scale), 4 * rounds, durability)
+    return found
+
+
+def small_changes(folder: Path, rows: int, rounds: int, durability: str) -> list[Comparison]:
+    """Append, delete, update and upsert a few rows, again and again."""
+    turn = itertools.count()
+    few, ten = mixed(100, rows), mixed(10, rows // 2)
+    changes: dict[str, Callable[[Any, int], object]] = {
+        "append 100 rows": lambda table, _: table.insert(few),
+        "delete a row": lambda table, turn: table.delete(f"id = {turn * 17}"),
+        "delete 1 % of rows": lambda table, turn: table.delete(f"i0 = {turn}"),
+        "update a row": lambda table, turn: table.update({"f0": "f0 + 1"}, f"id = {turn * 17}"),
+        "update 1 % of rows": lambda table, turn: table.update({"f0": "f0 + 1"}, f"i0 = {turn}"),
+        "upsert 10 rows": lambda table, _: (
+            table.merge_insert("id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute(ten)
+        ),
+    }
+    found: list[Comparison] = []
+    for name, change in changes.items():
+        for side in ("ours", "theirs"):
+            shutil.rmtree(folder / side, ignore_errors=True)
+            lance.write_dataset(mixed(rows, 0), str(folder / side))
+        os.sync()
+
+        def ours(change: Callable[[Any, int], object] = change) -> object:
+            table = lancelet.dataset(folder / "ours", durability=durability)
+            return change(table, next(turn) // 2 % 100)
+
+        def theirs(change: Callable[[Any, int], object] = change) -> object:
+            return change(lance.dataset(str(folder / "theirs")), next(turn) // 2 % 100)
+
+        found.append(compare(f"{name}, {durability}", ours, theirs, rounds=rounds))
+    return found
+
+
+def mixed(rows: int, first: int) -> pa.Table:
+    """Return rows of twelve columns: numbers, categories, names, flags and times."""
+    random = np.random.default_rng(first)
+    words = pa.array([f"word {i}" for i in range(100)])
+    columns: dict[str, Any] = {"id": np.arange(first, first + rows)}
+    columns |= {f"i{at}": random.integers(0, 100, rows) for at in range(3)}
+    columns |= {f"f{at}": random.random(rows) for at in range(3)}
+    columns |= {f"s{at}": words.take(pa.array(random.integers(0, 100, rows))) for at in range(2)}
+    columns["name"] = pa.array([f"user-{first + i:08d}" for i in range(rows)])
+    columns["flag"] = random.random(rows) < 0.3
+    columns["time"] = pa.array(np.arange(rows) * 1000, pa.timestamp("us"))
+    return pa.table(columns)
 
 
 def tiny_cases(folder: Path, fragments: int, rounds: int) -> list[Comparison]:
