@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from functools import cached_property, partial
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -30,7 +30,6 @@ from lancelet.encodings.levels import LeafNode, check_layers
 from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
-from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format import extension, logical_type
 from lancelet.format.field import BLOB_KEY, Field
 from lancelet.values import dataclass
@@ -84,7 +83,12 @@ class Bundle:
     """Reads rows of several columns at once; `places` says which they are."""
 
     def __init__(
-        self, places: Sequence[int], field: Field, pages: BundledPages, num_rows: int, bytes_: int
+        self,
+        places: Sequence[int],
+        field: Field,
+        open_pages: Callable[[], BundledPages],
+        num_rows: int,
+        bytes_: int,
     ) -> None:
         """Read columns of `num_rows` rows each, of which `field` is one."""
         self.places = tuple(places)
@@ -92,12 +96,19 @@ class Bundle:
         self.encoded_bytes = bytes_
         self.data_type = logical_type.storage_type_of(field.logical_type)
         self._path = (LeafNode(field, self.data_type),)
-        self._pages = pages
+        self._open_pages = open_pages
         self._first_row = np.arange(len(places)) * num_rows
         self._value_bytes = plain_bits(self.data_type) // 8
 
+    @cached_property
+    def _pages(self) -> BundledPages:
+        return self._open_pages()
+
     def read(self, rows: Rows) -> Reading[list[pa.Array]]:
-        """Read rows that the columns have, in order, as an array of each column."""
+        """Read rows that the columns have, in order, as an array of each column.
+
+        What is wrong with the pages of some is an error that cannot say of which.
+        """
         count = len(rows)
         if not count:
             return [pa.array([], self.data_type)] * len(self.places)
@@ -135,11 +146,11 @@ def open_bundles(
             alike.setdefault((field.logical_type, kind), []).append(place)
     bundles: list[Bundle] = []
     for group in alike.values():
-        for places in _cut(columns, np.array(group)):
-            if len(places) > 1:
-                # Whoever opens them alone says what is wrong, and with which of them.
-                with suppress(CorruptDataError, UnsupportedError):
-                    bundles.append(_open_bundle(columns, places, open_pages, memo))
+        bundles += [
+            _open_bundle(columns, places, open_pages, memo)
+            for places in _cut(columns, np.array(group))
+            if len(places) > 1
+        ]
     return bundles
 
 
@@ -212,7 +223,7 @@ def _open_bundle(
     return Bundle(
         [columns.places[place] for place in places.tolist()],
         field,
-        open_pages(pages, context),
+        partial(open_pages, pages, context),
         columns.num_rows,
         int(pages.size.sum()),
     )

@@ -26,7 +26,7 @@ class ConstantPages:
 
     def __init__(self, length: Int64s, values: Bytes, layers: Layers, leaf: LeafContext) -> None:
         """Take the rows of each page and the bytes of all values."""
-        if layers.kinds != (LayerKind.ALL_VALID_ITEM,) or pa.types.is_boolean(leaf.data_type):
+        if layers.kinds != (LayerKind.ALL_VALID_ITEM,):
             raise CorruptDataError("a constant page is more than a value", column=leaf.column)
         self._bounds = bounds_of(length)
         self._values = values.reshape(len(length), -1)
@@ -51,5 +51,9 @@ class ConstantPages:
         width = self._values.shape[1]
         position = pages * width
         data = kernels.take_fixed(self._values.reshape(-1), position, width)
-        block = FixedWidth(8 * width, data, len(pages))
+        if pa.types.is_boolean(self._data_type):
+            flags = data.reshape(len(pages), width)[:, 0] != 0
+            block = FixedWidth(1, np.packbits(flags, bitorder="little"), len(pages))
+        else:
+            block = FixedWidth(8 * width, data, len(pages))
         return LeafRows(self._layers, None, None, arrow_from_block(block, self._data_type, None))
