@@ -1,8 +1,4 @@
-"""Running a plan: which steps it takes, put together as one stream of batches.
-
-    no filter      read (window of offset and limit)
-    filter         filter, then offset and limit
-    order          keys of either, sort, take
+"""Running a plan: what its operator yields, as batches or tables of the sizes that were asked for.
 
 Work is done as batches are taken: a few tasks run ahead, and whoever stops taking stops them.
 """
@@ -15,11 +11,10 @@ import pyarrow as pa
 
 from lancelet.file.batches import rebatch
 from lancelet.query import search as searches
-from lancelet.query.nodes.bounded import count_within, filter_within, keys_within, read_within
-from lancelet.query.nodes.filter import count_matching, filter_rows
-from lancelet.query.nodes.pace import pace_of
-from lancelet.query.nodes.read import read_rows, windows
-from lancelet.query.nodes.sort import plan_keys, sorted_rows
+from lancelet.query.nodes.bounded import count_within
+from lancelet.query.nodes.filter import count_matching
+from lancelet.query.nodes.read import windows
+from lancelet.query.operators import operator_of
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import without_columns
 
@@ -32,13 +27,13 @@ def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
 
 def _batches(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     options = plan.options
+    operator = operator_of(plan)
     if options.search is not None:
-        yield from searches.scored.ScoredScan(plan).batches()
+        yield from operator.run()
         return
     if plan.is_empty:
         return
-    batches = _sorted(plan) if options.order_by else _unsorted(plan)
-    batches = (batch for batch in batches if batch.num_rows)
+    batches: Iterator[pa.RecordBatch] = (each for each in operator.run() if each.num_rows)
     if options.batch_bytes is not None:
         batches = _cut_by_bytes(batches, options.batch_bytes)
     if options.is_strict and options.batch_size is not None:
@@ -73,39 +68,6 @@ def count_rows(plan: ScanPlan) -> int:
         return sum(window.num_visible for window in windows(plan))
     total = max(0, total - options.offset)
     return total if options.limit is None else min(total, options.limit)
-
-
-def _sorted(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    key_plan = plan_keys(plan)
-    found = _unsorted(key_plan)
-    if plan.options.memory_limit is None:
-        return sorted_rows(plan, pa.Table.from_batches(found, key_plan.schema))
-    return sorted_rows(plan, keys_within(plan, found, key_plan.schema), pace_of(plan, share=0.5))
-
-
-def _unsorted(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    is_bounded = plan.options.memory_limit is not None
-    if not plan.is_filtered:
-        return read_within(plan) if is_bounded else read_rows(plan)
-    matching = filter_within(plan) if is_bounded else filter_rows(plan)
-    return _window(matching, plan.options.offset, plan.options.limit)
-
-
-def _window(
-    batches: Iterator[pa.RecordBatch], offset: int, limit: int | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows from `offset` on, as many as `limit` says."""
-    for batch in batches:
-        if offset >= batch.num_rows:
-            offset -= batch.num_rows
-            continue
-        kept = batch.slice(offset, limit)
-        offset = 0
-        yield kept
-        if limit is not None:
-            limit -= kept.num_rows
-            if limit == 0:
-                return
 
 
 def _cut_by_bytes(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

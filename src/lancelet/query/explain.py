@@ -20,13 +20,13 @@ import pyarrow as pa
 from lancelet.index.folder import IndexLoads
 from lancelet.io.metered import metered
 from lancelet.query import search as searches
+from lancelet.query.estimate import Estimate
 from lancelet.query.execute import count_rows, execute
-from lancelet.query.foresight import Foresight
 from lancelet.query.indexing.column_indices import column_indices, vector_indices
 from lancelet.query.indexing.segments import index_loads
 from lancelet.query.node_meter import READ, SORT, Measured, NodeMeter, meter_for
+from lancelet.query.operators import ASKED, Step, operator_of
 from lancelet.query.plan import ScanPlan
-from lancelet.query.predict import ASKED, Step, plan_steps
 from lancelet.values import dataclass
 
 
@@ -48,17 +48,22 @@ class ScanMetrics:
 
 def explain_plan(plan: ScanPlan, *, verbose: bool = False) -> str:
     """Return the steps of a scan, the last first, each with what it will take."""
-    foresight = Foresight(plan, is_anew=False)
-    return _listed([step.text for step in plan_steps(foresight, verbose=verbose)])
+    operator = operator_of(replace(plan, meter=meter_for(plan.snapshot)))
+    return _listed([step.text for step in operator.steps(verbose=verbose)])
+
+
+def expected_reads(plan: ScanPlan) -> Estimate:
+    """Return what is expected to be read before rows are chosen, late columns not among it."""
+    return operator_of(replace(plan, meter=meter_for(plan.snapshot))).read
 
 
 def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     """Run a scan with nothing kept from before, and return its steps with what each took."""
     loads, before = index_loads(plan.snapshot), replace(index_loads(plan.snapshot))
     started = time.perf_counter()
-    foresight = Foresight(plan, is_anew=True)
-    meter = foresight.meter
-    steps = plan_steps(foresight, verbose=True, counts=count_only)
+    meter = meter_for(plan.snapshot)
+    operator = operator_of(replace(plan, meter=meter), is_anew=True)
+    steps = operator.steps_of_count() if count_only else operator.steps(verbose=True)
     # What was only asked to foresee what will be asked is told once.
     before.comparisons, before.found = loads.comparisons, loads.found
     cold = _cold(plan, meter)

@@ -9,7 +9,7 @@ places      [2]  [0]  [1]      which element of a list of the row, where element
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -105,11 +105,6 @@ class Search(Protocol):
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the best rows of a version, of those whose offsets are given by fragment."""
-
-
-@runtime_checkable
-class Explained(Search, Protocol):
-    """A search that can say how it will go."""
 
     def steps(self, plan: ScanPlan) -> list[str]:
         """Return what the search will do, the last first."""

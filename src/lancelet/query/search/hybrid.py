@@ -21,7 +21,7 @@ from lancelet.format.field import Field
 from lancelet.io.metered import IoCounts
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.fusion import Fusion, Ranking, fuse
-from lancelet.query.search.hits import Explained, Hits
+from lancelet.query.search.hits import Hits, Search
 from lancelet.values import dataclass
 
 RELEVANCE: Final = "_relevance_score"
@@ -34,8 +34,8 @@ _DEPTH_FACTOR: Final = 4
 class HybridSearch:
     """A search for texts and for vectors, of which each finds at most `depth` rows."""
 
-    text: Explained
-    vector: Explained
+    text: Search
+    vector: Search
     count: int
     depth: int
     fusion: Fusion
@@ -64,7 +64,7 @@ class HybridSearch:
         return [found for each in self._searches for found in each.looked_at(plan)]
 
     @property
-    def _searches(self) -> tuple[Explained, Explained]:
+    def _searches(self) -> tuple[Search, Search]:
         return self.vector, self.text
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
