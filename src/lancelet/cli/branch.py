@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", nargs="?", choices=("list", "create", "delete", "forward"), default="list"
     )
-    parser.add_argument("name", nargs="?", help="the branch; needed unless branches are listed")
+    parser.add_argument("name", nargs="?", help="the branch; required except to list branches")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

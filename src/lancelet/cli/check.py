@@ -28,13 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--level",
         choices=[level.name.lower() for level in Level],
         default=Level.DECODE.name.lower(),
-        help="how deep to look; each includes those before it",
+        help="how deep to verify; each level includes those before it",
     )
     parser.add_argument("--all-versions", action="store_true", help="check every version")
     parser.add_argument(
         "--require-checksums",
         action="store_true",
-        help="take a data file that was not verified by checksums for an error",
+        help="treat a data file without checksums as an error",
     )
 
 

@@ -19,16 +19,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
     parser.add_argument("--older-than", metavar="TIME", help="such as 7d or '36h'; default 14d")
-    parser.add_argument("--keep", type=int, metavar="N", help="keep the last N versions anyway")
+    parser.add_argument(
+        "--keep", type=int, metavar="N", help="keep the last N versions in any case"
+    )
     parser.add_argument(
         "--delete-unverified",
         action="store_true",
-        help="delete new files that no version mentions; only where nobody writes meanwhile",
+        help="delete unreferenced files however new; only safe without concurrent writers",
     )
     parser.add_argument(
-        "--clone", action="append", default=[], metavar="URI", help="a clone whose files stay"
+        "--clone",
+        action="append",
+        default=[],
+        metavar="URI",
+        help="a shallow clone, whose files are kept",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go, and why")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="preview: list the files, and why they would be deleted",
+    )
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -16,12 +16,12 @@ from lancelet.ops.compact.run import compact_files, report_compaction, run_tasks
 from lancelet.table.snapshot import Snapshot
 
 _OPTIONS = {
-    "target_rows_per_fragment": "how many rows a fragment should have",
-    "max_bytes_per_file": "the most bytes of a file",
-    "max_source_fragments": "the most fragments to rewrite this time",
-    "max_source_rows": "the most rows to rewrite this time",
-    "max_source_bytes": "the most bytes to rewrite this time",
-    "num_threads": "how many threads to work with",
+    "target_rows_per_fragment": "target number of rows per fragment",
+    "max_bytes_per_file": "maximum bytes per file",
+    "max_source_fragments": "maximum number of fragments to rewrite",
+    "max_source_rows": "maximum number of rows to rewrite",
+    "max_source_bytes": "maximum number of bytes to rewrite",
+    "num_threads": "number of tasks that run at the same time",
 }
 
 
@@ -30,10 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     for name, does in _OPTIONS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=does)
-    parser.add_argument(
-        "--defer-index-remap", action="store_true", help="leave indices to a later change"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only say what it would write")
+    parser.add_argument("--defer-index-remap", action="store_true", help="remap indices later")
+    parser.add_argument("--dry-run", action="store_true", help="preview the change")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -52,24 +52,28 @@ _FORMATS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("uri", metavar="SOURCE", help="a table, or files or a folder of them")
-    parser.add_argument("target", metavar="TARGET", help="what to write; its ending says what")
     parser.add_argument(
-        "--to", choices=("lance", "delta"), help="what a target without an ending is"
+        "target", metavar="TARGET", help="the target; its extension selects the format"
+    )
+    parser.add_argument(
+        "--to", choices=("lance", "delta"), help="the format of a target without an extension"
     )
     add_storage_options(parser)
     add_version(parser)
-    parser.add_argument("--columns", help="names with commas between; all if not given")
-    parser.add_argument("--filter", help="SQL; only of a table")
+    parser.add_argument("--columns", help="column names, comma-separated; by default all")
+    parser.add_argument("--filter", help="SQL; for tables as a source only")
     parser.add_argument(
         "--mode",
         choices=("create", "append", "overwrite"),
         default="create",
-        help="what to do if the target is there",
+        help="what to do if the target exists",
     )
-    parser.add_argument("--compression", default="zstd", help="of Parquet; zstd if not given")
-    parser.add_argument("--data-storage-version", help="of a new table, such as 2.1")
     parser.add_argument(
-        "--stable-row-ids", action="store_true", help="rows of a new table keep their ids"
+        "--compression", default="zstd", help="compression of Parquet files; by default zstd"
+    )
+    parser.add_argument("--data-storage-version", help="file version of a new table, such as 2.1")
+    parser.add_argument(
+        "--stable-row-ids", action="store_true", help="enable stable row ids in a new table"
     )
 
 

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--filter", help="SQL; without one the manifest knows")
+    parser.add_argument("--filter", help="SQL; without one the manifest is read only")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -14,9 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
     parser.add_argument("begin", metavar="FROM", help="a version: a number, tag, branch: or time")
-    parser.add_argument("end", metavar="TO", nargs="?", help="another; by default the latest")
+    parser.add_argument(
+        "end", metavar="TO", nargs="?", help="the other version; by default the latest"
+    )
     parser.add_argument("--rows", action="store_true", help="list the rows that changed")
-    parser.add_argument("--on", help="columns by which rows are the same, with commas between")
+    parser.add_argument("--on", help="key columns, comma-separated")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -1,15 +1,15 @@
 """What the exit code of the command says, for scripts.
 
-0    done, and nothing is wrong
-1    done, and something is: check found errors, or versions differ
+0    OK
+1    findings: check found errors, or versions differ
 2    the call is wrong
 3    what was named does not exist
 4    bytes are not what the format allows
 5    the storage refused or did not answer
-6    somebody else changed the table at the same time
+6    a concurrent commit conflicts
 7    this release or installation cannot do it
 8    the name is taken
-70   a bug of lancelet
+70   internal error
 130  stopped by the user
 """
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     add_version(parser)
     parser.add_argument(
-        "--others", action="store_true", help="list what lies there and this version does not need"
+        "--others", action="store_true", help="list files that this version does not need"
     )
 
 

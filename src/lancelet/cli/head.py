@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     add_version(parser)
     parser.add_argument("-n", "--rows", type=int, default=_ROWS, help=f"how many; {_ROWS} if not")
-    parser.add_argument("--columns", help="names with commas between; all if not given")
+    parser.add_argument("--columns", help="column names, comma-separated; by default all")
     parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
-    parser.add_argument("--offset", type=int, default=0, help="how many rows to leave out first")
-    parser.add_argument("--row-id", action="store_true", help="show the ids of rows too")
+    parser.add_argument("--offset", type=int, default=0, help="the number of rows to skip")
+    parser.add_argument("--row-id", action="store_true", help="show row ids")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

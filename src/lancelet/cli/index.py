@@ -24,17 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", nargs="?", choices=("list", "build", "optimize", "drop"), default="list"
     )
-    parser.add_argument("name", nargs="?", help="the index; of `build`, by default the column's")
-    parser.add_argument("--column", help="what to index")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="the name of the index; `build` derives it from the column by default",
+    )
+    parser.add_argument("--column", help="the column to index")
     parser.add_argument("--type", help="BTREE, BITMAP, INVERTED, IVF_PQ, ...")
-    parser.add_argument("--metric", default="L2", help="of vectors: L2, cosine, dot, hamming")
-    parser.add_argument("--replace", action="store_true", help="in place of one of the same name")
+    parser.add_argument(
+        "--metric", default="L2", help="distance of vectors: L2, cosine, dot, hamming"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace an index of the same name")
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of that type, such as num_partitions=64; may be repeated",
+        help="a parameter of the index, such as num_partitions=64; may be repeated",
     )
 
 

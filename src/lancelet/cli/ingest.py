@@ -21,23 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage_options(parser)
     parser.add_argument(
         "--source-format",
-        help="parquet, delta, files, or a reader of Spark; by default what lies there",
+        help="parquet, delta, files, or a format of Spark; by default detected",
     )
     parser.add_argument(
         "--mode",
         choices=("create", "append", "overwrite"),
         default="append",
-        help="what to do if the table is there",
+        help="what to do if the table exists",
     )
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of Spark's reader, such as header=true; may be repeated",
+        help="an option of the Spark reader, such as header=true; may be repeated",
     )
-    parser.add_argument("--master", help="a master of Spark; local[*] if not given")
-    parser.add_argument("--remote", help="a server of Spark Connect, such as sc://host:15002")
+    parser.add_argument("--master", help="a Spark master; by default local[*]")
+    parser.add_argument("--remote", help="a Spark Connect server, such as sc://host:15002")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

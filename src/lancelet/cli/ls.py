@@ -25,7 +25,9 @@ _COLUMNS = ("name", "version", "rows", "fragments", "bytes", "committed")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("uri", nargs="?", default=".", help="the folder; by default this one")
+    parser.add_argument(
+        "uri", nargs="?", default=".", help="the folder; by default the current folder"
+    )
     add_storage_options(parser)
 
 

@@ -59,7 +59,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
         "--format",
         choices=[form.value for form in Form],
         default=Form.TABLE.value,
-        help="how to print: for people, or for programs",
+        help="the output format",
     )
     form.add_argument("--json", action="store_true", help="the same as --format json")
     parser.set_defaults(usage_error=parser.error)
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lancelet",
         usage="lancelet COMMAND ... [--format table|json|csv|arrow]",
-        description=f"Look at Lance tables and keep them sound.\n\ncommands:\n{lines}",
+        description=f"Inspect and maintain Lance tables.\n\ncommands:\n{lines}",
         epilog=f"`lancelet COMMAND --help` says more.\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--fragment", type=int, help="only of this fragment")
-    parser.add_argument("--column", help="only of columns whose path starts so")
+    parser.add_argument("--fragment", type=int, help="only this fragment")
+    parser.add_argument("--column", help="only columns whose path starts with this")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="give up a fragment and its rows; may be repeated",
+        help="drop a fragment and its rows; may be repeated",
     )
     parser.add_argument(
         "--restore-fragment",
@@ -30,15 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="take a fragment from --source; may be repeated",
     )
-    parser.add_argument("--source", help="an older version, by number, or the uri of a copy")
+    parser.add_argument("--source", help="an older version, by number, or the URI of a copy")
     parser.add_argument(
-        "--drop-index", action="append", default=[], metavar="NAME", help="give up an index"
+        "--drop-index", action="append", default=[], metavar="NAME", help="drop an index"
     )
     parser.add_argument(
-        "--rebuild-index", action="append", default=[], metavar="NAME", help="build an index anew"
+        "--rebuild-index", action="append", default=[], metavar="NAME", help="rebuild an index"
     )
     parser.add_argument("--rebuild-counts", action="store_true", help="count rows in the files")
-    parser.add_argument("--apply", action="store_true", help="do it; else only say what it is")
+    parser.add_argument(
+        "--apply", action="store_true", help="apply the repair; otherwise only preview it"
+    )
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "at", metavar="VERSION", help="a number, a tag, branch:number or a time, see `versions`"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    parser.add_argument("--dry-run", action="store_true", help="preview the change")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_version(parser)
     parser.add_argument("--text", help="words to search for")
     near = parser.add_mutually_exclusive_group()
-    near.add_argument("--vector", help="numbers as JSON, or @FILE that holds them")
-    near.add_argument("--row", type=int, help="search near the vector of this row")
-    parser.add_argument("--column", help="the column of vectors; needed if there are several")
+    near.add_argument("--vector", help="numbers as JSON, or @FILE with them")
+    near.add_argument("--row", type=int, help="search near the vector of this row index")
+    parser.add_argument("--column", help="the vector column; required if there are several")
     parser.add_argument("-k", type=int, default=_ROWS, help=f"how many rows; {_ROWS} if not given")
     parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
-    parser.add_argument("--columns", help="what to show, with commas between")
+    parser.add_argument("--columns", help="columns, comma-separated")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--manifest", action="store_true", help="show all that the manifest says")
+    parser.add_argument("--manifest", action="store_true", help="show the whole manifest")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -14,10 +14,12 @@ from lancelet.ops.column_statistics import ColumnStatistics, column_statistics
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
-    parser.add_argument("columns", nargs="*", help="columns, or fields such as a.b; default all")
+    parser.add_argument("columns", nargs="*", help="columns, or fields such as a.b; by default all")
     add_version(parser)
     parser.add_argument(
-        "--distinct", action="store_true", help="estimate how many values differ; reads the columns"
+        "--distinct",
+        action="store_true",
+        help="estimate the number of distinct values; reads the columns",
     )
 
 

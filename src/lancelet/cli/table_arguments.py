@@ -26,7 +26,7 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of the store, such as region=eu-central-1; may be repeated",
+        help="an option of the object store, such as region=eu-central-1; may be repeated",
     )
 
 

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", nargs="?", choices=("list", "create", "move", "delete"), default="list"
     )
-    parser.add_argument("name", nargs="?", help="the tag; needed unless tags are listed")
+    parser.add_argument("name", nargs="?", help="the tag; required except to list tags")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

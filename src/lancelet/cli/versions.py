@@ -20,7 +20,7 @@ _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     add_table(parser)
-    parser.add_argument("-n", "--last", type=int, help="only so many, the newest")
+    parser.add_argument("-n", "--last", type=int, help="the number of latest versions to show")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:

@@ -19,11 +19,15 @@ from lancelet.errors import UnsupportedError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("uri", nargs="?", default=".", help="a table or a folder; by default this")
+    parser.add_argument(
+        "uri", nargs="?", default=".", help="a table or a folder; by default the current folder"
+    )
     add_storage_options(parser)
-    parser.add_argument("--port", type=int, default=0, help="by default one that is free")
-    parser.add_argument("--write", action="store_true", help="let the page change tables")
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument("--port", type=int, default=0, help="by default a free port")
+    parser.add_argument("--write", action="store_true", help="allow changes from the page")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address and open no browser"
+    )
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
