@@ -110,7 +110,7 @@ class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas has n
         places = np.asarray(indices, np.int64)
         outside = (places < -1 if allow_fill else places < -len(self)) | (places >= len(self))
         if outside.any():
-            raise PlaceError("a place is outside of the array", place=int(places[outside][0]))
+            raise PlaceError("an index is out of range of the array", place=int(places[outside][0]))
         if not allow_fill:
             return self._at(np.where(places < 0, places + len(self), places))
         if fill_value is None or fill_value is self.dtype.na_value:

@@ -39,7 +39,7 @@ class _NoFiles(pa.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no
 
     def _refuse(self, *_: object) -> NoReturn:
         raise UnsupportedError(
-            "pyarrow cannot scan this dataset by itself; make a scanner with LanceDataset.scanner"
+            "pyarrow cannot scan this dataset itself; make a scanner with LanceDataset.scanner"
         )
 
     get_file_info = get_file_info_selector = create_dir = delete_dir = _refuse

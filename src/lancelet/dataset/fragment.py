@@ -447,7 +447,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         places = whole_numbers(indices)
         if len(places) and not 0 <= int(places.min()) <= int(places.max()) < source.num_visible:
             raise RowNotFoundError(
-                "a row lies behind the end of the fragment",
+                "row index out of range of the fragment",
                 row=int(places.max()),
                 num_rows=source.num_visible,
             )

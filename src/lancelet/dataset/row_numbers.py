@@ -21,5 +21,5 @@ def whole_numbers(numbers: Sequence[int] | pa.Array | np.ndarray) -> Int64s:
     if found.size == 0:
         return np.empty(0, np.int64)
     if found.dtype.kind not in "iu" or found.ndim != 1:
-        raise ArgumentTypeError("rows are named by whole numbers", dtype=str(found.dtype))
+        raise ArgumentTypeError("row indices must be integers", dtype=str(found.dtype))
     return found.astype(np.int64)

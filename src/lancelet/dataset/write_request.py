@@ -213,7 +213,7 @@ def _names(bases: Sequence[str] | None) -> tuple[str, ...]:
     names = tuple(bases or ())
     for name in names:
         if not isinstance(name, str):
-            raise BaseNameError("a base is named by text", found=str(type(name)))
+            raise BaseNameError("the name of a base must be a string", found=str(type(name)))
     return names
 
 

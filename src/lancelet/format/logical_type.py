@@ -268,7 +268,7 @@ def _parse_dictionary(rest: str, depth: int) -> pa.DataType:
 
 def _whole(text: str, logical_type: str, *, largest: int) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > largest:
-        raise CorruptDataError("a logical type has no sound size", logical_type=logical_type)
+        raise CorruptDataError("a logical type has an invalid size", logical_type=logical_type)
     return int(text)
 
 

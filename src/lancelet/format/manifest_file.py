@@ -102,7 +102,7 @@ def _check_positions(positions: SectionPositions, position: int) -> None:
     for place in (positions.index, positions.transaction):
         if place is not None and place >= position:
             raise CorruptDataError(
-                "a section of the manifest's file lies behind the manifest", position=place
+                "a section of the manifest file is after the manifest", position=place
             )
 
 

@@ -53,7 +53,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         self._provider = context_provider or provider_of(given)
         settings = without_provider(given)
         if "uri" not in settings:
-            raise InvalidInputError("a namespace behind a server needs the property `uri`")
+            raise InvalidInputError("a REST namespace needs the property `uri`")
         if not settings["uri"].startswith(("http://", "https://")):
             raise InvalidInputError("a server is reached by http", uri=settings["uri"])
         self._uri = settings["uri"].rstrip("/")

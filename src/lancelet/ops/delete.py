@@ -106,7 +106,7 @@ def prepare_delete(snapshot: Snapshot, predicate: Writable) -> PreparedDelete:
 def check_predicate(predicate: Writable) -> None:
     """Refuse None: a scan without a filter finds every row, and all would be gone by mistake."""
     if predicate is None:
-        raise ArgumentTypeError("rows to delete must be named by a predicate", found="None")
+        raise ArgumentTypeError("a deletion needs a predicate", found="None")
 
 
 def find_rows(plan: ScanPlan) -> dict[int, Int64s]:

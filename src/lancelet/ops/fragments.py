@@ -92,7 +92,7 @@ def delete_offsets(
         raise OffsetError("the offset of a row is negative", offset=int(found[0]))
     if len(found) and found[-1] >= num_rows:
         raise InvalidInputError(
-            "an offset is out of range: it lies behind the end of the fragment",
+            "an offset is out of range of the fragment",
             offset=int(found[-1]),
             fragment_id=int(fragment.id),
             num_rows=num_rows,

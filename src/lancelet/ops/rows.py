@@ -266,7 +266,7 @@ def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
         return _stream_of_rows(itertools.chain([first], rest), schema)
     if first is None:
         if schema is None:
-            raise InvalidInputError("an iterable without batches needs a schema beside it")
+            raise InvalidInputError("an iterable without batches needs a schema")
         return RowStream(schema, iter(()))
     if not isinstance(first, pa.RecordBatch | pa.Table):
         raise InvalidInputError(
@@ -299,7 +299,7 @@ def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Itera
         unknown = sorted(columns.keys() - set(first.schema.names))
         if strict and unknown:
             raise SchemaMismatchError(
-                "a row has columns that the rows before it lack; give a schema beside the rows",
+                "a row has columns that earlier rows lack; pass a schema",
                 columns=unknown,
                 rows=f"{begin} to {begin + len(chunk) - 1}",
             )
@@ -378,7 +378,7 @@ def _converted(stream: RowStream, schema: pa.Schema) -> Iterator[pa.RecordBatch]
     for batch in stream.batches:
         if set(batch.schema.names) != set(schema.names):
             raise SchemaMismatchError(
-                "the batches do not have the columns of the schema beside them",
+                "the batches do not have the columns of the given schema",
                 expected=schema.names,
                 found=batch.schema.names,
             )

@@ -165,7 +165,7 @@ def _read_of_file(places: Sequence[BlobPlace]) -> list[bytes]:
         for position, size in some:
             if position + size > reader.size:
                 raise CorruptDataError(
-                    "a blob lies behind the end of its file",
+                    "a blob extends past the end of its file",
                     path=places[0].path,
                     position=position,
                     size=size,

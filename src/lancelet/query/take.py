@@ -44,7 +44,7 @@ def addresses_at(snapshot: Snapshot, places: Int64s) -> UInt64s:
     if len(places) and (places.min() < 0 or places.max() >= before[-1]):
         outside = places[(places < 0) | (places >= before[-1])]
         raise RowNotFoundError(
-            "a row lies behind the end of the table", row=int(outside[0]), num_rows=int(before[-1])
+            "row index out of range", row=int(outside[0]), num_rows=int(before[-1])
         )
     if len(before) == 2 and snapshot.fragments[0].deletion_file is None:
         return addresses_of(snapshot.fragments[0].id, places)

@@ -79,7 +79,7 @@ class DeletionVector:
         """
         if self.offsets and self.offsets.max() >= physical_rows:
             raise CorruptDataError(
-                "a deleted row lies behind the end of its fragment",
+                "a deleted row index is out of range of its fragment",
                 offset=self.offsets.max(),
                 physical_rows=physical_rows,
             )
@@ -127,7 +127,7 @@ class DeletionVector:
         deleted = self.to_array()
         if len(deleted) and deleted[-1] >= physical_rows:
             raise CorruptDataError(
-                "a deleted row lies behind the end of its fragment",
+                "a deleted row index is out of range of its fragment",
                 offset=int(deleted[-1]),
                 physical_rows=physical_rows,
             )

@@ -71,7 +71,7 @@ def load(
         place: See `Place`.
     """
     if mode not in MODES:
-        raise InvalidInputError("no mode has this name", mode=mode, known=MODES)
+        raise InvalidInputError("unknown mode", mode=mode, known=MODES)
     if source_format in _OURS:
         if read_options:
             raise InvalidInputError(

@@ -86,7 +86,7 @@ def write(
         running: See `Running`; the session is that of the data frame.
     """
     if mode not in MODES:
-        raise InvalidInputError("no mode has this name", mode=mode, known=MODES)
+        raise InvalidInputError("unknown mode", mode=mode, known=MODES)
     if (where is not None) != (mode == "replace"):
         raise InvalidInputError("`where` belongs to the mode replace, which needs it", mode=mode)
     job, table = begin(uri, running | {"spark": frame.sparkSession})

@@ -222,7 +222,7 @@ def _create_branch(
     except AlreadyExistsError as error:
         raise RefExistsError(
             "a branch of that name is being made, or was half made or half deleted; "
-            "delete it if nobody is making it",
+            "delete it unless a writer is creating it",
             name=name,
             uri=main.uri,
         ) from error

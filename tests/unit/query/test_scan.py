@@ -126,7 +126,7 @@ def test_row_columns_count_live_rows(snapshot):
 
 @pytest.mark.parametrize("place", [-1, 10_000])
 def test_a_place_outside_of_the_table_is_an_error(snapshot, place):
-    with pytest.raises(RowNotFoundError, match="behind the end"):
+    with pytest.raises(RowNotFoundError, match="out of range"):
         addresses_at(snapshot, np.array([place]))
 
 

@@ -230,7 +230,7 @@ class _List:
         limit = self._items.bounds[pieces.part + 1] - first_item
         if edges.descends() or (edges.first < 0).any() or (edges.last > limit).any():
             raise CorruptDataError(
-                "the offsets of lists do not ascend, or point behind their items",
+                "the offsets of lists do not ascend, or point past their items",
                 field=self._field.name,
                 pieces=len(pieces),
             )

@@ -298,7 +298,7 @@ class _ListedBytes:
     def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
         if column.items is None or not is_variable(data_type):
             raise CorruptDataError(
-                "a column holds lists of which its type has none",
+                "a column has lists that its type does not have",
                 column=column.index,
                 type=str(data_type),
             )

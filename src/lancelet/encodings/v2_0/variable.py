@@ -87,7 +87,7 @@ class EndOffsets:
         if bad.any():
             row = int(np.argmax(bad))
             raise CorruptDataError(
-                "the offsets of a page do not ascend, or point behind its data",
+                "the offsets of a page do not ascend, or point past its data",
                 row_of_request=row,
                 start=int(start[row]),
                 stop=int(stop[row]),

@@ -51,7 +51,7 @@ def _read(
     starts = np.array(json.loads(occurrences.metadata[_OFFSETS]), np.int64)
     counts = np.diff(starts, append=occurrences.num_rows)
     if len(starts) != len(names) or np.any(counts < 0) or starts[:1].any():
-        raise ValueError("lists of tokens are not behind each other")
+        raise ValueError("token lists overlap")
     order = np.argsort(numbers)
     places = np.searchsorted(numbers, own.to_numpy(), sorter=order)
     found = order[np.minimum(places, len(order) - 1)]

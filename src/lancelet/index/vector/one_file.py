@@ -194,7 +194,7 @@ def _read_message(reader: ObjectReader, path: str) -> tuple[index_pb.Index, int]
     position, size = found[0], reader.size
     room = size - _FOOTER.itemsize - _LENGTH_BYTES - position
     if room < 0:
-        raise CorruptDataError("an index says that its message is behind its end", path=path)
+        raise CorruptDataError("the message of an index is out of range of its file", path=path)
     stored = reader.read_ranges(Ranges.of((position, room + _LENGTH_BYTES))).slice_bytes(0)
     length = int.from_bytes(stored[:_LENGTH_BYTES].tobytes(), "little")
     if length > room:

@@ -98,7 +98,7 @@ def _check_distinct(rows: _KeyBlock, index: KeyIndex, of: Snapshot, on: Sequence
 
 def _repeated(snapshot: Snapshot, on: Sequence[str]) -> InvalidInputError:
     return InvalidInputError(
-        "several rows have one key, so which of them is the same row cannot be told",
+        "several rows have the same key, so rows cannot be matched",
         uri=snapshot.location.uri,
         version=snapshot.version,
         on=list(on),

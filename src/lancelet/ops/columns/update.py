@@ -59,7 +59,7 @@ def update_fragment_columns(
 def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
     known = {field.name: field for field in schema.fields}
     if not given.names:
-        raise ColumnError("there is no column to update beside the key")
+        raise ColumnError("there is no column to update except the key")
     for own in given:
         field = known.get(own.name)
         if own.name in ROW_FIELDS:

@@ -226,11 +226,11 @@ class MergedRead:
 
 def _checked_keys(base: Snapshot, columns: Sequence[str]) -> list[str]:
     if not columns:
-        raise NoKeyToMergeError("rows are told apart by one column at least")
+        raise NoKeyToMergeError("at least one key column is required")
     for column in columns:
         base.schema.field_by_path(column)
         if column not in base.schema.names:
-            raise NoKeyToMergeError("rows are told apart by whole columns", column=column)
+            raise NoKeyToMergeError("key columns must be top-level columns", column=column)
     return list(columns)
 
 

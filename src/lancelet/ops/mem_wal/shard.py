@@ -269,7 +269,7 @@ class Shard:
                     surroundings.sleep(self._persistence.delay_ms * (1 << attempt) / 1000)
                 elif is_unknown:
                     raise CommitOutcomeUnknownError(
-                        "the store did not answer, so nobody knows whether the object is there",
+                        "the store did not answer, so it is unknown whether the object exists",
                         path=path,
                         shard=str(self.shard_id),
                     ) from error

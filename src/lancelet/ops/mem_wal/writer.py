@@ -499,7 +499,7 @@ class MemWalWriter:
             raise FencedError(self._lost.args[0], **self._lost.facts)
         if self._lost is not None:
             raise LostWriterError(
-                "nobody knows whether the store has what was last put; open another writer, "
+                "it is unknown whether the store has the last put; open another writer, "
                 "which replays the log",
                 shard=str(self.shard.shard_id),
             ) from self._lost

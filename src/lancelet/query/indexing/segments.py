@@ -176,7 +176,7 @@ class TableSegment:
         for fragment_id, offsets in rows.parts.items():
             if offsets is not ALL and offsets and offsets.max() >= sizes[fragment_id]:
                 raise CorruptDataError(
-                    "an index has a row behind the end of its fragment",
+                    "an index has a row that is out of range of its fragment",
                     index=self.metadata.name,
                     path=self.metadata.directory,
                     fragment_id=fragment_id,

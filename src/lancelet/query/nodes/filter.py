@@ -142,7 +142,7 @@ def _splits_of_candidates(
     first, last = bitmap.min(), bitmap.max()
     if last >= source.num_rows:
         raise CorruptDataError(
-            "an index has a row behind the end of its fragment; drop it and build it again",
+            "an index has a row that is out of range of its fragment; drop it and build it again",
             fragment_id=int(source.fragment.id),
             offset=last,
             num_rows=source.num_rows,

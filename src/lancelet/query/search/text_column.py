@@ -324,7 +324,7 @@ class TextColumn:
             own = offsets[places]
             if int(own.max()) >= source.num_rows:
                 raise CorruptDataError(
-                    "a text index has a row behind the end of its fragment",
+                    "a text index has a row that is out of range of its fragment",
                     fragment_id=fragment_id,
                     num_rows=source.num_rows,
                 )

@@ -83,7 +83,7 @@ def convert(
         running: See `Running`; storage options are those of both sides.
     """
     if mode not in MODES:
-        raise InvalidInputError("no mode has this name", mode=mode, known=MODES)
+        raise InvalidInputError("unknown mode", mode=mode, known=MODES)
     here, there = os.fspath(source), os.fspath(target)
     stored = tuple(sorted((running.get("storage_options") or {}).items()))
     kind = source_format or _format_at(here, stored)

@@ -251,7 +251,7 @@ def test_wrong_arguments_are_errors(tmp_path: Path) -> None:
         dataset.changes(1, kinds=["moved"])
     with pytest.raises(FieldNotFoundError):
         dataset.changes(1, columns=["nope"])
-    with pytest.raises(InvalidInputError, match="several rows have one key"):
+    with pytest.raises(InvalidInputError, match="several rows have the same key"):
         dataset.changes(1, on="id").read_all()
     with pytest.raises(InvalidInputError, match="no column"):
         dataset.changes(1, on=[])
