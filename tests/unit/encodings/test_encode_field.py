@@ -135,3 +135,13 @@ def test_numbers_of_one_width_are_encoded_together_whatever_their_types(version)
     assert {plain_kind(field) for field in fields_of(arrays)} == {"64 bits"}
     for array, page in zip(arrays, encoded(arrays, version), strict=True):
         assert page == encoded([array], version)[0]
+
+
+def test_pages_with_as_many_items_share_a_message_and_keep_their_own_items():
+    words = np.array([f"{at} of few words" for at in range(20)])
+    arrays = [pa.array(np.roll(words, at)[np.arange(1000) * 97 % 20]) for at in range(8)]
+    pages = encoded(arrays, VERSIONS[-1])
+    assert len({id(page.encoding) for page in pages}) == 1
+    assert len({page.buffers[2] for page in pages}) == 8
+    for array, page in zip(arrays, pages, strict=True):
+        assert page == encoded([array], VERSIONS[-1])[0]

@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import FileVersion, FixedWidth
-from lancelet.encodings.choose import MiniBlocks
+from lancelet.encodings.choose import Dictionary, MiniBlocks
 from lancelet.encodings.codecs.base import SMALL_CHUNK_BYTES_MAX, EncodedBlocks
+from lancelet.encodings.codecs.cut import slices_of
 from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.layout import Body, MiniBlockLayout
@@ -50,24 +51,41 @@ def build_mini_blocks(
     pages in which a chunk would not fit its numbers, because too many entries have no value.
     """
     for places, layout, buffers in _Parts.of(leaf, count, chosen, version).pages():
-        which = chosen.which[places].tolist()
         if layout is None:
-            yield which, None
-            continue
-        described = _those(chosen.descriptions, places), _those(chosen.refused, places)
-        if chosen.dictionaries is None:
-            yield which, Body(which, layout, buffers, *described)
-            continue
-        words, data, *index = buffers
-        for at, place in enumerate(places.tolist()):
-            own, one = chosen.dictionaries[place], slice(at, at + 1)
-            with_dictionary = replace(
-                layout, dictionary=own.block.encoding, num_dictionary_items=own.num_items
-            )
-            items = Slices.whole(own.block.data)
-            parts = (words[one], data[one], items, *index)
-            each = (described[0][one], described[1][one])
-            yield which[one], Body(which[one], with_dictionary, parts, *each)
+            yield chosen.which[places].tolist(), None
+        elif chosen.dictionaries is None:
+            yield _body(chosen, places, layout, buffers)
+        else:
+            words, data, *index = buffers
+            for own, with_items, items in _with_dictionaries(layout, chosen.dictionaries, places):
+                parts = (take_slices(words, own), take_slices(data, own), items, *index)
+                yield _body(chosen, places[own], with_items, parts)
+
+
+def _body(
+    chosen: MiniBlocks, places: Int64s, layout: MiniBlockLayout, buffers: tuple[Slices, ...]
+) -> tuple[Sequence[int], Body]:
+    which = chosen.which[places].tolist()
+    described = _those(chosen.descriptions, places), _those(chosen.refused, places)
+    return which, Body(which, layout, buffers, *described)
+
+
+def _with_dictionaries(
+    layout: MiniBlockLayout, dictionaries: Sequence[Dictionary], places: Int64s
+) -> Iterator[tuple[Int64s, MiniBlockLayout, Slices]]:
+    """Yield pages whose dictionaries have as many items, encoded alike: their items behind them."""
+    alike: dict[tuple[int, bytes], list[int]] = {}
+    for at, place in enumerate(places.tolist()):
+        own = dictionaries[place]
+        key = own.num_items, own.block.encoding.SerializeToString()
+        alike.setdefault(key, []).append(at)
+    for (num_items, _), which in alike.items():
+        blocks = [dictionaries[place].block for place in places[which].tolist()]
+        with_items = replace(layout, dictionary=blocks[0].encoding, num_dictionary_items=num_items)
+        items = [block.data for block in blocks]
+        sizes = np.array([len(data) for data in items], np.int64)
+        joined = items[0] if len(items) == 1 else np.concatenate(items)
+        yield np.array(which), with_items, slices_of(sizes, joined)
 
 
 def _those(of_pages: Sequence[T], places: Int64s) -> Sequence[T]:
