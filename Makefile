@@ -14,7 +14,7 @@ STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz bench bench-spark demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz bench bench-spark demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -29,12 +29,17 @@ test: build ## Run the tests (some minutes)
 	$(RUN) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
 test-browser: build ## Run the tests of the page that `lancelet view` serves, in headless Chromium
-	@$(PYTHON) tools/provide_browser.py
+	@$(PYTHON) tools/provide.py browser
 	$(RUN) -m pytest -q tests/browser
+
+test-model: build ## Check the model of commits with Spin, and that the code does what it allows
+	@$(PYTHON) tools/provide.py model
+	$(RUN) -m pytest -q tests/model
 
 test-all: build ## Run every test, the long ones and a short fuzz included
 	$(RUN) -m pytest -q -n $(JOBS) --dist worksteal
 	$(MAKE) test-browser
+	$(MAKE) test-model
 	$(MAKE) fuzz
 
 check: setup lint types contracts protos workflows ## Run every static check

@@ -68,7 +68,7 @@ class _Frame:
 
 
 class Cast:
-    """The actors of one execution, with what each of them is told."""
+    """The actors of one execution, with what each of them is told at its end."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -100,7 +100,7 @@ class Explorer:
     fates: Sequence[Fate] = ()
     faults: int = 1
     counts: Counts = field(default_factory=Counts)
-    on_execution: Callable[[Sequence[str]], None] | None = None
+    on_execution: Callable[[Cast, Sequence[Event]], None] | None = None
     _stack: list[_Frame] = field(default_factory=list)
     _seen: dict[object, frozenset[Choice]] = field(default_factory=dict)
 
@@ -141,12 +141,21 @@ class Explorer:
                     self.counts.executions += 1
                     judge(cast)
                     if self.on_execution is not None:
-                        self.on_execution(machine.trace)
+                        self.on_execution(cast, machine.events)
             except BaseException as error:
                 error.add_note("\n".join(machine.trace))
                 raise
         self.counts.steps += machine.steps
         self.counts.longest = max(self.counts.longest, machine.steps)
+
+
+class Event(NamedTuple):
+    """A request that was made, and what its actor was told; or what an actor says of itself."""
+
+    actor: str
+    operation: str
+    path: str
+    told: object
 
 
 class _Telling(Machine):
@@ -155,6 +164,7 @@ class _Telling(Machine):
     def __init__(self, course: _Course) -> None:
         super().__init__(course, lambda _actor, _request: None)
         self.histories: dict[str, int] = {}
+        self.events: list[Event] = []
 
     def sleep(self, seconds: float) -> None:
         """Go on at once: others have their turn at the next request in any case."""
@@ -172,6 +182,7 @@ class _Telling(Machine):
         return answer
 
     def _remember(self, actor: Actor, request: Request, told: object) -> None:
+        self.events.append(Event(actor.name, request.operation, request.path, told))
         before = self.histories.get(actor.name, 0)
         self.histories[actor.name] = hash((before, request.operation, request.path, told))
 
@@ -309,8 +320,8 @@ def _digest(answer: object) -> object:
             return path, size
         case Listing(objects, folders):
             return tuple(info.path for info in objects), folders
-        case _ if hasattr(answer, "read_ranges"):
-            return hash(cast("Any", answer)._inner.read_tail(1 << 40).tobytes())  # noqa: SLF001
+        case _ if hasattr(answer, "read_tail"):  # the reader of an object in memory, as it is now
+            return hash(cast("Any", answer).read_tail(1 << 40).tobytes())
         case _ if hasattr(answer, "__length_hint__"):
             return tuple(map(_digest, cast("Any", answer).__reduce__()[1][0]))
         case _:

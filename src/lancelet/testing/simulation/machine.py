@@ -361,6 +361,10 @@ class SimulatedStore(WrappedStore):
         """Return the same: nothing is lost with the power here."""
         return self
 
+    def deciding(self) -> SimulatedStore:
+        """Return the same: it can put conditionally."""
+        return self
+
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete one after the other, as no store does it in one step."""
         for path in paths:

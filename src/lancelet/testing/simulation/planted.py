@@ -74,6 +74,19 @@ _COMMIT: Final = commit._commit  # noqa: SLF001
 
 
 PLANTED: Final[Mapping[str, Plant]] = {
+    "a lost reply is taken for a failure": lambda: _both(
+        _with(commit, "_is_published", lambda _: False),
+        _with(resolve.Resolver, "lose", _nothing),
+        _with(resolve.Resolver, "_if_ours", _nothing),
+    ),
+    "a conditional put without a reply is sent again": _with(PutIfAbsent, "publish", _put_again),
+    "a commit looks only whether its manifest is there": _with(
+        commit, "has_landed", _looked_up_once
+    ),
+    "a cleanup does not look again at tags and holds": _with(
+        run, "referred_since", lambda _: set()
+    ),
+    "a cleanup does not look at tags": _with(plan, "_tags_here", lambda *_: {}),
     "a commit does not look whether it came too late": _with(commit, "has_landed", lambda *_: True),
     "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
     "who refers to a version does not hold it": lambda: _both(
@@ -92,6 +105,11 @@ PLANTED: Final[Mapping[str, Plant]] = {
 }
 
 SEEDS: Final[Mapping[str, int]] = {
+    "a lost reply is taken for a failure": 10,
+    "a conditional put without a reply is sent again": 392,
+    "a commit looks only whether its manifest is there": 1,
+    "a cleanup does not look again at tags and holds": 101,
+    "a cleanup does not look at tags": 7,
     "a commit does not look whether it came too late": 87,
     "who refers to a version does not hold it": 194,
     "a cleanup does not look at holds": 161,

@@ -1,4 +1,4 @@
-"""Make sure that Chromium and its driver are there, for the tests of the page.
+"""Make sure that programs are there which tests need: `python tools/provide.py browser model`.
 
 On Debian and its like they are installed from its packages where this may be done; elsewhere they
 must be there already.
@@ -11,22 +11,27 @@ import shutil
 import subprocess
 import sys
 
-NEEDED = ("chromium", "chromedriver")
-PACKAGES = ("chromium", "chromium-driver")
+PROGRAMS = {
+    "browser": {"chromium": "chromium", "chromedriver": "chromium-driver"},
+    "model": {"spin": "spin", "cc": "gcc"},
+}
+"""What each kind of tests needs on the path, and the packages that have it."""
 
 
 def main() -> int:
     """Install what is missing, or say what to install."""
-    if all(map(shutil.which, NEEDED)):
+    needed = {name: package for kind in sys.argv[1:] for name, package in PROGRAMS[kind].items()}
+    packages = [package for name, package in needed.items() if shutil.which(name) is None]
+    if not packages:
         return 0
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        print(f"the tests of the page need {' and '.join(NEEDED)} on the path")
+        print(f"these tests need {' and '.join(needed)} on the path; install {' '.join(packages)}")
         return 1
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends"]):
-        packages = PACKAGES if command[0] == "install" else ()
+        names = packages if command[0] == "install" else ()
         subprocess.run(
-            ["apt-get", *command, *packages],
+            ["apt-get", *command, *names],
             check=True,
             env=environment,
             stdout=subprocess.DEVNULL,

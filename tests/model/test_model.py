@@ -1,0 +1,119 @@
+"""Goal: the protocol of commits holds in a model of it, and the code does what the model allows.
+
+Method: Spin looks at every state of `commits.pml`; with a part of the protocol left out it finds a
+violation. Executions of the real code, in every order of their requests, are given to the model as
+the only ones it may follow, and each must be possible there to its end.
+"""
+
+import shutil
+import subprocess
+
+import pytest
+
+from lancelet.errors import CommitConflictError
+from lancelet.format.paths import parse_manifest_name
+from lancelet.table.snapshot import Snapshot
+from lancelet.testing.simulation import casts
+from lancelet.testing.simulation.interleavings import Explorer
+
+PUT, TAKEN, RECORD, DELETE, TOLD = range(1, 6)
+ACKNOWLEDGED, REFUSED = 1, 2
+COMPILE = ("cc", "-O1", "-DSAFETY", "-DVECTORSZ=4096", "-DCOLLAPSE", "-w", "-o", "pan", "pan.c")
+
+
+def check_model(tmp_path, request, *defines):
+    """Look at every state, and return what the search says."""
+    missing = [name for name in ("spin", "cc") if shutil.which(name) is None]
+    assert not missing, (
+        f"{missing} must be on the path: `make test-model` or `apt install spin gcc`"
+    )
+    shutil.copy(request.path.parent / "commits.pml", tmp_path)
+    for command in (["spin", "-a", *defines, "commits.pml"], COMPILE):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    # Where only some executions may be followed, others end where they are not.
+    ends = ["-E"] if "-DTRACES" in defines else []
+    done = subprocess.run(
+        ["./pan", *ends, "-m1000000"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert "max search depth too small" not in done.stdout
+    return done.stdout
+
+
+def test_the_protocol_holds_in_every_state(tmp_path, request) -> None:
+    said = check_model(tmp_path, request)
+    assert "errors: 0" in said
+    states = int(next(line for line in said.splitlines() if "states, stored" in line).split()[0])
+    assert states > 1_000_000
+
+
+@pytest.mark.parametrize("left_out", ["LOOKING", "HOLDS", "RECORDS"])
+def test_without_a_part_of_it_the_model_finds_a_violation(tmp_path, request, left_out) -> None:
+    assert "assertion violated" in check_model(tmp_path, request, f"-DWITHOUT_{left_out}")
+
+
+def test_executions_of_the_code_are_executions_of_the_model(tmp_path, request) -> None:
+    traces = executions()
+    assert len(traces) > 20
+    (tmp_path / "traces.h").write_text(header(sorted(traces)))
+    said = check_model(tmp_path, request, "-DTRACES", "-DN=9")
+    assert "errors: 0" in said, said
+    accepted = {int(line.split()[1]) for line in said.splitlines() if line.startswith("accepted")}
+    refused = [each for number, each in enumerate(sorted(traces)) if number not in accepted]
+    assert refused == []
+    # What never happened is not possible there either: a number is not published twice.
+    (tmp_path / "traces.h").write_text(header([[1103, 1501, 2103]]))
+    assert "\naccepted" not in check_model(tmp_path, request, "-DTRACES", "-DN=9")
+
+
+def executions():
+    """The visible steps of each execution of the real code, whatever the order of requests."""
+    found = set()
+
+    def keep(cast, events) -> None:
+        if not isinstance(cast.told["b"], Snapshot):
+            return
+        steps = list(filter(None, map(step_of, events)))
+        last = max(place for place, event in enumerate(events) if event.actor == "actor 0")
+        told = cast.told["a"]
+        assert isinstance(told, (Snapshot, CommitConflictError))
+        said = ACKNOWLEDGED if isinstance(told, Snapshot) else REFUSED
+        before = len(list(filter(None, map(step_of, events[: last + 1]))))
+        steps.insert(before, 1000 + 100 * TOLD + said)
+        found.add(tuple(steps))
+
+    stage = casts.Stage.built()
+    Explorer(stage.stored, casts.a_commit_and_cleanups(stage), on_execution=keep).run()
+    return found
+
+
+def step_of(event):
+    """A request as the model says it, where versions count from the second of the real table."""
+    who = 1000 * (1 + int(event.actor.removeprefix("actor ")))
+    if event.operation == "put" and "/.removed-" in event.path:
+        return who + 100 * RECORD
+    folder, _, name = event.path.rpartition("/")
+    found = parse_manifest_name(name) if folder.endswith("_versions") else None
+    if found is None or found.version < 2:
+        return None
+    if event.operation == "put_if_absent":
+        kind = TAKEN if event.told == "AlreadyExistsError" else PUT
+    elif event.operation == "delete":
+        kind = DELETE
+    else:
+        return None
+    return who + 100 * kind + found.version - 1
+
+
+def header(traces):
+    """Traces one behind the other, in what Spin can include."""
+    flat = [step for trace in traces for step in trace]
+    lines = [f"hidden short steps[{len(flat)}];", "short trace_at, trace_end, trace_number;"]
+    lines += ["inline select_trace() {", "  d_step {"]
+    lines += [f"    steps[{place}] = {step};" for place, step in enumerate(flat)]
+    lines += ["    skip", "  };", "  if"]
+    start = 0
+    for number, trace in enumerate(traces):
+        end = start + len(trace)
+        lines.append(f"  :: trace_number = {number}; trace_at = {start}; trace_end = {end}")
+        start = end
+    return "\n".join([*lines, "  fi", "}", ""])
