@@ -95,7 +95,6 @@ class Judge:
         self.bucket = MemoryStore(BUCKET)
         self.histories: dict[str, dict[int, Version]] = {}
         self.late: set[tuple[str, int]] = set()
-        self.doing: dict[str, Doing] = {}
         self.stable_row_ids = False
 
     # --- what the store is asked to do ------------------------------------------------------
@@ -128,10 +127,12 @@ class Judge:
                 raise ViolationError(f"version {number} of {root} was written twice")
             self.late.add((root, number))
             return
-        doing = None if actor is None else self.doing.get(actor.name)
+        doing = None if actor is None else actor.about
+        assert doing is None or isinstance(doing, Doing)
         snapshot, rows, row_ids = self._read(root, number)
         if doing is not None:
-            doing.published.append(number)
+            if root == doing.root:
+                doing.published.append(number)
             effect = doing.effect if root == doing.root else None
             if newest and effect is not None:
                 self._check_effect(doing, effect, history, rows, number)
@@ -206,7 +207,7 @@ class Judge:
 
     def begin(self, actor: Actor, name: str, root: str, effect: Effect | None) -> Doing:
         """Hear what an actor is going to do."""
-        doing = self.doing[actor.name] = Doing(name, root, effect)
+        actor.about = doing = Doing(name, root, effect)
         return doing
 
     def ended(

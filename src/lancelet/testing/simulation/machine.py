@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
@@ -106,6 +106,8 @@ class Actor:
         self.is_dead = False
         self.is_done = False
         self.requests = 0
+        self.about: object = None
+        """What it is doing, for who judges that."""
         self.pending: Request | None = None
         self.baton = threading.Lock()
         self.baton.acquire()
@@ -240,7 +242,7 @@ class Machine(Surroundings):
             actor.is_dead = True
             raise Killed
         if fate == "lingering":
-            self.course.linger(lambda: self._linger(actor, request, action))
+            self.course.linger(partial(self._linger, actor, actor.about, request, action))
             raise _no_reply(request)
         answer = self._carry_out(actor, request, action)
         if fate == "done and killed":
@@ -282,11 +284,15 @@ class Machine(Surroundings):
                 raise Killed from error
         return answer
 
-    def _linger(self, actor: Actor, request: Request, action: Callable[[], object]) -> None:
+    def _linger(
+        self, actor: Actor, about: object, request: Request, action: Callable[[], object]
+    ) -> None:
         self.note(f"{actor.name:10} {request.operation} {request.path}  [arrives]")
         # Nobody hears of it, and what was judged wrong is kept.
+        now, actor.about = actor.about, about
         with suppress(Killed, LanceletError):
             self._carry_out(actor, request, action)
+        actor.about = now
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:

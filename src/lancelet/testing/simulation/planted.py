@@ -21,7 +21,6 @@ from lancelet.table import commit, refs
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
 from lancelet.table.conflict.verdict import COMPATIBLE
-from lancelet.table.handlers import PutIfAbsent
 
 Plant = Callable[[], Any]
 """Returns a context in which a mend is taken back."""
@@ -42,14 +41,6 @@ def _both(*plants: Plant) -> Iterator[None]:
 
 def _nothing(*_: object, **__: object) -> None:
     """Do nothing."""
-
-
-def _put_again(self: PutIfAbsent, store: Any, path: str, data: bytes, *, version: int) -> None:
-    del self, version
-    try:
-        store.put_if_absent(path, data)
-    except CommitOutcomeUnknownError:
-        store.put_if_absent(path, data)
 
 
 def _looked_up_once(published: Any, base: Any, handler: Any) -> bool:
@@ -79,7 +70,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
         _with(resolve.Resolver, "lose", _nothing),
         _with(resolve.Resolver, "_if_ours", _nothing),
     ),
-    "a conditional put without a reply is sent again": _with(PutIfAbsent, "publish", _put_again),
     "a commit looks only whether its manifest is there": _with(
         commit, "has_landed", _looked_up_once
     ),
@@ -106,7 +96,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
 
 SEEDS: Final[Mapping[str, int]] = {
     "a lost reply is taken for a failure": 10,
-    "a conditional put without a reply is sent again": 392,
     "a commit looks only whether its manifest is there": 1,
     "a cleanup does not look again at tags and holds": 101,
     "a cleanup does not look at tags": 7,
