@@ -96,6 +96,7 @@ fuzz: build ## Fuzz the readers for a minute each
 
 bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_files.py
+	$(RUN) benchmarks/bench_reads.py
 	$(RUN) benchmarks/bench_writes.py
 	$(RUN) benchmarks/bench_tables.py
 	$(RUN) benchmarks/bench_mutation.py
