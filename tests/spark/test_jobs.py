@@ -155,7 +155,7 @@ def test_an_upsert_needs_some_columns_only(spark, table):
 
 def test_a_merge_is_refused_where_it_cannot_be_meant(spark, table):
     twice = source(spark, (3, "a", 1), (3, "b", 2))
-    with pytest.raises(InvalidInputError, match="same key"):
+    with pytest.raises(InvalidInputError, match="same row"):
         ls.merge(twice, table, on="id").when_matched_update().execute()
     one = source(spark, (3, "a", 1))
     with pytest.raises(InvalidInputError, match="no clause"):
