@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
@@ -233,23 +235,83 @@ SECTIONS = {
 }
 
 
-def page() -> str:
-    """Return the page, with a section for each suite that has results, or for each size of it."""
-    lines = [HEAD.rstrip("\n")]
-    for suite, section in SECTIONS.items():
+PLOTTED = ("files", "writes", "tables", "indices", "text", "vectors")
+LABEL, BARS, ROW = 330, 420, 16
+
+
+def runs() -> Iterator[tuple[str, str, Run]]:
+    """Yield what was saved: suite, name of the results, results."""
+    for suite in SECTIONS:
         sizes = sorted(RESULTS.glob(f"{suite}-*x*.json"))
         for path in (RESULTS / f"{suite}.json", *sizes):
             if path.exists():
-                lines += section(json.loads(path.read_text(encoding="utf-8")))
+                yield suite, path.stem, json.loads(path.read_text(encoding="utf-8"))
+
+
+def page() -> str:
+    """Return the page, with a section for each suite that has results, or for each size of it."""
+    lines = [HEAD.rstrip("\n")]
+    for suite, name, run in runs():
+        heading, *rest = SECTIONS[suite](run)
+        lines.append(heading)
+        if suite in PLOTTED and run["cases"]:
+            lines.append(f"![CPU ratio of each case, by a logarithmic scale]({_picture(name)})\n")
+        lines += rest
     return "\n".join(lines) + "\n"
+
+
+def _picture(name: str) -> str:
+    return f"pictures/benchmarks-{name}.svg"
+
+
+def pictures() -> dict[Path, str]:
+    """Return the plots of the page by where they are."""
+    return {
+        PAGE.parent / _picture(name): plot(run["cases"])
+        for suite, name, run in runs()
+        if suite in PLOTTED and run["cases"]
+    }
+
+
+def plot(cases: list[Run]) -> str:
+    """Return bars of CPU ratios as SVG: to the right of 1 lancelet is faster, to the left slower.
+
+    The scale is logarithmic, so that twice as fast is as far from 1 as half as fast.
+    """
+    logs = [math.log2(max(case["cpu_ratio"], 2**-10)) for case in cases]
+    low, high = math.floor(min([0.0, *logs])), math.ceil(max([1.0, *logs]))
+    scale = BARS / (high - low)
+    height = ROW * (len(cases) + 2)
+    style = 'font-family="sans-serif" font-size="11" fill="#808890"'
+    size = f"0 0 {LABEL + BARS + 70} {height}"
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" {style}>']
+    for power in range(low, high + 1):
+        x = LABEL + (power - low) * scale
+        width = 1.5 if power == 0 else 0.4
+        line = f'x1="{x:.1f}" x2="{x:.1f}" y1="{ROW}" y2="{height}"'
+        parts.append(f'<line {line} stroke="#808890" stroke-width="{width}"/>')
+        parts.append(f'<text x="{x:.1f}" y="11" text-anchor="middle">{2.0**power:g}</text>')
+    for row, (case, log) in enumerate(zip(cases, logs, strict=True), 1):
+        start, end = LABEL + (min(0.0, log) - low) * scale, LABEL + (max(0.0, log) - low) * scale
+        colour = "#4078a8" if log >= 0 else "#c06030"
+        y = ROW * row + 3
+        bar = f'x="{start:.1f}" y="{y}" width="{end - start:.1f}" height="{ROW - 5}"'
+        parts.append(f'<rect {bar} fill="{colour}"/>')
+        name = f'x="{LABEL - 6}" y="{y + 9}" text-anchor="end"'
+        parts.append(f"<text {name}>{escape(case['name'])}</text>")
+        parts.append(f'<text x="{end + 4:.1f}" y="{y + 9}">{case["cpu_ratio"]:.2f}</text>')
+    return "\n".join([*parts, "</svg>\n"])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     if parser.parse_args().check:
-        return int(page() != PAGE.read_text(encoding="utf-8"))
+        found = {path: path.read_text(encoding="utf-8") for path in (PAGE, *pictures())}
+        return int(found != {PAGE: page(), **pictures()})
     PAGE.write_text(page(), encoding="utf-8")
+    for path, picture in pictures().items():
+        path.write_text(picture, encoding="utf-8")
     print("wrote", PAGE)
     return 0
 

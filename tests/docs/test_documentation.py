@@ -67,3 +67,5 @@ def test_demo_runs(script, tmp_path, monkeypatch, capsys):
 def test_figures_are_those_of_the_results():
     report = runpy.run_path(str(ROOT / "benchmarks" / "report.py"))
     assert report["page"]() == (ROOT / "docs" / "benchmarks.md").read_text()
+    for path, picture in report["pictures"]().items():
+        assert path.read_text() == picture
