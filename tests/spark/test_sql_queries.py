@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 import lancelet
 from lancelet import spark as ls
 from lancelet.errors import DatasetNotFoundError
-from lancelet.spark.sql import reading
+from lancelet.spark.sql import query, reading
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source, StatementError
 
@@ -144,8 +144,8 @@ def test_many_random_queries_return_what_spark_returns(spark, pair, settings, fi
 
 
 def check_written(spark, pair, queries):
-    for query in queries.strip().splitlines():
-        text, plain = (query.replace("ONE", one).replace("TWO", two) for one, two in pair)
+    for each in queries.strip().splitlines():
+        text, plain = (each.replace("ONE", one).replace("TWO", two) for one, two in pair)
         try:
             frame = spark.sql(plain)
             expected = compared(frame)
@@ -154,8 +154,8 @@ def check_written(spark, pair, queries):
                 ls.sql(spark, text).collect()
             continue
         found = ls.sql(spark, text)
-        assert compared(found) == expected, query
-        assert found.columns == frame.columns, query
+        assert compared(found) == expected, each
+        assert found.columns == frame.columns, each
 
 
 def test_queries_that_were_read_wrongly(spark, pair, settings):
@@ -385,3 +385,43 @@ def test_many_groups_are_not_taken_for_few(spark, tmp_path, monkeypatch):
     finally:
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
     assert "BroadcastHashJoin" not in plan
+
+
+def test_keys_that_are_left_of_a_table_filter_the_other(spark, tmp_path, monkeypatch):
+    one, two = str(tmp_path / "one.lance"), str(tmp_path / "two.lance")
+    lancelet.write_dataset(pa.table({"k": range(100), "s": [f"s{i}" for i in range(100)]}), one)
+    count = 20_000
+    rows = pa.table({"k": [i % 100 for i in range(count)], "v": range(count), "g": [1.5] * count})
+    lancelet.write_dataset(rows, two)
+    filters = []
+    frame_of = query.frame_of
+
+    def framed(spark, opened, use):
+        filters.append(use.filter)
+        return frame_of(spark, opened, use)
+
+    monkeypatch.setattr(query, "frame_of", framed)
+
+    def run(text):
+        filters.clear()
+        return sorted(
+            map(tuple, ls.sql(spark, text.format(f"lance.`{one}`", f"lance.`{two}`")).collect())
+        )
+
+    some = [(v,) for v in range(count) if v % 100 in {7, 30}]
+    text = "SELECT v FROM {0} a JOIN {1} b ON a.k = b.k WHERE a.s IN ('s7', 's30')"
+    assert run(text) == some
+    assert filters == ["`s` IN ('s7', 's30')", "`k` IN (7, 30)"]
+    assert run("SELECT v FROM {1} b, {0} a WHERE b.v < 10 AND a.k = b.k AND s = 'none'") == []
+    assert filters[1] == "(`v` < 10) AND (false)"
+    # What stands on the side that a join keeps whole is not left out.
+    kept = run("SELECT v, s FROM {1} b LEFT JOIN {0} a ON a.k = b.k AND s = 's7' WHERE v < 9")
+    assert kept == [(v, "s7" if v == 7 else None) for v in range(9)]
+    assert filters[1] == "`v` < 9"
+    assert len(run("SELECT v FROM {1} b ANTI JOIN {0} a ON a.k = b.k AND s = 's7'")) == count - 200
+    assert filters[1] is None
+    assert run("SELECT v FROM {1} b SEMI JOIN {0} a ON a.k = b.k AND s = 's7'") == some[::2]
+    assert filters[1] == "`k` IN (7)"
+    # Many keys are no filter.
+    assert len(run("SELECT v FROM {1} b JOIN {0} a ON a.k = b.k AND a.k < 50")) == count // 2
+    assert filters[1] is None

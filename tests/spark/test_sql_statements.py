@@ -59,6 +59,7 @@ def test_tables_are_made_replaced_described_and_dropped(run, path):
     assert not made.schema.field("id").nullable
     assert made.has_stable_row_ids
     assert made.config()["owner"] == "ann"
+    assert made.version == 1, "a statement is one version"
     assert run("INSERT INTO <t> VALUES (1, array(0.5, 0.25), 1.5)") == [(1, 0, 0, 1)]
     assert run("DESCRIBE <t>") == [
         ("id", "bigint", "NOT NULL"),
@@ -72,8 +73,10 @@ def test_tables_are_made_replaced_described_and_dropped(run, path):
         run("CREATE TABLE <t> (id BIGINT)")
     run("CREATE TABLE IF NOT EXISTS <t> (id BIGINT)")
     assert run("SELECT v FROM <t>") == [([0.5, 0.25],)]
-    run("CREATE OR REPLACE TABLE <t> AS SELECT id + 1 AS k FROM <t>")
+    run("CREATE OR REPLACE TABLE <t> TBLPROPERTIES ('a' = 'b') AS SELECT id + 1 AS k FROM <t>")
     assert lance.dataset(path).to_table().to_pydict() == {"k": [2]}
+    assert lance.dataset(path).version == 3
+    assert lance.dataset(path).config()["a"] == "b"
     run("DROP TABLE <t>")
     with pytest.raises(DatasetNotFoundError):
         run("DROP TABLE <t>")
@@ -188,6 +191,58 @@ def test_columns_are_added_renamed_altered_and_dropped(run, table):
     assert "a" not in made.config()
     with pytest.raises(StatementError, match="no column `nn`"):
         run("ALTER TABLE <t> RENAME COLUMN nn TO q")
+
+
+def test_columns_come_from_a_query_by_the_addresses_of_rows(run, table, spark):
+    run("DELETE FROM <t> WHERE id = 6")
+    before = {row["id"]: row for row in lance.dataset(table).to_table().to_pylist()}
+    text = "(SELECT _rowaddr, upper(name) AS up, id * 2 AS d FROM <t> WHERE id % 5 < 2 AND id < 15)"
+    assert run(f"ALTER TABLE <t> ADD COLUMNS up, d FROM {text}") == []
+    dataset = lance.dataset(table)
+    assert dataset.version == 3
+    rows = {row["id"]: row for row in dataset.to_table().to_pylist()}
+    assert {key: row | {"up": None, "d": None} for key, row in before.items()} == {
+        key: row | {"up": None, "d": None} for key, row in rows.items()
+    }
+    chosen = {key for key in before if key % 5 < 2 and key < 15}
+    assert {key: (row["up"], row["d"]) for key, row in rows.items()} == {
+        key: (f"N{key}", 2 * key) if key in chosen else (None, None) for key in before
+    }
+    assert len(dataset.get_fragments()) == 4, "no row was written again"
+
+    ls.sql(
+        spark,
+        f"CREATE OR REPLACE TEMPORARY VIEW fresh AS SELECT _rowaddr AS _RowAddr, -id AS d, "
+        f"lower(up) AS up FROM lance.`{table}` WHERE up IS NOT NULL",
+    )
+    assert run("ALTER TABLE <t> UPDATE COLUMNS D FROM fresh")[0][1] == len(chosen)
+    rows = {row["id"]: row for row in lance.dataset(table).to_table().to_pylist()}
+    assert {key: (row["up"], row["d"]) for key, row in rows.items()} == {
+        key: (f"N{key}", -key) if key in chosen else (None, None) for key in before
+    }
+    assert lance.dataset(table).version == 4
+    lance.dataset(table).validate()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ADD COLUMNS a FROM (SELECT id AS a FROM <t>)", "needs `_rowaddr`"),
+        ("ADD COLUMNS totl FROM (SELECT _rowaddr, id AS total FROM <t>)", "did you mean total"),
+        ("ADD COLUMNS name FROM (SELECT _rowaddr, name FROM <t>)", "use UPDATE COLUMNS"),
+        ("UPDATE COLUMNS nme FROM (SELECT _rowaddr, 1 AS nme FROM <t>)", "did you mean name"),
+        ("UPDATE COLUMNS n FROM (SELECT _rowaddr, 'x' AS n FROM <t>)", "cast them"),
+        ("UPDATE COLUMNS n FROM (SELECT _rowaddr, 1 AS n FROM <t>) s t", "should end here"),
+        ("ADD COLUMNS a FROM (SELECT _rowaddr, 1 AS a FROM <t> CROSS JOIN range(2))", "several"),
+        ("UPDATE COLUMNS n FROM (SELECT _rowaddr, n FROM <t> CROSS JOIN range(2))", "several"),
+        ("UPDATE COLUMNS n FROM (SELECT _rowaddr, n FROM <t> VERSION AS OF 1)", "latest version"),
+    ],
+)
+def test_columns_of_a_query_that_do_not_fit_change_nothing(run, table, text, message):
+    run("DELETE FROM <t> WHERE id = 6")
+    with pytest.raises(Exception, match=message):
+        run(f"ALTER TABLE <t> {text}")
+    assert lance.dataset(table).version == 2
 
 
 def test_versions_get_names_and_come_back(run, table):

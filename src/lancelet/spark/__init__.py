@@ -9,7 +9,7 @@ from lancelet.on_demand import import_on_demand
 if TYPE_CHECKING:
     from lancelet.ops.jobs.bar import TerminalBar
     from lancelet.spark.change import check, cleanup, compact, delete, migrate, update
-    from lancelet.spark.columns import add_columns
+    from lancelet.spark.columns import add_columns, join_columns
     from lancelet.spark.conversion.run import convert
     from lancelet.spark.indexing import create_index, optimize_indices
     from lancelet.spark.ingest import ingest_files
@@ -41,6 +41,7 @@ __all__ = [
     "delete",
     "detach",
     "ingest_files",
+    "join_columns",
     "merge",
     "migrate",
     "nearest_join",
@@ -74,6 +75,7 @@ import_on_demand(
         "delete": "lancelet.spark.change",
         "detach": "lancelet.spark.sql.names",
         "ingest_files": "lancelet.spark.ingest",
+        "join_columns": "lancelet.spark.columns",
         "merge": "lancelet.spark.merging",
         "migrate": "lancelet.spark.change",
         "nearest_join": "lancelet.spark.searching",

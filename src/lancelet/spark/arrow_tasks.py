@@ -3,20 +3,29 @@
     spark.range(0, n, 1, n)         n partitions of one row, whatever Spark would rather have
       .mapInArrow(run)              each worker looks its task up by the row and yields batches
 
-The tasks travel inside the function, so nothing but numbers is shuffled or counted.
+The tasks travel inside the function, so nothing but numbers is shuffled or counted. Spark estimates
+what comes out by the rows beneath, and would take n for few enough to send to all executors, so
+tables are read over about as many rows as they have:
+
+    spark.range(0, rows, 1, n)      about the rows of the table
+      .where(first of a partition)  one row in each partition
+      .mapInArrow(run)
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 T = TypeVar("T")
+
+_ROWS_MAX: Final = 1 << 26
+"""The most rows that Spark is told of; counting to them costs some hundredths of a second."""
 
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -37,6 +46,29 @@ def task_frame(
 
     count = len(own)
     return map_in_arrow(spark.range(0, count, 1, max(count, 1)), run, schema)
+
+
+def sized_frame(
+    spark: SparkSession,
+    make: Callable[[T], Iterator[pa.RecordBatch]],
+    tasks: Sequence[T],
+    schema: StructType,
+    *,
+    rows: int,
+) -> DataFrame:
+    """Return the rows that `make` yields for each task, which Spark takes for about `rows`."""
+    own = list(tasks)
+    count = max(len(own), 1)
+    step = max(1, min(rows, _ROWS_MAX) // count)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from make(own[number // step])
+
+    total = step * len(own)
+    frame = spark.range(0, total, 1, count)
+    return map_in_arrow(frame.where(f"id % {step} = 0") if step > 1 else frame, run, schema)
 
 
 def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType | str) -> DataFrame:

@@ -12,6 +12,8 @@
         spark=spark,
     )
 
+    join_columns(uri, frame)           columns of a data frame, for the rows of its `_rowaddr`
+
 A worker keeps what the setup of the last job returned, and lets go of it when another job begins.
 """
 
@@ -19,21 +21,36 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Unpack
 
+import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from lancelet.errors import InvalidInputError
+from lancelet.ops.columns.add import join_columns_to_fragment
+from lancelet.ops.columns.from_join import Joined, plan_join
 from lancelet.ops.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
-from lancelet.ops.jobs.add_columns import BackfillOptions
+from lancelet.ops.jobs.add_columns import BackfillOptions, NewFile, publish_columns
 from lancelet.ops.jobs.add_columns import add_columns as backfill
 from lancelet.ops.jobs.checkpoint import FolderCheckpoint
+from lancelet.ops.jobs.engine import Done
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.ops.mem_wal.guard import refuse_with_log
+from lancelet.ops.merge_insert.decide import MergeMatchError
 from lancelet.ops.publish import Remarks
+from lancelet.ops.rows import RowStream
+from lancelet.spark.convert import convert_batch
+from lancelet.spark.frames import quoted, run_over
 from lancelet.spark.running import Finished, Running, begin
+from lancelet.spark.write_schema import schema_for_new_table
+from lancelet.spark.writing import write_settings
 from lancelet.values import dataclass
 
+ROW_ADDRESS: Final = "_rowaddr"
 _LOADED: Final[dict[str, Any]] = {}
 """What the setup of the last job returned in this process, by the name of the job."""
 
@@ -79,6 +96,74 @@ def add_columns(
     options = BackfillOptions(notes, bytes_per_task, remarks=Remarks(message))
     published = backfill(job, table, source, options)
     return Finished(published.version, job.report.work.rows, job.report)
+
+
+def join_columns(
+    uri: str | os.PathLike[str],
+    frame: DataFrame,
+    *,
+    version: int | None = None,
+    message: str | None = None,
+    **running: Unpack[Running],
+) -> Finished:
+    """Add the columns of a data frame to the rows that its column `_rowaddr` names.
+
+    Rows that it does not name get nulls, and addresses without a row are left out. Nothing of the
+    table is written again.
+
+    Args:
+        uri: The table.
+        frame: `_rowaddr` and the new columns.
+        version: The version that the addresses are of, by default the latest; a change of these
+            rows since is a conflict.
+        message: A note for the transaction.
+        running: See `Running`; the session is that of the data frame.
+    """
+    job, table = begin(uri, running | {"spark": frame.sparkSession})
+    snapshot = table.at(version).open()
+    refuse_with_log(snapshot, "add a computed column", "add it as all nulls, and fill it")
+    if ROW_ADDRESS not in frame.columns:
+        raise InvalidInputError("rows are named by `_rowaddr`, which the data frame lacks")
+    names = [name for name in frame.columns if name != ROW_ADDRESS]
+    settings = write_settings(uri, table, None)
+    new = schema_for_new_table(frame.select(*map(quoted, names)).schema, settings)
+    schema = pa.schema([pa.field(ROW_ADDRESS, pa.uint64()), *(each for each in new)])
+    plan = plan_join(snapshot, ROW_ADDRESS, Joined.of(RowStream(schema, iter(())), ROW_ADDRESS))
+    address = F.col(ROW_ADDRESS).cast("long")
+    placed = (
+        frame.where(address.isNotNull())
+        .select(address.alias(ROW_ADDRESS), *map(quoted, names))
+        .repartition(max(1, len(snapshot.fragments)), F.shiftrightunsigned(ROW_ADDRESS, 32))
+        .sortWithinPartitions(ROW_ADDRESS)
+    )
+    write = partial(_join_fragments, table.pinned(snapshot), schema)
+    parts = run_over(job, "join", placed, write)
+    written = {each.fragment_id: each for part in parts for each in part}
+    published = publish_columns(snapshot, plan, written, Remarks(message))
+    return Finished(published.version, job.report.work.rows, job.report)
+
+
+def _join_fragments(
+    table: TableRef, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> Done[tuple[NewFile, ...]]:
+    """Write the new columns of fragments whose rows come in the order of their addresses."""
+    snapshot = table.open()
+    rows = pa.Table.from_batches((convert_batch(batch, schema) for batch in batches), schema)
+    addresses = rows.column(ROW_ADDRESS).combine_chunks().to_numpy()
+    if bool((addresses[1:] == addresses[:-1]).any()):
+        raise MergeMatchError("several rows of the source have the same `_rowaddr`")
+    numbers, starts = np.unique(addresses >> np.uint64(32), return_index=True)
+    known = {int(fragment.id): fragment for fragment in snapshot.fragments}
+    stops = [*starts.tolist(), len(addresses)][1:]
+    done = []
+    for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops, strict=True):
+        if number in known:
+            stream = RowStream(schema, iter(rows.slice(start, stop - start).to_batches()))
+            changed, _ = join_columns_to_fragment(
+                snapshot, known[number], stream, ROW_ADDRESS, ROW_ADDRESS
+            )
+            done.append(NewFile(number, known[number].files, changed.files[-1]))
+    return Done(tuple(done), len(addresses))
 
 
 @dataclass(frozen=True, slots=True)

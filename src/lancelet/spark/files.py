@@ -67,7 +67,8 @@ class FilePlan:
 class Publication:
     """How rows become a version: beside those that are there, or instead of them.
 
-    `mark` is which batch of a stream they are, if they are one.
+    `mark` is which batch of a stream they are, if they are one. `config` is that of a new table, or
+    of one that is replaced beside what it has.
     """
 
     replaces: bool = False
@@ -75,6 +76,7 @@ class Publication:
     message: str | None = None
     mark: Mark | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def remarks(self) -> Remarks:
@@ -125,7 +127,8 @@ def publish_rows(
     if plan.read_version and not how.replaces:
         return _append(plan, plan.read_version, fragments, how) if fragments else None
     location = plan.table.locate()
-    transaction = new_transaction(plan.read_version, Overwrite(fragments, plan.schema), how.remarks)
+    operation = Overwrite(fragments, plan.schema, dict(how.config))
+    transaction = new_transaction(plan.read_version, operation, how.remarks)
     options = CommitOptions(
         stable_row_ids=how.stable_row_ids,
         data_version=plan.version,
@@ -136,7 +139,8 @@ def publish_rows(
         return commit_transaction(location, transaction, options)
     except AlreadyExistsError:
         latest = latest_snapshot(location)
-        if latest is None or how.replaces or latest.schema.fields != plan.schema.fields:
+        has_own_wishes = how.replaces or bool(how.config)
+        if latest is None or has_own_wishes or latest.schema.fields != plan.schema.fields:
             raise
         return _append(plan, latest.version, fragments, how) if fragments else None
 

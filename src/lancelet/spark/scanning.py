@@ -31,7 +31,7 @@ from lancelet.ops.mem_wal.merged import rows_of_shards
 from lancelet.query.execute import count_rows
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
-from lancelet.spark.arrow_tasks import task_frame
+from lancelet.spark.arrow_tasks import sized_frame, task_frame
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.frames import quoted
 from lancelet.spark.options import ReadOptions
@@ -142,7 +142,8 @@ def _scan_frame(
     spark: SparkSession, snapshot: Snapshot, wanted: ReadOptions, schema: StructType
 ) -> DataFrame:
     tasks = plan_tasks(snapshot, wanted, tuple(schema.fieldNames()))
-    return task_frame(spark, partial(_scan, arrow_schema(schema)), tasks, schema)
+    rows = snapshot.num_rows if wanted.limit is None else min(snapshot.num_rows, wanted.limit)
+    return sized_frame(spark, partial(_scan, arrow_schema(schema)), tasks, schema, rows=rows)
 
 
 def count(
@@ -167,8 +168,7 @@ def count(
     return sum(job.run("count", _count, plan_tasks(snapshot, wanted, ())))
 
 
-def _scan(schema: pa.Schema, number: int, task: ScanTask) -> Iterator[pa.RecordBatch]:
-    del number
+def _scan(schema: pa.Schema, task: ScanTask) -> Iterator[pa.RecordBatch]:
     return run_scan(task, schema)
 
 

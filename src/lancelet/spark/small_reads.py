@@ -55,6 +55,18 @@ def small_frame(
 
     At most `bytes_max` are looked at, and `held_max` kept, by default as many.
     """
+    table = small_table(snapshot, wanted, schema, bytes_max, held_max)
+    return None if table is None else local_frame(spark, table, schema)
+
+
+def small_table(
+    snapshot: Snapshot,
+    wanted: ReadOptions,
+    schema: StructType,
+    bytes_max: int,
+    held_max: int | None = None,
+) -> pa.Table | None:
+    """Return the rows that match, or None if tasks should find them; see `small_frame`."""
     if not bytes_max or not _is_plain(schema):
         return None
     names = tuple(schema.fieldNames())
@@ -72,13 +84,13 @@ def small_frame(
         held += max(batch.nbytes, 1)
         if held > (bytes_max if held_max is None else held_max):
             return None
-    if not held:
-        return spark.createDataFrame([], schema)  # Spark refuses tables without a row
-    return local_frame(spark, pa.Table.from_batches(batches, arrow_schema(schema)), schema)
+    return pa.Table.from_batches(batches, arrow_schema(schema))
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """Return a table that has rows as a data frame which Spark keeps in its plan."""
+    """Return a table as a data frame which Spark keeps in its plan."""
+    if not table.num_rows:
+        return spark.createDataFrame([], schema)  # Spark refuses tables without a row
     table = table.combine_chunks()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")

@@ -70,6 +70,7 @@ def write(
     once: Once | None = None,
     message: str | None = None,
     options: Mapping[str, Any] | None = None,
+    config: Mapping[str, str] | None = None,
     **running: Unpack[Running],
 ) -> Finished:
     """Write the rows of a data frame.
@@ -83,14 +84,17 @@ def write(
         once: Makes a batch that is written again change nothing.
         message: A note for the transaction.
         options: Options of files, as for `format("lance")`.
+        config: The config of the table that is made or overwritten, in the same version.
         running: See `Running`; the session is that of the data frame.
     """
     if mode not in MODES:
         raise InvalidInputError("unknown mode", mode=mode, known=MODES)
     if (where is not None) != (mode == "replace"):
         raise InvalidInputError("`where` belongs to the mode replace, which needs it", mode=mode)
+    if config and mode not in {"create", "overwrite"}:
+        raise InvalidInputError("`config` belongs to the modes create and overwrite", mode=mode)
     job, table = begin(uri, running | {"spark": frame.sparkSession})
-    settings = _settings(uri, table, options)
+    settings = write_settings(uri, table, options)
     latest = latest_of(table)
     if mode == "create" and latest is not None:
         raise AlreadyExistsError("Dataset already exists", uri=table.uri)
@@ -100,7 +104,9 @@ def write(
     if mark is not None and latest is not None and mark.is_reached(latest.manifest.config):
         return Finished(latest.version, 0, job.report)
     plan = plan_files(settings, latest, frame.schema, replaces=mode == "overwrite")
-    publication = Publication(mode == "overwrite", settings.stable_row_ids, message, mark)
+    publication = Publication(
+        mode == "overwrite", settings.stable_row_ids, message, mark, config=config or {}
+    )
     check = partial(_check_where, where) if where is not None else None
     parts = run_over(job, "write", frame, partial(_write, plan, check))
     fragments = tuple(fragment for part in parts for fragment in part)
@@ -113,9 +119,10 @@ def write(
     return Finished(published.version, job.report.phases[0].work.rows, job.report)
 
 
-def _settings(
+def write_settings(
     uri: str | os.PathLike[str], table: TableRef, options: Mapping[str, Any] | None
 ) -> WriteSettings:
+    """Return the settings of a write to a table."""
     given = {name.lower(): _text(value) for name, value in (options or {}).items()}
     return replace(WriteSettings.parse(given | {"path": os.fspath(uri)}), table=table)
 

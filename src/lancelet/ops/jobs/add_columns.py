@@ -9,12 +9,14 @@ A job that died is started again with the same checkpoint and does only what was
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.operation import Merge
 from lancelet.ops.columns.add import add_columns_to_fragment, plan_new_columns
+from lancelet.ops.columns.plan import ColumnPlan
 from lancelet.ops.columns.sources import NewColumns
 from lancelet.ops.jobs.checkpoint import FolderCheckpoint
 from lancelet.ops.jobs.engine import Done, Job
@@ -63,14 +65,20 @@ def add_columns(
         parts = plan_parts(table, snapshot, fragments=missing, bytes_per_task=chosen.bytes_per_task)
         for files in job.run("backfill", run, parts):
             written.update({each.fragment_id: each for each in files})
-        fragments = tuple(_with_file(fragment, written) for fragment in snapshot.fragments)
-        operation = Merge(fragments, plan.schema, plan.keeps_nullability)
-        return publish(snapshot, operation, remarks=chosen.remarks)
+        return publish_columns(snapshot, plan, written, chosen.remarks)
 
     published = with_retries(table.at(None).open(), attempt, chosen.retries)
     if chosen.checkpoint is not None:
         chosen.checkpoint.forget()
     return published
+
+
+def publish_columns(
+    snapshot: Snapshot, plan: ColumnPlan, written: Mapping[int, NewFile], remarks: Remarks
+) -> Snapshot:
+    """Publish fragments with the new files of them; those without one have nulls."""
+    fragments = tuple(_with_file(fragment, written) for fragment in snapshot.fragments)
+    return publish(snapshot, Merge(fragments, plan.schema, plan.keeps_nullability), remarks=remarks)
 
 
 def backfill(
@@ -100,6 +108,6 @@ def _serves(found: NewFile | None, fragment: Fragment) -> bool:
     return found is not None and found.beside == fragment.files
 
 
-def _with_file(fragment: Fragment, written: dict[int, NewFile]) -> Fragment:
+def _with_file(fragment: Fragment, written: Mapping[int, NewFile]) -> Fragment:
     found = written.get(int(fragment.id))
     return fragment if found is None else with_column_file(fragment, found.file)

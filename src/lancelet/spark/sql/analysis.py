@@ -123,14 +123,24 @@ class TableColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class SameKey:
+    """A column that is equal to one of another table in every row of the result."""
+
+    column: str
+    table: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
 class Use:
-    """What a query reads of a table."""
+    """What a query reads of a table; `same` are columns whose values another table must have."""
 
     columns: tuple[str, ...]
     filter: str | None = None
     limit: int | None = None
     conditions: tuple[exp.Expression, ...] = field(default=(), compare=False)
     is_exact: bool = False
+    same: tuple[SameKey, ...] = ()
 
 
 def used_columns(
@@ -268,7 +278,67 @@ def _narrowed(
     is_alone = not select.args.get("joins") and not select.args.get("laterals")
     limit = _limit(select) if is_alone and is_exact else None
     text = joined(texts) if texts else None
-    return Use(use.columns, text, limit, tuple(conditions), is_exact and is_alone)
+    same = tuple(_same_keys(conditions, select, node, tables))
+    return Use(use.columns, text, limit, tuple(conditions), is_exact and is_alone, same)
+
+
+def _same_keys(
+    conditions: Sequence[exp.Expression],
+    select: exp.Select,
+    node: exp.Table,
+    tables: Mapping[str, TableColumns],
+) -> Iterator[SameKey]:
+    """Yield columns of a table whose values must be among those of another's column.
+
+    The other table stands beside it, in a SELECT around it, or in one behind IN.
+    """
+    own = _finder(select, node, tables)
+    for condition in conditions:
+        pairs: list[tuple[exp.Expression, exp.Expression, exp.Expression]] = []
+        if isinstance(condition, exp.EQ):
+            one, two = condition.left, condition.right
+            pairs = [(one, two, select), (two, one, select)]
+        elif isinstance(condition, exp.In) and isinstance(
+            condition.args.get("query"), exp.Subquery
+        ):
+            within = condition.args["query"].this
+            if isinstance(within, exp.Select) and len(within.expressions) == 1:
+                pairs = [(condition.this, within.expressions[0].unalias(), within)]
+        for mine, other, scope in pairs:
+            if not (isinstance(mine, exp.Column) and isinstance(other, exp.Column)):
+                continue
+            field, found = own(mine), _resolved(other, scope, tables)
+            if field is not None and found is not None and found[0] != node.name:
+                table, theirs = found
+                if theirs.type == field.type:
+                    yield SameKey(field.name, table, theirs.name)
+
+
+def _resolved(
+    column: exp.Column, scope: exp.Expression | None, tables: Mapping[str, TableColumns]
+) -> tuple[str, pa.Field] | None:
+    """Return the table and its column that a name means in a SELECT; None if that is not sure."""
+    while isinstance(scope, exp.Select):
+        nodes = [
+            each
+            for each in scope.find_all(exp.Table)
+            if each.name in tables and each.parent_select is scope
+        ]
+        found = [(each.name, _finder(scope, each, tables)(column)) for each in nodes]
+        known = [(name, field) for name, field in found if field is not None]
+        if known:
+            return known[0] if len(known) == 1 else None
+        start = scope.args.get("from_")
+        sources = [] if start is None else [start.this]
+        sources += [each.this for each in scope.args.get("joins") or ()]
+        if scope.args.get("laterals") or any(each not in nodes for each in sources):
+            return None  # it may be a column of what is not known
+        first = (column.table or column.name).lower()
+        names = {each.alias_or_name.lower() for each in nodes}
+        if first in names.union(*(tables[each.name].names for each in nodes)):
+            return None
+        scope = scope.parent_select
+    return None
 
 
 def _place(select: exp.Select, node: exp.Table) -> int | None:

@@ -21,7 +21,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
-from lancelet.errors import UnsupportedError, similar_names
+from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark import change
 from lancelet.spark.frames import quoted
@@ -33,7 +33,7 @@ from lancelet.spark.running import Running, begin
 from lancelet.spark.sql.analysis import TableColumns
 from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.predicates import Translator
-from lancelet.spark.sql.query import Session, plan_query
+from lancelet.spark.sql.query import Plan, Session, plan_query
 from lancelet.spark.sql.reading import Opened
 from lancelet.spark.sql.source import Source, parse_query
 from lancelet.spark.sql.words import Words
@@ -252,7 +252,8 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     schema = target_schema(target.open())
     alias = _alias(words, reference, ("USING",))
     words.need("USING")
-    frame, own = _merge_source(session, words)
+    plan, own = merge_source(session, words)
+    frame = plan.run()
     words.need("ON")
     condition = words.text_until(("WHEN", "MATCHED"), ("WHEN", "NOT"))
     clauses = []
@@ -266,11 +267,57 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     made.check(schema)
     job, _ = begin(target.table.uri, target.running)
     found = change_rows(job, target.table, made.changed, made.keys(schema))
-    return _merged(session, found)
+    return counted(session, found)
 
 
-def _merge_source(session: Session, words: Words) -> tuple[DataFrame, str]:
-    """Read the source of a merge, and return its rows and its name."""
+def update_columns(
+    session: Session, words: Words, target: Target, names: Sequence[str], base: Snapshot
+) -> MergeResult:
+    """Run ALTER TABLE ... UPDATE COLUMNS ... FROM, whose source names rows by `_rowaddr`."""
+    start = words.position
+    plan, _ = merge_source(session, words)
+    words.end()
+    frame = addressed(target, plan, names, base, start)
+    own, alias = f"{_SOURCE}_rows", f"{_SOURCE}_table"
+    values = {name: f"{quoted(own)}.{quoted(name)}" for name in names}
+    clause = _Clause("matched", Action.UPDATE, None, values, start)
+    condition = f"{quoted(own)}._rowaddr = {quoted(alias)}._rowaddr"
+    made = _Merge(target, frame, own, alias, condition, (clause,))
+
+    def changed(snapshot: Snapshot) -> DataFrame:
+        if snapshot.version != base.version:
+            raise CommitConflictError(
+                "the table changed meanwhile, so its rows may have other addresses; try again",
+                read=base.version,
+                version=snapshot.version,
+            )
+        return made.changed(snapshot)
+
+    job, _ = begin(target.table.uri, target.running)
+    return change_rows(job, target.table, changed)
+
+
+def addressed(
+    target: Target, plan: Plan, names: Sequence[str], base: Snapshot, start: int
+) -> DataFrame:
+    """Return columns of a source and `_rowaddr`, which are of rows of a version of the table."""
+    for read in plan.reads:
+        found = read.opened.snapshot
+        if found.location.uri == base.location.uri and found.version != base.version:
+            target.source.fail("addresses are those of the latest version; leave AS OF out", start)
+    frame = plan.run()
+    brought = {each.lower(): each for each in frame.columns}
+    missing = [each for each in ["_rowaddr", *names] if each.lower() not in brought]
+    if missing:
+        near = similar_names(missing[0], list(brought))
+        message = f"the source needs `_rowaddr` and the columns that are named{near}"
+        target.source.fail(message, start, missing=missing)
+    chosen = [F.col(quoted(brought[each.lower()])).alias(each) for each in names]
+    return frame.select(F.col(quoted(brought["_rowaddr"])).alias("_rowaddr"), *chosen)
+
+
+def merge_source(session: Session, words: Words) -> tuple[Plan, str]:
+    """Read the source of a merge, and return the query of its rows, and its name."""
     start = words.number
     if words.at("L_PAREN"):
         words.number += 1
@@ -293,9 +340,10 @@ def _merge_source(session: Session, words: Words) -> tuple[DataFrame, str]:
         tokens = words.source.tokens
         text = words.source.text[tokens[start].start : tokens[words.number - 1].stop]
         text = f"SELECT * FROM {text}"
-    words.take("AS")
-    own = default if words.at("ON") else words.name("a name")
-    return plan_query(session, Source(text, words.source)).run(), own
+    has_as = words.take("AS")
+    is_bare = not has_as and (words.token is None or words.at("ON"))
+    own = default if is_bare else words.name("a name")
+    return plan_query(session, Source(text, words.source)), own
 
 
 def _clause(words: Words, target: Target, schema: StructType, alias: str) -> _Clause:
@@ -594,7 +642,8 @@ def _refuse_blobs(snapshot: Snapshot, schema: StructType, values: Mapping[str, s
         )
 
 
-def _merged(session: Session, done: MergeResult) -> DataFrame:
+def counted(session: Session, done: MergeResult) -> DataFrame:
+    """Return what a merge did as the result of its statement."""
     counts = done.counts
     return _counts(
         session, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted

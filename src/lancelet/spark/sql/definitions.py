@@ -19,9 +19,17 @@ from lancelet.dataset.evolution import AlterColumn
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import AlreadyExistsError, NotFoundError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.spark.columns import join_columns
 from lancelet.spark.files import latest_of
+from lancelet.spark.merging import target_schema
 from lancelet.spark.options import DIMENSION_SUFFIX, ENCODING_PREFIX, VECTOR_PREFIX, WRITE_NAMES
-from lancelet.spark.sql.changes import Target
+from lancelet.spark.sql.changes import (
+    Target,
+    addressed,
+    counted,
+    merge_source,
+    update_columns,
+)
 from lancelet.spark.sql.names import Reference, attached, is_missing, locate, named_table
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
@@ -147,6 +155,7 @@ def _make(
             mode="create" if latest is None else "overwrite",
             message=message,
             options=dict(options),
+            config=config,
             spark=session.spark,
             storage_options=dict(table.options),
         )
@@ -156,8 +165,6 @@ def _make(
                 namespace_module().DeregisterTableRequest(id=list(named.table_id))
             )
         raise
-    if config:
-        LanceDataset(table.uri, storage_options=dict(table.options)).update_config(dict(config))
     return nothing(session)
 
 
@@ -290,6 +297,15 @@ def alter(session: Session, words: Words) -> DataFrame | None:
     target = Target.of(session, words.source, reference)
     if words.take_any("ADD"):
         _add(session, words, target)
+    elif words.take("UPDATE"):
+        if not (words.take("COLUMNS") or words.take("COLUMN")):
+            words.fail("expected COLUMNS")
+        start = words.position
+        base = target.open()
+        schema = target_schema(base)
+        names = [target.column(schema, name, start) for name in _list(words)]
+        words.need("FROM")
+        return counted(session, update_columns(session, words, target, names, base))
     elif words.take("DROP", "COLUMN") or words.take("DROP", "COLUMNS"):
         may_be_missing = words.take("IF", "EXISTS")
         names = words.names("a column") if words.at("L_PAREN") else _list(words)
@@ -321,7 +337,7 @@ def alter(session: Session, words: Words) -> DataFrame | None:
         dataset_of(target).update_config(dict.fromkeys(names))
     else:
         words.fail(
-            "expected ADD, DROP COLUMN, RENAME, ALTER COLUMN, SET TBLPROPERTIES or UNSET "
+            "expected ADD, UPDATE COLUMNS, DROP COLUMN, RENAME, ALTER COLUMN, SET or UNSET "
             "TBLPROPERTIES"
         )
     return nothing(session)
@@ -364,6 +380,13 @@ def _paths(dataset: LanceDataset) -> list[str]:
 def _add(session: Session, words: Words, target: Target) -> None:
     words.take("COLUMNS") or words.take("COLUMN")
     dataset = dataset_of(target)
+    first = words.number
+    if not words.at("L_PAREN"):
+        names = _list(words)
+        if words.take("FROM"):
+            _add_from(session, words, target, names)
+            return
+        words.number = first
     if words.at("L_PAREN"):
         schema = _columns(session, words)
     else:
@@ -383,6 +406,22 @@ def _add(session: Session, words: Words, target: Target) -> None:
             columns=required,
         )
     dataset.add_columns([arrow_field(each) for each in schema])
+
+
+def _add_from(session: Session, words: Words, target: Target, names: list[str]) -> None:
+    """Run ADD COLUMNS ... FROM a source that has them beside the addresses of rows."""
+    start = words.position
+    base = target.open()
+    taken = {each.lower() for each in base.schema.names}
+    there = [name for name in names if name.lower() in taken]
+    if there:
+        words.source.fail(
+            "the table has a column of that name; use UPDATE COLUMNS", start, columns=there
+        )
+    plan, _ = merge_source(session, words)
+    words.end()
+    frame = addressed(target, plan, names, base, start)
+    join_columns(target.table.uri, frame, version=base.version, **target.running)
 
 
 def _alter_column(session: Session, words: Words, target: Target) -> None:

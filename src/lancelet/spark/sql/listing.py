@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from lancelet.dataset.named_table import namespace_module
 from lancelet.spark.functions import describe_files, describe_versions
 from lancelet.spark.reader import pinned, plan_tasks
+from lancelet.spark.sql.analysis import Use
 from lancelet.spark.sql.changes import Target
 from lancelet.spark.sql.definitions import dataset_of, namespace_parts
 from lancelet.spark.sql.names import Reference, read_options, table_names
@@ -155,6 +156,14 @@ def explain(session: Session, words: Words) -> DataFrame | None:
     return session.spark.createDataFrame([("\n".join(lines),)], "plan string")
 
 
+def _keys(plan: Plan, use: Use) -> list[str]:
+    titles = {
+        name: read.reference.title if read.reference else ""
+        for name, read in zip(plan.query.names, plan.reads, strict=True)
+    }
+    return [f"{each.column} of {titles[each.table]}" for each in use.same]
+
+
 def explain_reads(plan: Plan) -> list[str]:
     """Return a paragraph for each table that a query reads."""
     lines = ["== Lance tables =="]
@@ -166,6 +175,7 @@ def explain_reads(plan: Plan) -> list[str]:
             f"{read.reference.title if read.reference else ''}, version {opened.snapshot.version}",
             f"  columns: {', '.join(columns) or 'none'}",
             f"  filter: {use.filter or 'none'}",
+            f"  keys of others: {', '.join(_keys(plan, use)) or 'none'}",
             f"  limit: {use.limit if use.limit is not None else 'none'}",
             f"  rows: {opened.num_rows}, of {len(tasks)} tasks at most",
             f"  bytes: {opened.bytes_read(columns)} at most",

@@ -173,7 +173,10 @@ class Translator:
 
     def constant(self, node: exp.Expression, data_type: pa.DataType) -> str | None:
         """Return a constant of a query as one of a filter on a column of a type, or None."""
-        value = self._value(node)
+        return self.text_of(self._value(node), data_type)
+
+    def text_of(self, value: Any, data_type: pa.DataType) -> str | None:
+        """Return a value as a constant of a filter on a column of a type, or None."""
         match value:
             case bool():
                 return str(value).upper() if kinds.is_boolean(data_type) else None

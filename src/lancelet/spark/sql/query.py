@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, QueryContextType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -30,7 +31,7 @@ from lancelet.spark.reader import pinned, schema_of_snapshot
 from lancelet.spark.sql.aggregates import Aggregation, find_aggregation
 from lancelet.spark.sql.analysis import Use, analyse, row_columns
 from lancelet.spark.sql.names import Reference, attached, find_references, read_options
-from lancelet.spark.sql.reading import Opened, frame_of, partial_frame
+from lancelet.spark.sql.reading import Opened, frame_of, partial_frame, with_keys
 from lancelet.spark.sql.source import Source, Token, parse_query
 from lancelet.values import dataclass
 
@@ -113,15 +114,20 @@ class Read:
         return is_all and self.use.filter is None and self.aggregation is None
 
     @property
+    def bytes_read(self) -> int:
+        """About how many bytes of files hold what is read."""
+        return self.opened.bytes_read(self.use.columns)
+
+    @property
     def schema(self) -> StructType:
         """The columns that are read."""
         return schema_of_snapshot(self.opened.snapshot, self.opened.options(self.use))
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """Return the rows, or partial results of them."""
+    def frame(self, spark: SparkSession) -> tuple[DataFrame, pa.Table | None]:
+        """Return the rows, or partial results of them, and the rows if the driver read them."""
         if self.aggregation is None:
             return frame_of(spark, self.opened, self.use)
-        return partial_frame(spark, self.opened, self.use, self.aggregation)
+        return partial_frame(spark, self.opened, self.use, self.aggregation), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +155,19 @@ class Plan:
 
     def _run(self, before: str) -> DataFrame:
         spark = self.session.spark
-        made: dict[Read, DataFrame] = {}
-        frames = {}
-        for name, read in zip(self.query.names, self.reads, strict=True):
-            key = replace(read, reference=None)
+        made: dict[Read, tuple[DataFrame, pa.Table | None]] = {}
+        frames: dict[str, DataFrame] = {}
+        few: dict[str, tuple[int, pa.Table]] = {}
+        named = zip(self.query.names, self.reads, strict=True)
+        # The smallest first: keys that are left of them say what is read of the others.
+        for name, read in sorted(named, key=lambda each: each[1].bytes_read):
+            use = with_keys(read.opened, read.use, few)
+            key = replace(read, reference=None, use=replace(use, same=()))
             if key not in made:
-                made[key] = read.frame(spark)
-            frames[name] = made[key]
+                made[key] = key.frame(spark)
+            frames[name], table = made[key]
+            if table is not None:
+                few[name] = (read.opened.num_rows, table)
         done = run_text(self.session, self.query.source, before + self.text, frames)
         if self.plain is None or before:
             return done

@@ -1,49 +1,50 @@
 """Data frames for the tables of a statement, with what was found about their use pushed down.
 
 What is small is read by the driver, here and now: Spark then knows how small it is, and joins it
-without a shuffle. What is large is read in tasks, of which Spark is told about how many rows come
-out, so that it does not take every table for a small one:
+without a shuffle. What is large is read in tasks, by a frame of about as many rows for Spark's
+estimates. Where little is left of a table that is joined by a key, the keys that are left are a
+filter of the other table:
 
-    spark.range(0, rows, 1, tasks)      about the rows of the table: what Spark estimates by
-      .where(first of a partition)      the tasks, one row in each partition
-      .mapInArrow(scan)
+    part    brand = 'x'                     200 rows, read by the driver
+    lines   l_partkey = p_partkey           l_partkey IN (17, 203, ...)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from lancelet.ops.column_statistics import fragment_bounds
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import estimate_bytes
-from lancelet.spark.arrow_tasks import map_in_arrow, task_frame
+from lancelet.spark.arrow_tasks import sized_frame, task_frame
 from lancelet.spark.convert import convert_column
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import plan_tasks, run_scan, schema_of_snapshot
-from lancelet.spark.small_reads import local_frame, small_frame
+from lancelet.spark.small_reads import local_frame, small_table
 from lancelet.spark.sql.aggregates import Aggregation, aggregate_batch
 from lancelet.spark.sql.analysis import TableColumns, Use
+from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
-
-T = TypeVar("T")
 
 SMALL_BYTES: Final = 2 * 1024 * 1024
 """How much the driver reads by itself, and Spark then keeps in its plan."""
 FILTERED_BYTES: Final = 32 * 1024 * 1024
 """How much it looks at to find what a filter leaves."""
+_KEYS_MAX: Final = 10_000
+"""Of how many keys a filter is made that a table beside it has."""
+_SELECTIVE: Final = 4
+"""How many times as many rows a table has as those that were read, for its keys to be few."""
 _FILES_MAX: Final = 256
 """Of how many files the driver asks for the smallest and largest values by itself."""
-_ROWS_MAX: Final = 1 << 26
-"""The most rows that Spark is told of; counting to them costs some hundredths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +74,43 @@ class Opened:
         return sum(map(self.snapshot.live_rows, self.snapshot.fragments))
 
 
-def frame_of(spark: SparkSession, opened: Opened, use: Use) -> DataFrame:
-    """Return the rows of a table that a statement needs of it."""
+def frame_of(spark: SparkSession, opened: Opened, use: Use) -> tuple[DataFrame, pa.Table | None]:
+    """Return the rows of a table that a statement needs of it, and them if the driver read them."""
     wanted = opened.options(use)
     schema = schema_of_snapshot(opened.snapshot, wanted)
-    small = small_frame(
-        spark,
-        opened.snapshot,
-        wanted,
-        schema,
-        FILTERED_BYTES if use.filter is not None else SMALL_BYTES,
-        SMALL_BYTES,
-    )
+    bytes_max = FILTERED_BYTES if use.filter is not None else SMALL_BYTES
+    small = small_table(opened.snapshot, wanted, schema, bytes_max, SMALL_BYTES)
     if small is not None:
-        return small
+        return local_frame(spark, small, schema), small
     tasks = plan_tasks(opened.snapshot, wanted, tuple(schema.fieldNames()))
-    return sized_frame(
-        spark, partial(_scan, arrow_schema(schema)), tasks, schema, rows=opened.num_rows
-    )
+    made = partial(_scan, arrow_schema(schema))
+    return sized_frame(spark, made, tasks, schema, rows=opened.num_rows), None
+
+
+def with_keys(opened: Opened, use: Use, read: Mapping[str, tuple[int, pa.Table]]) -> Use:
+    """Return a use with filters for the keys that tables beside it have, where these are few.
+
+    `read` are tables that the driver has read: how many rows they have in all, and those read.
+    """
+    filters = [] if use.filter is None else [use.filter]
+    translator = Translator(lambda _: None, {})
+    for each in use.same:
+        rows, table = read.get(each.table, (0, None))
+        field = opened.columns.named(each.column)
+        if table is None or field is None or pa.types.is_floating(field.type):
+            continue
+        if table.num_rows > rows // _SELECTIVE:
+            continue
+        values = pc.unique(table.column(each.other)).drop_null()
+        if len(values) > _KEYS_MAX:
+            continue
+        texts = [translator.text_of(value, field.type) for value in values.to_pylist()]
+        name = f"`{field.name.replace('`', '``')}`"
+        if not texts:
+            filters.append("false")
+        elif None not in texts:
+            filters.append(f"{name} IN ({', '.join(filter(None, texts))})")
+    return replace(use, filter=joined(filters) if filters else None)
 
 
 def partial_frame(
@@ -164,29 +184,6 @@ def _aggregate(
 ) -> Iterator[pa.RecordBatch]:
     for batch in scan(task):
         yield aggregate_batch(aggregation, batch, schema)
-
-
-def sized_frame(
-    spark: SparkSession,
-    make: Callable[[T], Iterator[pa.RecordBatch]],
-    tasks: Sequence[T],
-    schema: StructType,
-    *,
-    rows: int,
-) -> DataFrame:
-    """Return the rows that `make` yields for each task, which Spark takes for about `rows`."""
-    own = list(tasks)
-    count = max(len(own), 1)
-    step = max(1, min(rows, _ROWS_MAX) // count)
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from make(own[number // step])
-
-    total = step * len(own)
-    frame = spark.range(0, total, 1, count)
-    return map_in_arrow(frame.where(f"id % {step} = 0") if step > 1 else frame, run, schema)
 
 
 def _scan(schema: pa.Schema, task: ScanTask) -> Iterator[pa.RecordBatch]:
