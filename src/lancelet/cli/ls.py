@@ -78,7 +78,7 @@ def _is_within(name: str, others: set[str]) -> bool:
 
 def _described(snapshot: Snapshot, out: Output) -> tuple[Any, ...]:
     fragments = snapshot.fragments
-    size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+    size = snapshot.data_bytes
     return (
         snapshot.version,
         snapshot.num_rows,

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         return ExitCode.DONE
     snapshot = table.snapshot
     manifest, fragments = snapshot.manifest, snapshot.fragments
-    size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+    size = snapshot.data_bytes
     writer = manifest.writer_version
     out.facts(
         {

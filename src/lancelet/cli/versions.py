@@ -39,7 +39,7 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
     for entry in entries[-last:] if last else entries:
         snapshot = open_entry(location, entry)
         fragments = snapshot.fragments
-        size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+        size = snapshot.data_bytes
         yield (
             snapshot.version,
             committed_at(snapshot),

@@ -447,12 +447,11 @@ class LanceDataset(
     def _repr_html_(self) -> str:
         """Show what is in the table, and its first rows, in a notebook."""
         fragments = self.snapshot.fragments
-        size = sum(file.size_bytes or 0 for each in fragments for file in each.files)
         facts = {
             "version": self.version,
             "rows": self.snapshot.num_rows,
             "fragments": len(fragments),
-            "size": display.size_text(size),
+            "size": display.size_text(self.snapshot.data_bytes),
             "file version": self.data_storage_version,
             "indices": sorted({index.name for index in self.snapshot.indices.indices}) or None,
         }

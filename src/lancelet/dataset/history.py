@@ -149,14 +149,13 @@ class HistoryMethods:
 def describe_version(snapshot: Snapshot) -> Version:
     """Return what a version says of itself; times are local and without a zone."""
     fragments = snapshot.fragments
-    files = [file for fragment in fragments for file in fragment.files]
     rows, deleted = int(fragments.physical_rows.sum()), int(fragments.num_deleted_rows.sum())
     summary = {
         "total_data_file_rows": rows,
-        "total_data_files": len(files),
+        "total_data_files": sum(len(fragment.files) for fragment in fragments),
         "total_deletion_file_rows": deleted,
         "total_deletion_files": int(np.count_nonzero(fragments.has_deletion_file)),
-        "total_files_size": sum(file.size_bytes for file in files),
+        "total_files_size": snapshot.data_bytes,
         "total_fragments": len(fragments),
         "total_rows": rows - deleted,
     }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, overload
 
 from lancelet import index as kinds
 from lancelet import ops
-from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
@@ -132,20 +131,6 @@ class IndexSegmentMethods:
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
             return index_to_user(ops.indexing.build.build_segment(snapshot, scoped))
-        models = {
-            **parameters,
-            "num_partitions": num_partitions,
-            "num_sub_vectors": num_sub_vectors,
-            "target_partition_size": target_partition_size,
-        }
-        if accelerator is not None and train and ivf_centroids is None and isinstance(column, str):
-            ivf_centroids, pq_codebook = models_on(
-                accelerator,
-                cast("LanceDataset", self),
-                column,
-                index_type,
-                {**models, "metric": metric},
-            )
         arguments = VectorIndexArguments(
             column,
             index_type,
@@ -161,8 +146,13 @@ class IndexSegmentMethods:
             skip_transpose=skip_transpose,
             progress_callback=progress_callback,
             known=known_partitions(precomputed_partition_dataset, storage_options),
-            values=models,
-        )
+            values={
+                **parameters,
+                "num_partitions": num_partitions,
+                "num_sub_vectors": num_sub_vectors,
+                "target_partition_size": target_partition_size,
+            },
+        ).trained_on(accelerator, cast("LanceDataset", self))
         built = ops.indexing.vectors.build_vector_segment(
             snapshot, arguments.request(snapshot.schema)
         )

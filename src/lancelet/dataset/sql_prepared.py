@@ -176,11 +176,7 @@ def _is_small(table: Any) -> bool:
         return False
     files = [file for fragment in snapshot.fragments for file in fragment.files]
     is_known = all(file.size_bytes for file in files)
-    return (
-        is_known
-        and snapshot.num_rows <= _SMALL_ROWS
-        and sum(file.size_bytes for file in files) <= _SMALL_BYTES
-    )
+    return is_known and snapshot.num_rows <= _SMALL_ROWS and snapshot.data_bytes <= _SMALL_BYTES
 
 
 def _schema_of(table: Any) -> bytes | None:

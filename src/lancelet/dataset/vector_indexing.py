@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lancelet import index as kinds
 from lancelet import ops
-from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
@@ -180,20 +179,6 @@ class VectorIndexMethods:
                 DeprecationWarning,
                 stacklevel=2,
             )
-        models = {
-            **parameters,
-            "num_partitions": num_partitions,
-            "num_sub_vectors": num_sub_vectors,
-            "target_partition_size": target_partition_size,
-        }
-        if accelerator is not None and train and ivf_centroids is None and isinstance(column, str):
-            ivf_centroids, pq_codebook = models_on(
-                accelerator,
-                cast("LanceDataset", self),
-                column,
-                index_type,
-                {**models, "metric": metric},
-            )
         arguments = VectorIndexArguments(
             column,
             index_type,
@@ -209,8 +194,13 @@ class VectorIndexMethods:
             index_uuid=index_uuid,
             skip_transpose=skip_transpose,
             known=known_partitions(precomputed_partition_dataset, storage_options),
-            values=models,
-        )
+            values={
+                **parameters,
+                "num_partitions": num_partitions,
+                "num_sub_vectors": num_sub_vectors,
+                "target_partition_size": target_partition_size,
+            },
+        ).trained_on(accelerator, cast("LanceDataset", self))
         handle = self._handle
         with shown(progress) as called:
             callback = progress_callback or called

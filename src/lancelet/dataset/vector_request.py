@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lancelet import index as kinds
 from lancelet import ops
+from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.errors import InvalidInputError, UnsupportedError, similar_names
 from lancelet.format.schema import Schema
@@ -33,6 +34,7 @@ from lancelet.table.snapshot import open_snapshot
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
     from lancelet.index.vector.model import KnownPartitions
     from lancelet.index.vector.train import IvfRequest
     from lancelet.ops.indexing.vectors import VectorIndexRequest
@@ -82,6 +84,15 @@ class VectorIndexArguments:
     known: KnownPartitions | None = None
     progress_callback: Callable[..., None] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+
+    def trained_on(self, accelerator: Any, table: LanceDataset) -> VectorIndexArguments:
+        """Return the same with models that an accelerator finds, if there is one to use."""
+        is_given = self.ivf_centroids is not None or not isinstance(self.column, str)
+        if accelerator is None or not self.train or is_given:
+            return self
+        values = {**self.values, "metric": self.metric}
+        centroids, words = models_on(accelerator, table, str(self.column), self.index_type, values)
+        return replace(self, ivf_centroids=centroids, pq_codebook=words)
 
     def request(self, schema: Schema) -> VectorIndexRequest:
         """Return what is asked for."""

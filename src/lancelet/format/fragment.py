@@ -156,6 +156,11 @@ class Fragment:
         return self.physical_rows - self.num_deleted_rows
 
     @property
+    def data_bytes(self) -> int:
+        """How many bytes its data files have, as far as the manifest says; old ones do not."""
+        return sum(file.size_bytes or 0 for file in self.files)
+
+    @property
     def has_spilled_lineage(self) -> bool:
         """Whether row ids or row versions are columns of the data files."""
         sequences = (self.row_ids, self.last_updated_at_versions, self.created_at_versions)

@@ -61,9 +61,8 @@ class ChangedRows:
     def row_bytes(self, at: Offset) -> float:
         """Return how many bytes a row of the version takes, by the sizes of files."""
         snapshot = open_version(self.table, at.version)
-        size = sum(file.size_bytes for each in snapshot.fragments for file in each.files)
         rows = sum(snapshot.physical_rows(each) for each in snapshot.fragments)
-        return max(1.0, size / max(1, rows))
+        return max(1.0, snapshot.data_bytes / max(1, rows))
 
     def tasks(self, at: Offset, stop: int) -> Iterator[FeedTask]:
         """Yield tasks that read the changes from an offset to before a number."""

@@ -41,7 +41,7 @@ class InsertedRows:
         """Return how many bytes a row takes, by the sizes of files."""
         snapshot, inserts = self._find(at)
         fragments = [snapshot.fragments.by_id(number) for number in inserts.fragments]
-        size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+        size = sum(fragment.data_bytes for fragment in fragments)
         return max(1.0, size / max(1, sum(fragment.physical_rows for fragment in fragments)))
 
     def tasks(self, at: Offset, stop: int) -> Iterator[ScanTask]:

@@ -102,6 +102,11 @@ class Snapshot:
         """The fragments, decoded one by one as they are asked for."""
         return self.manifest.fragments
 
+    @property
+    def data_bytes(self) -> int:
+        """How many bytes the data files have, as far as the manifest says."""
+        return sum(fragment.data_bytes for fragment in self.fragments)
+
     @cached_property
     def kept(self) -> CacheScope:
         """What layers above worked out for this version."""

@@ -22,7 +22,7 @@ from lancelet.dataset.scanner import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lancelet.ops.check import Level, iter_findings
 from lancelet.query.functions.registry import FUNCTIONS
-from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.table.snapshot import open_entry
 from lancelet.values import dataclass
 
 ROWS_MAX: Final = 500
@@ -92,7 +92,7 @@ def describe(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         "rows": snapshot.num_rows,
         "deleted": int(fragments.num_deleted_rows.sum()),
         "fragments": len(fragments),
-        "bytes": _size(snapshot),
+        "bytes": snapshot.data_bytes,
         "file_version": snapshot.manifest.data_version.value,
         "columns": [_column(field) for field in table.schema],
         "metadata": dict(snapshot.manifest.table_metadata),
@@ -176,7 +176,7 @@ def versions(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
                 "operation": operation_of(snapshot),
                 "rows": snapshot.num_rows,
                 "fragments": len(snapshot.fragments),
-                "bytes": _size(snapshot),
+                "bytes": snapshot.data_bytes,
                 "tags": sorted(tags.get((branch, snapshot.version), [])),
             }
         )
@@ -299,10 +299,6 @@ def _cells(found: pa.Table) -> dict[str, Any]:
             for values in zip(*columns, strict=True)
         ],
     }
-
-
-def _size(snapshot: Snapshot) -> int:
-    return sum(file.size_bytes or 0 for each in snapshot.fragments for file in each.files)
 
 
 def _number(asked: Mapping[str, str], name: str, default: int) -> int:

@@ -45,7 +45,7 @@ class CompactionTask:
     @property
     def num_bytes(self) -> int:
         """How many bytes the data files of the fragments have."""
-        return sum(file.size_bytes for fragment in self.fragments for file in fragment.files)
+        return sum(fragment.data_bytes for fragment in self.fragments)
 
     def to_json(self) -> dict[str, Any]:
         """Return the task as values of JSON."""

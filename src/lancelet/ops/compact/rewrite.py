@@ -204,9 +204,7 @@ def _sources(snapshot: Snapshot, fragments: Iterable[Fragment]) -> Iterator[Frag
 
 
 def _is_small(source: FragmentSource | Pack) -> bool:
-    if isinstance(source, Pack):
-        return True
-    return sum(file.size_bytes or 0 for file in source.fragment.files) < _SMALL_BYTES
+    return isinstance(source, Pack) or source.fragment.data_bytes < _SMALL_BYTES
 
 
 def _live_rows_of(

@@ -302,7 +302,7 @@ def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterS
 
 def _is_large(source: FragmentSource) -> bool:
     """Say whether values of a fragment may be so large that a few rows are no single task."""
-    return sum(file.size_bytes or 0 for file in source.fragment.files) > _OUTPUT_BYTES
+    return source.fragment.data_bytes > _OUTPUT_BYTES
 
 
 def cut_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
