@@ -203,8 +203,8 @@ class LocalWriter(ObjectWriter):
 class Flushes:
     """Flushes of named files that run in the background, to be waited for together.
 
-    Folders are flushed at the end, each once however many names it was given. One small file is
-    flushed at the end as well: nothing is gained by another thread that waits for the disk.
+    Folders are flushed at the end, each once however many names it was given, and beside them one
+    small file: nothing is gained by another thread that waits for the disk before.
     """
 
     def __init__(self) -> None:
@@ -233,23 +233,22 @@ class Flushes:
             self._end_first()
 
     def settle(self) -> None:
-        """Wait for all, and raise what the first of them met."""
+        """Wait for all, and raise what the first of them met.
+
+        Names do not wait for bytes: nothing leads to either before, and the disk does both at once.
+        """
         last, self._last = self._last, None
-        try:
-            wait([flush for _, flush in self._running])
-            while self._running:
-                self._end_first()
-        except BaseException:
-            if last is not None:
-                os.close(last[1])
-            raise
-        if last is not None:
-            with as_storage_errors(last[0]):
-                _flush_and_close(last[1])
         while self._folders:
             folder, path = self._folders.popitem()
-            with as_storage_errors(path):
-                flush_folder(folder)
+            self._running.append((path, run_in_background(partial(flush_folder, folder))))
+        try:
+            if last is not None:
+                with as_storage_errors(last[0]):
+                    _flush_and_close(last[1])
+        finally:
+            wait([flush for _, flush in self._running])
+        while self._running:
+            self._end_first()
 
     def _run(self, path: str, handle: int) -> None:
         self._running.append((path, run_in_background(partial(_flush_and_close, handle))))
