@@ -14,7 +14,7 @@ STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-model test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz bench bench-spark demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz bench bench-spark bench-training demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -111,6 +111,11 @@ bench: build ## Compare speed and size with the reference and with Parquet
 
 bench-spark: build ## Compare Spark on Lance with Spark on Parquet
 	$(RUN) benchmarks/bench_spark.py
+
+bench-training: build ## Compare loading for training with other loaders
+	@LANCELET_VENV=$(TORCH) $(SETUP) --group test --group torch
+	$(TORCH)/bin/python benchmarks/bench_training.py
+	$(RUN) benchmarks/report.py
 
 demo: build ## The main job: Spark writes, streams, embeds, merges, compacts and searches tables
 	$(RUN) demo/pipeline.py --folder demo-output

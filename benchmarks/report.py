@@ -221,6 +221,21 @@ def spark(run: Run) -> Iterator[str]:
     yield from table(["case", "Lance, s", "Parquet, s", "ratio", "wanted at most"], rows)
 
 
+def training(run: Run) -> Iterator[str]:
+    """Yield the comparison of loaders."""
+    yield "\n## Training\n"
+    yield (
+        f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark. Each "
+        f"loader ran {run['seconds']:g} seconds in its own process. A shuffle is of all rows."
+    )
+    names = ("samples_per_second", "samples_per_cpu_second", "first_batch_ms", "grown_mb")
+    rows = [
+        [name, *(f"{found[each]:,.0f}" for each in names)] for name, found in run["loads"].items()
+    ]
+    head = ["rows, order, loader", "samples/s", "per CPU second", "first batch, ms", "memory, MB"]
+    yield from table(head, rows)
+
+
 SECTIONS = {
     "files": files,
     "writes": writes,
@@ -232,6 +247,7 @@ SECTIONS = {
     "vectors": vectors,
     "verify": verification,
     "spark": spark,
+    "training": training,
 }
 
 

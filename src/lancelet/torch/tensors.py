@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,11 +55,20 @@ def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:
                 type=str(array.type),
             )
         return converted
-    with warnings.catch_warnings():
-        # Arrow's buffers are read-only, and PyTorch has no tensors that are.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        tensor = torch.from_numpy(values)
+    tensor = torch.from_numpy(values if values.flags.writeable else np.asarray(_Shared(values)))
     return tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+
+
+class _Shared:
+    """An array that may not be written to, as one that may: PyTorch has no read-only tensors.
+
+    It would warn, and what silences warnings is one for all threads.
+    """
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        interface = values.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self._values = values  # whose memory it is
 
 
 def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:

@@ -11,8 +11,9 @@ dealt out evenly, so that every rank has as many steps, of as many rows, as any 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict, get_args
 
 import numpy as np
@@ -26,6 +27,8 @@ from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
 _BUDGET: Final = 256 << 20
+_ROWS_PER_READ: Final = 16_384
+"""How many rows of small batches are read at once."""
 
 
 class State(TypedDict):
@@ -136,7 +139,7 @@ class Loader:
             collate: Makes what is yielded out of a batch in its form; called by threads too.
             pin_memory: Whether tensors are put where a GPU fetches them from; only where CUDA is.
             prefetch_bytes: How many bytes of batches are read ahead at most, and one batch always.
-            num_threads: How many batches are read at a time; by default as many as there are cores.
+            num_threads: How many threads read; by default as many as there are cores.
             epoch: The first epoch.
 
         Raises:
@@ -225,8 +228,9 @@ class Loader:
         """Yield the batches that are left of the epoch."""
         epoch = self._epoch
         steps = self._steps()
+        steps_max = max(1, _ROWS_PER_READ // self._batch_size)
         for step, batch in _ahead(
-            steps, lambda step: self._load(step, epoch), self._threads, self._budget
+            steps, lambda run: self._load(run, epoch), self._threads, self._budget, steps_max
         ):
             self._position = step.position
             yield batch
@@ -248,10 +252,21 @@ class Loader:
             if number % workers == worker and (is_full or not self._full_batches):
                 yield step
 
-    def _load(self, step: Step, epoch: int) -> tuple[Any, int]:
-        """Return a batch in its form, and how many bytes were read for it."""
-        rows = self._source.read(step.places, epoch)
-        return self._convert(rows), size_of(rows)
+    def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[Any], int]:
+        """Return the batches of steps in their form, and how many bytes were read for them."""
+        rows = self._source.read(np.concatenate([step.places for step in run]), epoch)
+        batches, start = [], 0
+        for step in run:
+            stop = start + len(step.places)
+            batches.append(self._convert(_part(rows, start, stop)))
+            start = stop
+        return batches, size_of(rows)
+
+
+def _part(rows: Any, start: int, stop: int) -> Any:
+    if isinstance(rows, pa.Table):
+        return rows.slice(start, stop - start)
+    return {name: values[start:stop] for name, values in rows.items()}
 
 
 def size_of(rows: Any) -> int:
@@ -271,29 +286,37 @@ def size_of_objects(values: Any) -> int:
 
 def _ahead(
     steps: Iterator[Step],
-    load: Callable[[Step], tuple[Any, int]],
+    load: Callable[[Sequence[Step]], tuple[list[Any], int]],
     threads: int,
     budget: int,
+    steps_max: int,
 ) -> Iterator[tuple[Step, Any]]:
     """Yield steps with their batches in order, while threads read some that come next.
 
-    As many are under way as fit the budget if they are as large as the largest so far.
+    Steps are read together, since many rows cost little more than few: one at first, so that it
+    comes soon, then more and more. As many are under way as fit the budget if each is as large as
+    the largest so far.
     """
-    waiting: deque[tuple[Step, Future[tuple[Any, int]]]] = deque()
-    largest = 0
+    waiting: deque[tuple[list[Step], Future[tuple[list[Any], int]]]] = deque()
+    largest, together = 0.0, 1
     pool = ThreadPoolExecutor(threads, thread_name_prefix="lancelet-training")
     try:
         while True:
             # The first batch says how large batches are; until then one thread reads ahead.
-            most = 2 if not largest else max(1, min(2 * threads, budget // largest))
-            while len(waiting) < most and (step := next(steps, None)) is not None:
-                waiting.append((step, pool.submit(load, step)))
+            most = 2
+            if largest:
+                room = max(1, int(budget / largest))
+                together = max(1, min(2 * together, steps_max, room // (2 * threads)))
+                most = max(1, min(2 * threads, room // together))
+            while len(waiting) < most and (run := list(islice(steps, together))):
+                waiting.append((run, pool.submit(load, run)))
             if not waiting:
                 return
-            step, future = waiting.popleft()
-            batch, size = future.result()
-            largest = max(largest, size)
-            yield step, batch
+            run, future = waiting.popleft()
+            batches, size = future.result()
+            largest = max(largest, size / len(run))
+            del future
+            yield from zip(run, batches, strict=True)
     finally:
         for _, future in waiting:
             future.cancel()
