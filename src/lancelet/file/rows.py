@@ -238,7 +238,8 @@ class RowReader(ABC):
         arrays = found.arrays
         if found.others:
             others = selection.part(found.others)
-            arrays |= zip(found.others, self.read(others, rows), strict=True)
+            joined = [_joined(chunks) for chunks in self.read_chunks(others, rows)]
+            arrays |= zip(found.others, joined, strict=True)
             return [arrays[place] for place in range(len(selection.fields))]
         return list(arrays.values())
 

@@ -81,7 +81,9 @@ class FileReader(RowReader):
             self._mapped = mapped
         self._fetch = source.read_ranges if self._mapped is None else self._mapped.fetch
         # A store that answers with the whole file has it in memory, so no task waits for it.
-        self._waits = self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
+        self._waits = self._mapped is None and (
+            self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
+        )
         verified: VerifiedBytes | None = None
         if metadata.checksums is not None and verify is not Verify.OFF:
             verified = VerifiedBytes(self._fetch, metadata.checksums, verify)
