@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.errors import AlreadyExistsError, StorageError
 from lancelet.format.operation import Append
 from lancelet.table.commit import commit
@@ -138,3 +139,30 @@ def test_records_obey_their_conditions(options) -> None:
     with pytest.raises(StorageError, match="refused") as caught:
         DynamoRecords.open("missing", options).latest("x")
     assert caught.value.facts["reason"] == "ResourceNotFoundException"
+
+
+def test_records_are_listed_and_forgotten_only_as_they_were_read(options) -> None:
+    records = TableLocation.open(URI.format("listed"), options).handler.records
+    assert isinstance(records, DynamoRecords)
+    made = [ManifestRecord(number, f"listed/_versions/{number}.manifest", 5) for number in (1, 2)]
+    for record in made:
+        records.put_if_absent("listed", record)
+    records.put_if_absent("listed too", made[0])
+    assert sorted(records.every("listed"), key=lambda each: each.version) == made
+    records.forget("listed", replace(made[0], path="listed/_versions/other.manifest"))
+    assert len(records.every("listed")) == 2
+    records.forget("listed", made[0])
+    records.forget("listed", made[0])
+    assert records.every("listed") == made[1:]
+
+
+def test_a_table_is_made_again_after_it_was_dropped(options, theirs) -> None:
+    uri = URI.format("again")
+    rows = pa.table({"id": [1], "name": ["a"]})
+    for mode in ("create", "append"):
+        lancelet.write_dataset(rows, uri, mode=mode, storage_options=options)
+    lancelet.LanceDataset.drop(uri, storage_options=options)
+    again = lancelet.write_dataset(rows, uri, storage_options=options)
+    again.insert(rows)
+    assert (again.version, again.count_rows()) == (2, 2)
+    assert theirs("again").count_rows() == 2

@@ -8,11 +8,14 @@ import threading
 from dataclasses import replace
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
+    DatasetNotFoundError,
     StorageError,
     StorageUnavailableError,
 )
@@ -162,3 +165,31 @@ assert (ds.version, sorted(ds.to_table()["id"].to_pylist())) == (5, [0, 1, 2, 3,
 def test_appends_of_forked_processes_all_land(tmp_path, dsn):
     command = [sys.executable, "-W", "error", "-c", FORKING, str(tmp_path / "t"), dsn]
     subprocess.run(command, check=True, timeout=60)
+
+
+def test_records_are_listed_and_forgotten_only_as_they_were_read(dsn):
+    records, table = PostgresRecords(dsn), next(NAMES)
+    second = replace(RECORD, version=8, size=None, etag=None)
+    for record in (RECORD, second):
+        records.put_if_absent(table, record)
+    records.put_if_absent(next(NAMES), RECORD)
+    assert sorted(records.every(table), key=lambda each: each.version) == [RECORD, second]
+    break_connection(records)
+    records.forget(table, replace(RECORD, path="t/_versions/other.manifest"))
+    assert len(records.every(table)) == 2
+    records.forget(table, RECORD)
+    records.forget(table, RECORD)
+    assert records.every(table) == [second]
+
+
+def test_a_table_is_made_again_after_it_was_dropped(dsn, tmp_path):
+    uri, options = str(tmp_path / "t"), {"manifest_store": dsn}
+    rows = pa.table({"id": [1]})
+    stale = lancelet.write_dataset(rows, uri, storage_options=options)
+    lancelet.write_dataset(rows, uri, mode="append", storage_options=options)
+    lancelet.LanceDataset.drop(uri, storage_options=options)
+    with pytest.raises(DatasetNotFoundError):
+        stale.insert(rows)
+    again = lancelet.write_dataset(rows, uri, storage_options=options)
+    again.insert(rows)
+    assert (again.version, again.count_rows()) == (2, 2)
