@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lancelet.about import PYLANCE_VERSION
+from lancelet.testing.method_runs import DIFFERENCES, RUNS
 
 NAMES = Path(__file__).parent / "pylance_names.txt"
 PAGE = Path(__file__).parent.parent / "docs/reference/pylance.md"
@@ -40,9 +41,9 @@ HEAD = """# Differences from pylance
 
 What a program written for pylance {version} finds otherwise in lancelet, by a comparison of all
 {count} public names of pylance with those here: which names and arguments are absent, and which
-arguments are taken and change nothing. That a name is here says that it can be called; that it does
-the same is the work of the tests beside the reference implementation. This page is written by
-`tools/list_api.py`, which needs pylance.
+arguments are taken and change nothing, and by calls whose results are compared. That a name is here
+says that it can be called; that it does the same is the work of the tests beside the reference
+implementation. This page is written by `tools/list_api.py`, which needs pylance.
 
 ## Behaviour that differs on purpose
 
@@ -56,6 +57,12 @@ the same is the work of the tests beside the reference implementation. This page
 - In expressions `digest` has no blake3, `version()` is that of lancelet, and there are no functions
   of unions.
 - `pyarrow.dataset.Scanner.from_dataset(dataset)` raises an error; with pylance it ends the process.
+"""
+
+
+COMPARED = """{count} calls of public methods are made on both libraries, each on a new table of the
+same rows, by `tests/interop/test_runs_of_methods.py`. Results are equal, and an error is one that
+whoever catches that of pylance catches too, but for:
 """
 
 
@@ -183,6 +190,10 @@ def render() -> str:
     for name in names:
         for argument, why in without_effect(name):
             parts.append(f"| `{name.module}.{name.path}` | `{argument}` | {why} |")
+    parts += ["\n## Calls that were compared\n", COMPARED.format(count=len(RUNS))]
+    parts += [f"- `{run}`: {why}." for run, why in DIFFERENCES.items()]
+    methods = sorted({run.partition("(")[0] for run in RUNS})
+    parts += ["", f"These methods were called: {', '.join(f'`{each}`' for each in methods)}."]
     return "\n".join(parts) + "\n"
 
 

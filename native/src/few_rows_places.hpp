@@ -59,6 +59,15 @@ static LANCELET_INLINE int64_t number_at(const uint8_t* at, int64_t bytes) {
   }
 }
 
+// Sets `place` to that of item `item` of `bytes` each, and says whether there is a number for it.
+static LANCELET_INLINE bool place_of(int64_t position, int64_t item, int64_t bytes,
+                                     int64_t* place) {
+  if (position < 0 || item < 0 || bytes < 0 || (bytes && item > (INT64_MAX - position) / bytes))
+    return false;
+  *place = position + item * bytes;
+  return true;
+}
+
 static inline int64_t find_in_chunks(const ChunkRun& run, int64_t row, Spot* spot, int64_t* position,
                        int64_t* size) {
   if (run.chunks < 1) return fail(kBadIndex, 0);
@@ -80,7 +89,8 @@ static inline int64_t find_item(const ItemRun& run, int64_t row, Spot* spot, int
   if (page >= run.pages || row < bounds.data[page]) return fail(kBadIndex, 0);
   spot->part = page;
   spot->within = row - bounds.data[page];
-  *position = run.position[page] + spot->within * run.item_bytes;
+  if (!place_of(run.position[page], spot->within, run.item_bytes, position))
+    return fail(kBadIndex, 0);
   *size = run.item_bytes;
   return 0;
 }
@@ -89,14 +99,15 @@ static inline int64_t find_zipped(const ZippedRun& run, const File& file, int64_
                     int64_t* position, int64_t* size) {
   if (row >= run.rows) return fail(kBadIndex, 0);
   const int64_t width = run.index_width;
-  int64_t entry = run.index_position + row * width, both = 2 * width;
+  int64_t entry, both = 2 * width;
+  if (!place_of(run.index_position, row, width, &entry)) return fail(kBadIndex, 0);
   const int64_t status = file.prepare({&entry, 1}, {&both, 1});
   if (status < 0) return status;
   const int64_t start = number_at(file.bytes.data + entry, width);
   const int64_t stop = number_at(file.bytes.data + entry + width, width);
   if (start < 0 || stop < start || stop > run.size) return fail(kBadOffsets, 0);
   spot->part = spot->within = row;
-  *position = run.position + start;
+  if (!place_of(run.position, start, 1, position)) return fail(kBadIndex, 0);
   *size = stop - start;
   return 0;
 }
