@@ -1,7 +1,7 @@
 """Run histories, one seed after the other: `python -m lancelet.testing.simulation --steps 100000`.
 
 Stops at the first violation, shrinks it, prints its trace and fails. With `--record` the counts are
-written to a file, as `docs/how-it-is-tested.md` gives them.
+written to a file, as `docs/how_it_is_tested.md` gives them.
 """
 
 from __future__ import annotations

@@ -46,6 +46,9 @@ from lancelet.testing.simulation.operations import (
 _SECOND: Final = 10**9
 _HOUR: Final = 3600 * _SECOND
 
+_HARSH_FROM: Final = 1000
+"""From this seed on, every second history has many faults; a few find what many hide."""
+
 _FIRST: Final = dict.fromkeys(range(8), 0)
 
 
@@ -105,6 +108,14 @@ class Scenario:
             killed=maybe(0.3, 0.005),
             paused=maybe(0.8, random.choice([0.01, 0.04, 0.12])),
         )
+        if seed >= _HARSH_FROM and seed % 2:
+            chances = Chances(
+                refused=0.01,
+                lost=random.choice([0.05, 0.15]),
+                lingering=0.25,
+                killed=random.choice([0.0, 0.01]),
+                paused=random.choice([0.05, 0.3]),
+            )
         skewed = maybe(0.3, 1.0)
         skews = tuple(int(skewed * random.uniform(-_HOUR, _HOUR)) for _ in actors)
         stable = random.random() < 0.5
