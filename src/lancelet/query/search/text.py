@@ -234,7 +234,7 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
         if not columns:
             raise NoTextIndexError(
                 "Cannot perform full text search unless an INVERTED index has been created on at "
-                "least one column"
+                "least one column, or the query names one: MatchQuery(words, column)"
             )
     if len(words) > 1 and words[0] == words[-1] == '"':
         if len(columns) != 1:
