@@ -193,6 +193,8 @@ int64_t take(const File& file, ConstInts rows, KnownColumns columns, const Wante
       const int64_t status = find(column, file, rows.data[i], &wanted.spots[at],
                                   &wanted.position[at], &wanted.size[at]);
       if (status < 0) return status;
+      if (!within(wanted.position[at], wanted.size[at], file.bytes.size))
+        return fail(kOutOfSource, at);
       const bool is_same = i > 0 && wanted.position[at] == wanted.position[at - 1] &&
                            wanted.size[at] == wanted.size[at - 1];
       if (is_same || wanted.size[at] == 0) continue;

@@ -76,6 +76,7 @@ static inline int64_t find_in_chunks(const ChunkRun& run, int64_t row, Spot* spo
   // Another thread may be filling in what was not known when the record was made.
   if (chunk >= run.chunks || (run.known && !run.known[chunk])) return fail(kBadIndex, 0);
   spot->part = chunk;
+  if (bounds.data[chunk] < 0) return fail(kBadIndex, 0);
   spot->within = row - bounds.data[chunk];
   if (spot->within < 0 || spot->within >= run.count[chunk]) return fail(kBadIndex, 0);
   *position = run.position[chunk];
@@ -86,7 +87,8 @@ static inline int64_t find_in_chunks(const ChunkRun& run, int64_t row, Spot* spo
 static inline int64_t find_item(const ItemRun& run, int64_t row, Spot* spot, int64_t* position, int64_t* size) {
   const ConstInts bounds = {run.first_row.get(), run.pages + 1};
   const int64_t page = part_of(bounds, 0, row);
-  if (page >= run.pages || row < bounds.data[page]) return fail(kBadIndex, 0);
+  if (page >= run.pages || bounds.data[page] < 0 || row < bounds.data[page])
+    return fail(kBadIndex, 0);
   spot->part = page;
   spot->within = row - bounds.data[page];
   if (!place_of(run.position[page], spot->within, run.item_bytes, position))
@@ -118,7 +120,7 @@ static inline int64_t find(const Column& column, const File& file, int64_t row, 
   if (row < 0 || row >= bounds.data[column.runs]) return fail(kBadIndex, 0);
   const int64_t place = column.runs == 1 ? 0 : part_of(bounds, 0, row);
   spot->run = reinterpret_cast<const int64_t*>(column.run[place]);
-  if (spot->run == nullptr) return fail(kBadIndex, 0);
+  if (spot->run == nullptr || bounds.data[place] < 0) return fail(kBadIndex, 0);
   const int64_t own = row - bounds.data[place];
   switch (spot->run[0]) {
     case kChunks:

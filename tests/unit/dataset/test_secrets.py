@@ -1,5 +1,7 @@
 """Options of stores may be secrets, and nothing that is shown or raised has them."""
 
+import logging
+import pickle
 import traceback
 
 import pyarrow as pa
@@ -69,3 +71,30 @@ def test_no_error_has_a_secret(options):
     text = "".join(traceback.format_exception(raised.value))
     assert SECRET not in text
     assert SECRET not in repr(getattr(raised.value, "facts", None))
+
+
+def test_nothing_that_is_written_or_logged_has_a_secret(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    uri = str(tmp_path / "t.lance")
+    rows = pa.table({"x": range(50)})
+    dataset = lancelet.write_dataset(rows, uri, storage_options=OPTIONS)
+    dataset.insert(rows)
+    dataset.create_scalar_index("x", "BTREE")
+    dataset.delete("x = 3")
+    dataset.optimize.compact_files()
+    dataset.tags.create("first", 1)
+    dataset.create_branch("side")
+    dataset.shallow_clone(str(tmp_path / "clone"), dataset.version, storage_options=OPTIONS)
+    assert SECRET not in caplog.text
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes()
+    plan = dataset.scanner(filter="x = 7").analyze_plan()
+    assert SECRET not in plan
+
+
+def test_an_error_that_leaves_the_process_has_no_secret():
+    with pytest.raises((LanceletError, OSError)) as raised:
+        lancelet.dataset(
+            "s3://127.0.0.1:1/t", storage_options={**OPTIONS, "max_retries": "0", "timeout": "1s"}
+        )
+    assert SECRET.encode() not in pickle.dumps(raised.value)

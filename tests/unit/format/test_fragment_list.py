@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError, NotFoundError
+from lancelet.format import fragment_list
 from lancelet.format.fragment import Fragment, Spilled
 from lancelet.format.fragment_list import FragmentList, split_entries
 from lancelet.format.protos import table_pb
@@ -160,3 +161,11 @@ def test_a_version_from_before_rows_were_counted_is_read():
     entries, _ = split_entries(np.frombuffer(message.SerializeToString(), np.uint8))
     fragments = entries.fragments()
     assert fragments[0].num_deleted_rows == 9
+
+
+def test_so_many_decoded_fragments_are_kept_and_no_more(monkeypatch):
+    monkeypatch.setattr(fragment_list, "_PARSED_MAX", 8)
+    listed = FragmentList.of([Fragment(number, (), physical_rows=1) for number in range(20)])
+    for _ in range(2):
+        assert [fragment.id for fragment in listed] == list(range(20))
+        assert len(listed._parsed) <= 8
