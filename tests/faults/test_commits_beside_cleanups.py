@@ -141,6 +141,29 @@ def test_an_append_that_is_held_up_is_there_once_or_refused(location, step, coun
     assert acknowledged == (step.startswith("after") or count == 1)
 
 
+def test_a_commit_returns_the_manifest_that_arrived_of_those_it_put(location) -> None:
+    """Both puts lost their reply, and the first arrived before the second."""
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    sent = []
+
+    class Late(PutIfAbsent):
+        def publish(self, store, path, data, *, version):
+            del version
+            sent.append(data)
+            if len(sent) == 2:
+                store.put_if_absent(path, sent[0])
+            raise CommitOutcomeUnknownError("this reply was made to be lost")
+
+    published = append_rows(replace(location, handler=Late()), first, simple_rows(1, 2))
+    assert len(sent) == 2
+    assert sent[0] != sent[1]
+    stored = open_snapshot(location)
+    assert published.identity == stored.identity
+    # So that it can be gone on from.
+    options = CommitOptions(known=published)
+    assert commit(location, new_transaction(2, ReserveFragments(1)), options).version == 3
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_update_that_is_held_up_is_made_once(tmp_path, monkeypatch, step, count) -> None:

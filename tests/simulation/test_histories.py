@@ -24,6 +24,11 @@ def test_no_history_breaks_a_promise() -> None:
     check(range(25))
 
 
+def test_what_histories_found_stays_mended() -> None:
+    """1121: of two puts without a reply the first arrived, and the handle was of the second."""
+    check([1121])
+
+
 @pytest.mark.slow
 def test_no_history_of_many_breaks_a_promise() -> None:
     check(range(25, 1025))

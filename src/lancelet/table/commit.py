@@ -374,21 +374,25 @@ def _publish(
         options.settle()
     entry = ManifestEntry(manifest.version, prepared.naming, path, len(data), manifest.timestamp)
     published = written_snapshot(location, entry, stored, indices, transaction)
+    found = None
     try:
         handler.publish(store, path, data, version=manifest.version)
     except AlreadyExistsError:
         return None
     except CommitOutcomeUnknownError as error:
-        if not _is_published(published):
+        found = _found_ours(published)
+        if found is None:
             lost = error.with_facts(version=manifest.version, uuid=transaction.uuid)
             if resolver is None:
                 raise lost from None
             resolver.lose(published, lost)
             return None
     if not options.detached:
-        if not has_landed(published, prepared.base, handler):
+        if not has_landed(found or published, prepared.base, handler):
             return None
         _write_hint(store, manifest.version)
+    if found is not None:
+        return found  # which an earlier attempt may have put, at another time
     keep_manifest(data, stored, location.kept.cache)
     entry = replace(entry, etag=store.etag_at_hand(path))
     return written_snapshot(location, entry, stored, indices, transaction)
@@ -427,13 +431,13 @@ def _stamped(prepared: PreparedCommit, mark: Mark | None) -> Manifest:
     )
 
 
-def _is_published(ours: Snapshot) -> bool:
-    """Say whether a version is there and ours, after the reply to its put was lost."""
+def _found_ours(ours: Snapshot) -> Snapshot | None:
+    """Return a version as it is stored if it is ours, after the reply to its put was lost."""
     try:
         found = open_snapshot(ours.location, ours.version)
     except NotFoundError:
-        return False
-    return found.manifest.transaction_file == ours.manifest.transaction_file
+        return None
+    return found if found.manifest.transaction_file == ours.manifest.transaction_file else None
 
 
 def _write_hint(store: Store, version: int) -> None:

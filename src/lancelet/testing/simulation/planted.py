@@ -66,7 +66,7 @@ _COMMIT: Final = commit._commit  # noqa: SLF001
 
 PLANTED: Final[Mapping[str, Plant]] = {
     "a lost reply is taken for a failure": lambda: _both(
-        _with(commit, "_is_published", lambda _: False),
+        _with(commit, "_found_ours", _nothing),
         _with(resolve.Resolver, "lose", _nothing),
         _with(resolve.Resolver, "_if_ours", _nothing),
     ),
@@ -102,7 +102,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "a commit does not look whether it came too late": 87,
     "who refers to a version does not hold it": 194,
     "a cleanup does not look at holds": 161,
-    "a cleanup does not look at versions that came since": 38,
+    "a cleanup does not look at versions that came since": 73,
     "a cleanup takes the files of writers for garbage": 1,
     "what nobody knows is told as a conflict": 232,
     "deletions by others are not joined": 1,
