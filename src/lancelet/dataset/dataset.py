@@ -168,22 +168,22 @@ class LanceDataset(
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version that is looked at."""
+        """The checked-out version."""
         return self._handle.snapshot
 
     @property
     def handle(self) -> Handle:
-        """What the methods work on."""
+        """The handle that the methods work on."""
         return self._handle
 
     @property
     def default_scan_options(self) -> Mapping[str, Any]:
-        """Options of every scan, unless the scan has its own."""
+        """Default options of scans."""
         return self._handle.options.default_scan_options or {}
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, with those of rows that every scan returns by default."""
+        """The Arrow schema of the dataset."""
         schema = self.snapshot.schema.to_arrow()
         for option, name in _ROW_OPTIONS.items():
             if self.default_scan_options.get(option):
@@ -192,7 +192,7 @@ class LanceDataset(
 
     @property
     def lance_schema(self) -> LanceSchema:
-        """The columns with their field ids."""
+        """The schema with field ids."""
         return LanceSchema(self.snapshot.schema)
 
     @property
@@ -202,17 +202,17 @@ class LanceDataset(
 
     @property
     def data_storage_version(self) -> str:
-        """The version of new data files."""
+        """The file version of new data files."""
         return self.snapshot.manifest.data_version.value
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """Whether rows keep their ids when they move."""
+        """Whether rows have stable row ids."""
         return self.snapshot.manifest.uses_stable_row_ids
 
     @property
     def stats(self) -> LanceStats:
-        """Statistics of the version that is looked at."""
+        """Statistics of the checked-out version."""
         return LanceStats(self)
 
     def session(self) -> Session:
@@ -420,12 +420,12 @@ class LanceDataset(
 
     @property
     def open_options(self) -> OpenOptions:
-        """How the dataset was opened."""
+        """The options that the dataset was opened with."""
         return self._handle.options
 
     @property
     def meter(self) -> IoMeter:
-        """What counts the dataset's requests."""
+        """The meter of the dataset's requests."""
         return self._handle.meter
 
     def __len__(self) -> int:
@@ -441,7 +441,7 @@ class LanceDataset(
         return self.at(self.snapshot)
 
     def __repr__(self) -> str:
-        """Say where the table is and which version is looked at."""
+        """Show where the table is and which version is checked out."""
         return f"LanceDataset({self._uri!r}, version={self.version})"
 
     def _repr_html_(self) -> str:

@@ -158,22 +158,22 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
     @property
     def metadata(self) -> FragmentMetadata:
-        """What the fragment is made of."""
+        """The metadata of the fragment."""
         return fragment_to_user(self._fragment)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the dataset."""
+        """The schema of the dataset."""
         return self._dataset.schema
 
     @property
     def physical_rows(self) -> int:
-        """How many rows there are, deleted ones too."""
+        """The number of rows, deleted ones included."""
         return self._dataset.snapshot.physical_rows(self._fragment)
 
     @property
     def num_deletions(self) -> int:
-        """How many rows are deleted."""
+        """The number of deleted rows."""
         return self._fragment.num_deleted_rows
 
     @property

@@ -58,7 +58,7 @@ class OpenOptions:
 
 @dataclass(slots=True, eq=False)
 class Handle:
-    """A version that is looked at, and the way to others; the one thing that changes."""
+    """The checked-out version, and the way to others; the one thing that changes."""
 
     snapshot: Snapshot
     meter: IoMeter

@@ -34,7 +34,7 @@ class HistoryMethods:
 
     @property
     def version(self) -> int:
-        """The number of the version that is looked at."""
+        """The number of the checked-out version."""
         return self._handle.snapshot.version
 
     @property

@@ -37,7 +37,7 @@ _OLDER_THAN: Final = timedelta(days=14)
 
 
 class AutoCleanupConfig(TypedDict):
-    """When a table cleans up by itself: every so many versions, what is older than this."""
+    """Automatic cleanup: every `interval` versions, what is older than `older_than_seconds`."""
 
     interval: int
     older_than_seconds: int
@@ -50,7 +50,7 @@ class MaintenanceMethods:
 
     @property
     def optimize(self) -> DatasetOptimizer:
-        """What makes reading quicker again after many small changes."""
+        """Compaction, and upkeep of indices."""
         return DatasetOptimizer(self)  # type: ignore[arg-type]  # it is the dataset
 
     def remap_row_addrs(self, addrs: pa.Array) -> pa.Array | None:
@@ -401,7 +401,7 @@ def _policy(
 
 
 class DatasetOptimizer:
-    """Joins small files, drops deleted rows, and cleans up by itself if asked to."""
+    """Compacts files, updates indices, and turns automatic cleanup on and off."""
 
     def __init__(self, dataset: LanceDataset) -> None:
         """Work on a dataset, which follows to the versions made."""
@@ -548,7 +548,7 @@ class DatasetOptimizer:
         dry_run: bool = False,
         **kwargs: Any,  # noqa: ARG002 - pylance's signature
     ) -> ChangeReport | None:
-        """Clean up old versions automatically, every so many commits.
+        """Clean up old versions automatically, every few commits.
 
         Args:
             auto_cleanup_config: A dict with `interval`, in commits, and `older_than_seconds`.

@@ -229,7 +229,7 @@ class FragmentMetadata:
 
     @property
     def num_deletions(self) -> int:
-        """How many rows are deleted."""
+        """The number of deleted rows."""
         return 0 if self.deletion_file is None else self.deletion_file.num_deleted_rows
 
     @property

@@ -30,10 +30,10 @@ class OperationTypeError(InvalidInputError, TypeError):
 
 
 class LanceOperation:
-    """The kinds of operations."""
+    """The operations of transactions."""
 
     class BaseOperation:
-        """What all operations are."""
+        """The base class of operations."""
 
     @dataclass
     class Overwrite(BaseOperation):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ArrowResult:
-    """Gives its rows to other libraries; whoever has rows says how they are streamed."""
+    """Hands its rows to other libraries, as tables, frames and streams."""
 
     __slots__ = ()
 

@@ -263,7 +263,7 @@ class ShardedFixedBatchSampler(ShardedBatchSampler):
         batch_size: int = 0,
         total_num_rows: int = 0,
     ) -> None:
-        """Plan for so many rows in all, in batches of a size."""
+        """Plan batches of a size, over a number of rows."""
         super().__init__(rank, world_size, randomize, seed)
         self._rows = total_num_rows
         self._batch_size = batch_size
