@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from lancelet.errors import CorruptDataError
-from lancelet.format.index_metadata import IndexFile
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Contains, IsNull
@@ -189,8 +188,6 @@ def test_a_partition_that_is_missing_is_noticed(texts):
         Fm().open(place, b"")
     place = stored(texts)
     place.store.delete(f"{place.path}/{names[-1]}")
-    listed = SegmentFolder(
-        place.store, place.path, listed=tuple(IndexFile(name, 1) for name in names)
-    )
+    listed = SegmentFolder(place.store, place.path, listed=tuple(place.written))
     with pytest.raises(FileNotFoundError):
         Fm().open(listed, b"").search(Contains("ab"))
