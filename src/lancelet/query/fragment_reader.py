@@ -65,6 +65,7 @@ class FragmentReader:
         self._fragment = fragment
         self._plans: dict[tuple[Field, ...], tuple[FilePart, ...]] = {}
         """The files of projections that were read lately, which somebody reads again."""
+        self._row_bytes: dict[tuple[Field, ...], float] = {}
         self._last: tuple[tuple[Field, ...], tuple[FilePart, ...]] | None = None
         self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
         self._meter = meter_of(snapshot)
@@ -134,18 +135,15 @@ class FragmentReader:
 
     def row_bytes(self, fields: Sequence[Field]) -> float:
         """Estimate the bytes of a row of fields in memory."""
-        if not self.num_rows:
-            return 0.0
-        total = 0.0
-        for file in self.file_parts(tuple(fields)):
-            for part in file.read:
-                data_type = scan_type(part)
-                fixed = fixed_row_bytes(data_type)
-                if fixed is None:
-                    stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
-                    fixed = decoded_row_bytes(data_type, stored / self.num_rows)
-                total += fixed
-        return total
+        wanted = tuple(fields)
+        known = self._row_bytes.get(wanted)
+        if known is None:
+            everything = self.decoded_bytes(wanted, RowRange(0, self.num_rows))
+            known = everything / max(1, self.num_rows)
+            if len(self._row_bytes) >= _PLANS_MAX:
+                self._row_bytes.clear()
+            self._row_bytes[wanted] = known
+        return known
 
     def decoded_bytes(self, fields: Sequence[Field], rows: RowRange) -> float:
         """Estimate the bytes of rows of fields in memory, by what their pages take."""

@@ -94,7 +94,7 @@ def _ask(plan: ScanPlan, chosen: Sequence[ChosenPart]) -> Candidates:
     return Candidates(
         rows_left,
         covered,
-        tuple(filter_steps(plan.snapshot, rest)),
+        tuple(filter_steps(plan.snapshot, rest)) if answered else plan.steps,
         tuple((index.name, part.expression) for part in asked for index in part.indices),
     )
 
