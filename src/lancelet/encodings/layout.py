@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from lancelet.buffers import Bytes, Slices
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.levels import Layers, ShreddedLeaf
+from lancelet.errors import CorruptDataError
 from lancelet.values import dataclass
 
 
@@ -25,6 +26,40 @@ class MiniBlockLayout:
     dictionary: Encoding | None = None
     num_dictionary_items: int = 0
     repetition_index_depth: int = 0
+
+    @property
+    def num_extra(self) -> int:
+        """How many buffers a page has besides words and chunks: dictionary, index of rows."""
+        return (self.dictionary is not None) + (self.repetition_index_depth > 0)
+
+    def check(self, *, page_buffers: int, chunk_buffers: int, column: int) -> None:
+        """Raise unless pages can have the layout.
+
+        Args:
+            page_buffers: The least number of buffers that any of the pages has.
+            chunk_buffers: How many buffers of values the encoding needs in a chunk.
+            column: The column of the pages, for errors.
+        """
+        if page_buffers < 2 + self.num_extra:
+            raise CorruptDataError(
+                "a mini-block page misses buffers", column=column, expected=2 + self.num_extra
+            )
+        has_lists = self.repetition is not None
+        if has_lists != (self.layers.rep_max > 0) or (
+            has_lists and not self.repetition_index_depth
+        ):
+            raise CorruptDataError(
+                "a page has lists without repetition levels or index, or these without lists",
+                column=column,
+                lists=self.layers.rep_max,
+            )
+        if self.num_buffers != chunk_buffers:
+            raise CorruptDataError(
+                "a page does not have the number of buffers that its encoding needs",
+                column=column,
+                expected=chunk_buffers,
+                found=self.num_buffers,
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -124,13 +124,13 @@ class MiniBlockHead:
 
     def ranges(self, pages: Int64s) -> Ranges:
         """Return what must be read to know pages: all buffers but the chunks themselves."""
-        places = np.array([0, *range(2, 2 + self._num_extra)])
+        places = np.array([0, *range(2, 2 + self._layout.num_extra)])
         buffers = (self._pages.first_buffer[pages][:, None] + places).reshape(-1)
         return Ranges(self._pages.position[buffers], self._pages.size[buffers])
 
     def add(self, pages: Int64s, slices: Slices) -> None:
         """Take what `ranges` asked for, and check it against the pages."""
-        step = 1 + self._num_extra
+        step = 1 + self._layout.num_extra
         if not self._layout.repetition_index_depth:
             self._check_rows(pages)
         data_position, data_size = self._pages.buffers(1)
@@ -152,7 +152,7 @@ class MiniBlockHead:
         before = bounds_of(count)
         in_page = before[:-1] - np.repeat(before[bounds_of(chunks)[:-1]], chunks)
         self.first_value[these] = np.repeat(self.first_value[start], chunks) + in_page
-        if self._num_extra:
+        if self._layout.num_extra:
             for index, page in enumerate(pages.tolist()):
                 first, last = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
                 extra = slices[index * step + 1 : (index + 1) * step]
@@ -210,12 +210,6 @@ class MiniBlockHead:
 
     def _page_of(self, chunk: int) -> int:
         return int(self.first_chunk.searchsorted(chunk, side="right")) - 1
-
-    @property
-    def _num_extra(self) -> int:
-        """How many buffers a page has besides words and chunks: dictionary, index of rows."""
-        layout = self._layout
-        return (layout.dictionary is not None) + (layout.repetition_index_depth > 0)
 
     def _check_rows(self, pages: Int64s) -> None:
         rows = np.diff(self.first_row)[pages]

@@ -128,37 +128,21 @@ class MiniBlockPages(PageReader):
             layout.num_buffers,
             layout.has_large_chunks,
         )
-        has_dictionary = layout.dictionary is not None
-        expected = 2 + has_dictionary + (layout.repetition_index_depth > 0)
-        if int(pages.num_buffers.min()) < expected:
-            raise CorruptDataError(
-                "a mini-block page misses buffers", column=leaf.column, expected=expected
-            )
         if layout.repetition_index_depth > DEPTH:
             raise UnsupportedError(
                 "a page has a deeper index of its lists than this release knows",
                 depth=layout.repetition_index_depth,
-            )
-        if (layout.repetition is not None) != (layout.layers.rep_max > 0) or (
-            layout.repetition is not None and not layout.repetition_index_depth
-        ):
-            raise CorruptDataError(
-                "a page has lists without repetition levels or index, or these without lists",
-                column=leaf.column,
-                lists=layout.layers.rep_max,
             )
         self._packed = _PackedLevels.of(layout)
         self._values = registry.ChunkDecoder(layout.values)
         self._tables = join_tables(symbol_tables) if symbol_tables else None
         self._bits = plain_bits(leaf.data_type)
         self._head: weakref.ref[MiniBlockHead] | None = None
-        if layout.num_buffers != self._values.num_buffers:
-            raise CorruptDataError(
-                "a page does not have the number of buffers that its encoding needs",
-                column=leaf.column,
-                expected=self._values.num_buffers,
-                found=layout.num_buffers,
-            )
+        layout.check(
+            page_buffers=int(pages.num_buffers.min()),
+            chunk_buffers=self._values.num_buffers,
+            column=leaf.column,
+        )
         if not 0 <= min(num_values) <= max(num_values) <= VALUES_MAX:
             raise CorruptDataError(
                 "a page claims an impossible number of values",
