@@ -26,6 +26,7 @@ from lancelet.errors import (
 )
 from lancelet.format.operation import ReserveFragments, Restore
 from lancelet.io.memory import MemoryStore
+from lancelet.io.wrapped import WrappedStore
 from lancelet.ops.cleanup import (
     CleanupPolicy,
     cleanup_old_versions,
@@ -35,7 +36,15 @@ from lancelet.ops.cleanup import (
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.handlers import PutIfAbsent
 from lancelet.table.location import TableLocation
-from lancelet.table.refs import create_branch, create_tag, open_reference
+from lancelet.table.refs import (
+    create_branch,
+    create_tag,
+    delete_branch,
+    delete_tag,
+    list_branches,
+    list_tags,
+    open_reference,
+)
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.s3_server import S3Server
@@ -338,6 +347,27 @@ def test_what_refers_to_a_version_holds_it_or_fails(location, monkeypatch, refer
         open_snapshot(location)
     assert not [info for info in location.store.list("_versions") if ".hold" in info.path]
     assert first.version == 1
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_a_name_that_is_deleted_while_names_are_listed_is_left_out(location, kind) -> None:
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    for name in ("a", "b"):
+        create_tag(location, name, 1) if kind == "tag" else create_branch(location, name, first)
+    delete, names = (delete_tag, list_tags) if kind == "tag" else (delete_branch, list_branches)
+
+    class Meanwhile(WrappedStore):
+        def list(self, folder="", start_after=None):
+            listed = list(super().list(folder, start_after))
+            if folder.startswith("_refs/") and location.store.exists(f"{folder}/a.json"):
+                delete(location, "a")
+            return iter(listed)
+
+    class Nothing:
+        def request(self, _request, action):
+            return action()
+
+    assert list(names(replace(location, store=Meanwhile(location.store, Nothing())))) == ["b"]
 
 
 @pytest.mark.parametrize("change", ["insert", "delete", "overwrite"])

@@ -25,8 +25,11 @@ def test_no_history_breaks_a_promise() -> None:
 
 
 def test_what_histories_found_stays_mended() -> None:
-    """1121: of two puts without a reply the first arrived, and the handle was of the second."""
-    check([1121])
+    """1121: of two puts without a reply the first arrived, and the handle was of the second.
+
+    1148: a tag was deleted between the listing of tags and the look at it, and a cleanup failed.
+    """
+    check([1121, 1148])
 
 
 @pytest.mark.slow

@@ -57,7 +57,6 @@ def test_a_search_finds_what_no_longer_looks_for_records(stage, monkeypatch) -> 
         ("a_commit_and_cleanups", (), ()),
         ("a_restore_and_a_cleanup", (), ()),
         ("an_external_store", FAULTS, ("ab",)),
-        ("an_external_store", (), ("abr",)),
     ],
 )
 def test_larger_scenarios_in_every_order(stage, name, fates, more) -> None:

@@ -11,11 +11,11 @@ branch removes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from lancelet import surroundings
 from lancelet.errors import (
@@ -58,6 +58,8 @@ from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
 from lancelet.table.removals import held
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry, open_snapshot
+
+T = TypeVar("T")
 
 Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
 """A version number, a tag, a branch and a version of it (None for the latest), or the latest."""
@@ -125,11 +127,7 @@ def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
 
 def list_tags(main: TableLocation) -> dict[str, Tag]:
     """Return the tags by name."""
-    return {
-        name: _read_tag(main, info.path)
-        for info in main.store.list(TAGS)
-        if info.size and (name := ref_name_of(last_part(info.path))) is not None
-    }
+    return _listed(main, TAGS, _read_tag)
 
 
 def get_tag(main: TableLocation, name: str) -> Tag:
@@ -179,11 +177,7 @@ def delete_tag(main: TableLocation, name: str) -> None:
 
 def list_branches(main: TableLocation) -> dict[str, Branch]:
     """Return the branches by name, without the main one."""
-    return {
-        name: _read_branch(main, info.path)
-        for info in main.store.list(BRANCHES)
-        if info.size and (name := ref_name_of(last_part(info.path))) is not None
-    }
+    return _listed(main, BRANCHES, _read_branch)
 
 
 def get_branch(main: TableLocation, name: str) -> Branch:
@@ -332,6 +326,19 @@ def _branch_or_none(main: TableLocation, name: str) -> Branch | None:
         return _read_branch(main, branch_path(name))
     except ObjectNotFoundError:
         return None
+
+
+def _listed(
+    main: TableLocation, folder: str, read: Callable[[TableLocation, str], T]
+) -> dict[str, T]:
+    """Return what the names in a folder mean, without those that are taken away meanwhile."""
+    found = {}
+    for info in main.store.list(folder):
+        name = ref_name_of(last_part(info.path))
+        if info.size and name is not None:
+            with suppress(ObjectNotFoundError):
+                found[name] = read(main, info.path)
+    return found
 
 
 def _read_tag(main: TableLocation, path: str) -> Tag:
