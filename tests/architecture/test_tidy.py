@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,10 +84,18 @@ def test_no_broad_except():
 
 
 def is_told(handler):
-    """Whether a handler ends by raising or by a warning, so that nothing is swallowed."""
+    """Whether a handler raises, warns, or keeps the error for who asks: nothing is swallowed."""
     last = handler.body[-1]
     warns = isinstance(last, ast.Expr) and ast.unparse(last).startswith("warnings.warn(")
-    return isinstance(last, ast.Raise) or warns
+    return isinstance(last, ast.Raise) or warns or any(map(partial(keeps, handler), handler.body))
+
+
+def keeps(handler, statement):
+    """Whether a statement keeps the very error: in an attribute, or as the outcome of a future."""
+    if isinstance(statement, ast.Assign):
+        return ast.unparse(statement.value) == handler.name
+    keepers = (f".set_exception({handler.name})", f"._fail({handler.name})")
+    return isinstance(statement, ast.Expr) and ast.unparse(statement).endswith(keepers)
 
 
 def public_definitions(tree):

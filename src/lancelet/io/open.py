@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from lancelet import surroundings
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
@@ -108,6 +108,12 @@ def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
             "no store has this scheme, and no file system of fsspec that is installed",
             scheme=location.scheme,
             known=known,
+            reason=str(error),
+        ) from error
+    except OSError as error:
+        raise StorageError(
+            "the file system cannot be reached; check the URI and the storage options",
+            uri=base,
             reason=str(error),
         ) from error
     if fsspec_store.is_local(filesystem):

@@ -12,6 +12,7 @@ import dataclasses
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, Final
 
@@ -61,10 +62,12 @@ def table_for_runs(library: ModuleType, uri: str) -> None:
 
 def result_of(library: ModuleType, run: Run, uri: str) -> Any:
     """Return what a run returns, made comparable, or its error."""
-    try:
-        return comparable(run(library, library.dataset(uri)))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other has to raise it too
-        return Raised(tuple(kind for kind in type(error).__mro__ if kind.__module__ == "builtins"))
+    with ThreadPoolExecutor(1) as pool:  # which keeps an error, whatever it is
+        ended = pool.submit(lambda: comparable(run(library, library.dataset(uri))))
+    error = ended.exception()
+    if error is None:
+        return ended.result()
+    return Raised(tuple(kind for kind in type(error).__mro__ if kind.__module__ == "builtins"))
 
 
 def comparable(value: Any, depth: int = _DEPTH) -> Any:

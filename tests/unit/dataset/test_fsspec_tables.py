@@ -150,3 +150,8 @@ def test_what_is_wrong_with_a_file_system_is_said(shelf) -> None:
     with pytest.raises(StorageError, match="the cable is cut"):
         lancelet.dataset("shelf://t", storage_options={"fsspec": Broken()})
     assert fsspec.get_filesystem_class("hf").protocol == "hf"
+
+
+def test_a_file_system_that_cannot_be_reached_is_a_storage_error() -> None:
+    with pytest.raises(StorageError, match="cannot be reached"):
+        lancelet.dataset("ftp://127.0.0.1:1/t.lance")
