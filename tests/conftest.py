@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import lance.arrow  # noqa: F401 - it cannot be imported once another has registered types of its names
 import pytest
 from hypothesis import HealthCheck, settings
 

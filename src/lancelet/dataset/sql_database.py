@@ -93,6 +93,10 @@ def only_selects(query: str) -> bool:
     return bool(kinds == [duckdb.StatementType.SELECT])
 
 
+_OF_PARENTS: Final[list[Any]] = []
+"""Connections of the process that forked this one."""
+
+
 class _Database:
     """A database that is made when it is first asked for; a forked child makes its own."""
 
@@ -111,6 +115,9 @@ class _Database:
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
+        if self._connection is not None:
+            # To close it would wait for threads that only the parent has.
+            _OF_PARENTS.append(self._connection)
         self._connection = None
 
 

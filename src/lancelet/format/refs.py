@@ -285,13 +285,16 @@ def _time(value: object) -> int | None:
 
 
 def _format_time(time_ns: int | None) -> str | None:
-    """Return a time in RFC 3339 with all nine digits.
+    """Return a time in RFC 3339 with none, three, six or nine digits, as few as say it.
 
-    >>> _format_time(1_000_000_005)
-    '1970-01-01T00:00:01.000000005Z'
+    >>> _format_time(1_000_000_005), _format_time(2_000_500_000), _format_time(3_000_000_000)
+    ('1970-01-01T00:00:01.000000005Z', '1970-01-01T00:00:02.000500Z', '1970-01-01T00:00:03Z')
     """
     if time_ns is None:
         return None
     seconds, fraction = divmod(time_ns, _NANOSECONDS)
     moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction:09}Z"
+    digits = f".{fraction:09}" if fraction else ""
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{digits}Z"

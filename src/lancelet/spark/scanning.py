@@ -23,11 +23,10 @@ from pyspark.sql.functions import broadcast
 from pyspark.sql.types import StructType
 
 from lancelet.errors import InvalidInputError
+from lancelet.ops import mem_wal
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.scan_task import ScanTask
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.mem_wal.fresh import fresh_read
-from lancelet.ops.mem_wal.merged import rows_of_shards
 from lancelet.query.execute import count_rows
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
@@ -102,12 +101,12 @@ def _fresh_frame(spark: SparkSession, wanted: ReadOptions) -> DataFrame:
     named = (wanted.version, wanted.tag, wanted.asof, wanted.fragments)
     if any(each is not None for each in named) or wanted.row_columns:
         raise InvalidInputError("a fresh read is of the latest version; leave what names another")
-    read = replace(fresh_read(wanted.table.locate()), filter=wanted.filter)
+    read = replace(mem_wal.fresh.fresh_read(wanted.table.locate()), filter=wanted.filter)
     shown = tuple(read.base.schema.names if wanted.columns is None else wanted.columns)
     names = tuple(dict.fromkeys([*shown, *read.keys]))
     table = replace(wanted, columns=names, limit=None)
     schema = schema_of_snapshot(read.base, table)
-    newer, live = rows_of_shards(read, names)
+    newer, live = mem_wal.merged.rows_of_shards(read, names)
     rows = _scan_frame(spark, read.base, table, schema)
     if len(newer):
         keys = StructType([schema[name] for name in read.keys])

@@ -26,10 +26,10 @@ from lancelet.errors import (
     similar_names,
 )
 from lancelet.format.shard_manifest import wal_entry_position
+from lancelet.ops import mem_wal
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.mem_wal.reconcile import plain_schema, reconcile_batch
 from lancelet.ops.mem_wal.shard import Shard, list_shards
-from lancelet.ops.mem_wal.state import require_mem_wal
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import StreamOptions
@@ -58,7 +58,7 @@ class LogStreamReader(DataSourceStreamReader):
     def prepare(wanted: StreamOptions, schema: StructType) -> LogStreamReader:
         """Return the reader of the columns of a schema."""
         snapshot = wanted.read.table.open()
-        require_mem_wal(snapshot)
+        mem_wal.state.require_mem_wal(snapshot)
         check_readable(schema, log_schema(snapshot, None))
         return LogStreamReader(wanted.read.table, arrow_schema(schema))
 

@@ -33,7 +33,7 @@ from lancelet.errors import (
 )
 from lancelet.format.fragment import Fragment
 from lancelet.io.open import open_folder
-from lancelet.ops.mem_wal.ingest import check_log, log_batch
+from lancelet.ops import mem_wal
 from lancelet.ops.merge_insert.execute import merge_rows
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec
 from lancelet.ops.publish import Retries
@@ -88,7 +88,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
                     "a log belongs to a table; create it, and call initialize_mem_wal on it",
                     uri=settings.table.uri,
                 )
-            check_log(latest)
+            mem_wal.ingest.check_log(latest)
         plan = plan_files(settings, latest, schema, replaces=overwrite)
         publication = Publication(overwrite, settings.stable_row_ids, settings.message)
         stream_id = settings.stream_id or checkpoint_id(options)
@@ -137,7 +137,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         check_distinct(latest, self.plan.schema, fragments, keys)
         batches = staged_rows(latest, self.plan.schema, fragments) if fragments else ()
         rows = pa.Table.from_batches(batches, self.plan.arrow)
-        log_batch(latest, rows, self.stream_id, number)
+        mem_wal.ingest.log_batch(latest, rows, self.stream_id, number)
         delete_files(self.plan, fragments)
 
 

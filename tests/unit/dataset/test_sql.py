@@ -221,3 +221,21 @@ def test_a_query_that_is_asked_by_many_threads_is_answered_to_each(dataset) -> N
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(lambda: dataset.sql(text).build().to_table()) for _ in range(24)]
         assert {each.result()["n"].to_pylist()[0] for each in asked} == {34}
+
+
+FORKED_AFTER_A_QUERY = """
+import subprocess, sys
+import pyarrow as pa
+import lancelet
+
+rows = lancelet.write_dataset(pa.table({"id": [1, 2]}), sys.argv[1])
+assert rows.sql("SELECT count(*) AS n FROM dataset").build().to_batch_records()
+assert lancelet.sql("SELECT sum(id) AS s FROM rows") is not None
+# A function before the program makes it a true fork, as PySpark starts its JVM.
+started = [subprocess.run(["true"], preexec_fn=lambda: None).returncode for _ in range(8)]
+print(started)
+"""
+
+
+def test_a_child_that_is_forked_after_a_query_lives(run_program, tmp_path):
+    assert run_program(FORKED_AFTER_A_QUERY, str(tmp_path / "t")) == f"{[0] * 8}\n"
