@@ -14,7 +14,8 @@ or, for images and tokens, what it makes of bytes and lists by itself. Loaders:
     pylance             its `LanceDataset`, and for a shuffle `SafeLanceDataset` in a `DataLoader`
     datasets            Hugging Face's over Parquet: streamed, and for a shuffle as a map
 
-A shuffle is of all rows, not of a buffer. Needs the groups `test` and `torch`.
+A shuffle is of all rows, not of a buffer. Processor time leaves out the worker that pylance's
+shuffled loader has beside the process. Needs the groups `test` and `torch`.
 """
 
 from __future__ import annotations
