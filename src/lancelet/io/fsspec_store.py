@@ -23,24 +23,20 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import fsspec
-import numpy as np
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from lancelet import surroundings
-from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import (
-    CorruptDataError,
     InvalidInputError,
     LanceletError,
     ObjectNotFoundError,
     StorageError,
     UnsupportedError,
 )
-from lancelet.io.coalesce import plan_fetch
 from lancelet.io.options import EXPIRES_AT, FSSPEC
-from lancelet.io.pool import run_requests
+from lancelet.io.ranged import RangedReader
 from lancelet.io.store import (
     BytesLike,
     Listing,
@@ -51,7 +47,6 @@ from lancelet.io.store import (
     as_memoryview,
     check_folder,
     check_path,
-    check_ranges,
     name_taken,
     not_stored,
 )
@@ -154,7 +149,7 @@ class FsspecStore(Store):
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
         """Open an object; nothing is asked for yet."""
-        return _FsspecReader(self, check_path(path), size)
+        return _FsspecReader(self, path, size)
 
     def read(self, path: str) -> bytes:
         """Return all bytes of an object."""
@@ -310,59 +305,13 @@ def _no_put_if_absent(path: str, filesystem: fsspec.AbstractFileSystem) -> Unsup
     )
 
 
-class _FsspecReader(ObjectReader):
-    """Fetches ranges of an object; holds nothing but its size."""
-
+class _FsspecReader(RangedReader):
     def __init__(self, store: FsspecStore, path: str, size: int | None) -> None:
+        super().__init__(store, path, size)
         self._store = store
-        self._path = path
-        self._size = size
 
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def size(self) -> int:
-        if self._size is None:
-            self._size = self._store.info(self._path).size
-        return self._size
-
-    def read_ranges(self, ranges: Ranges) -> Slices:
-        """Fetch the ranges into one buffer, near ones together, all at once."""
-        check_ranges(ranges, path=self._path, size=self.size)
-        plan = plan_fetch(ranges)
-        buffer = np.empty(plan.buffer_bytes, np.uint8)
-
-        def fill(position: int, size: int, target: int) -> None:
-            buffer[target : target + size] = self._fetch(position, size)
-
-        columns = (plan.requests.position, plan.requests.size, plan.target)
-        requests = zip(*(column.tolist() for column in columns), strict=True)
-        run_requests([partial(fill, *request) for request in requests])
-        buffer.flags.writeable = False
-        return Slices(buffer, plan.slice_position, ranges.size)
-
-    def read_tail(self, size: int) -> Bytes:
-        size = min(max(size, 0), self.size)
-        return self._fetch(self.size - size, size)
-
-    def close(self) -> None:
-        """Hold on to nothing."""
-
-    def _fetch(self, position: int, size: int) -> Bytes:
-        if not size:
-            return np.empty(0, np.uint8)
-        fetched = np.frombuffer(self._store.fetch(self._path, position, position + size), np.uint8)
-        if fetched.nbytes != size:
-            raise CorruptDataError(
-                "the object is shorter than it should be; was it cut short by a copy?",
-                path=self._path,
-                position=position,
-                size=size,
-                found=fetched.nbytes,
-            )
-        return fetched
+    def get(self, position: int, size: int) -> bytes:
+        return self._store.fetch(self._path, position, position + size)
 
 
 class _FsspecWriter(ObjectWriter):

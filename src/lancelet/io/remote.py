@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.buffers import Bytes
 from lancelet.errors import (
     CorruptDataError,
     InvalidInputError,
@@ -30,8 +29,7 @@ from lancelet.errors import (
     UnsupportedError,
 )
 from lancelet.io.client import Client
-from lancelet.io.coalesce import plan_fetch
-from lancelet.io.pool import run_requests
+from lancelet.io.ranged import RangedReader
 from lancelet.io.retry import with_retries
 from lancelet.io.store import (
     BytesLike,
@@ -43,7 +41,6 @@ from lancelet.io.store import (
     as_memoryview,
     check_folder,
     check_path,
-    check_ranges,
 )
 from lancelet.io.uri import quote_path
 
@@ -207,85 +204,29 @@ class RemoteStore(Store):
         )
 
 
-class RemoteReader(ObjectReader):
-    """Fetches ranges of an object; holds nothing but its size."""
+class RemoteReader(RangedReader):
+    """Fetches ranges of an object of a bucket."""
 
     def __init__(self, store: RemoteStore, path: str, size: int | None) -> None:
         """Read the object at `path`; a `size` that is known saves a request."""
+        super().__init__(store, path, size)
         self._store = store
-        self._path = check_path(path)
-        self._size = size
 
-    @property
-    def path(self) -> str:
-        """The path of the object in its store."""
-        return self._path
-
-    @property
-    def size(self) -> int:
-        """How many bytes the object has."""
-        if self._size is None:
-            self._size = self._store.info(self._path).size
-        return self._size
-
-    def read_ranges(self, ranges: Ranges) -> Slices:
-        """Fetch the ranges into one buffer, near ones together, all at once."""
-        check_ranges(ranges, path=self._path, size=self.size)
-        plan = plan_fetch(ranges)
-        requests = list(
-            zip(
-                plan.requests.position.tolist(),
-                plan.requests.size.tolist(),
-                plan.target.tolist(),
-                strict=True,
-            )
-        )
-        if len(requests) == 1:
-            position, size, _ = requests[0]
-            return Slices(self._fetch(position, size), plan.slice_position, ranges.size)
-        buffer = np.empty(plan.buffer_bytes, np.uint8)
-
-        def fill(position: int, size: int, target: int) -> None:
-            buffer[target : target + size] = self._fetch(position, size)
-
-        run_requests([partial(fill, *request) for request in requests])
-        return Slices(buffer, plan.slice_position, ranges.size)
-
-    def read_tail(self, size: int) -> Bytes:
-        """Fetch the last bytes; the answer also says how large the object is."""
-        if size <= 0:
-            return np.empty(0, np.uint8)
-        if self._size is None:
-            try:
-                self._size, tail = self._store.ask(self._path, _get_tail(size))
-            except (CorruptDataError, UnsupportedError):
-                # Azure cannot count from the end, and of an empty object there is no range.
-                return self._fetch_tail(size)
-            return tail
-        return self._fetch_tail(size)
-
-    def close(self) -> None:
-        """Hold on to nothing."""
-
-    def _fetch_tail(self, size: int) -> Bytes:
-        size = min(size, self.size)
-        return self._fetch(self.size - size, size) if size else np.empty(0, np.uint8)
-
-    def _fetch(self, position: int, size: int) -> Bytes:
-        answer = self._store.ask(
+    def get(self, position: int, size: int) -> object:
+        """Return the bytes of one range."""
+        return self._store.ask(
             self._path,
             lambda native, store, key: native.get_range(store, key, start=position, length=size),
         )
-        fetched = np.frombuffer(answer, np.uint8)
-        if fetched.nbytes != size:
-            raise CorruptDataError(
-                "the object is shorter than it should be; was it cut short by a copy?",
-                path=self._path,
-                position=position,
-                size=size,
-                found=fetched.nbytes,
-            )
-        return fetched
+
+    def read_tail(self, size: int) -> Bytes:
+        """Fetch the last bytes; the answer also says how large the object is."""
+        if size > 0 and self._size is None:
+            # Azure cannot count from the end, and of an empty object there is no range.
+            with contextlib.suppress(CorruptDataError, UnsupportedError):
+                self._size, tail = self._store.ask(self._path, _get_tail(size))
+                return tail
+        return super().read_tail(size) if size > 0 else np.empty(0, np.uint8)
 
 
 class RemoteWriter(ObjectWriter):
