@@ -28,8 +28,9 @@ def test_what_histories_found_stays_mended() -> None:
     """1121: of two puts without a reply the first arrived, and the handle was of the second.
 
     1148: a tag was deleted between the listing of tags and the look at it, and a cleanup failed.
+    2016: two compactions remapped one index, and the second failed as if it were called wrongly.
     """
-    check([1121, 1148])
+    check([1121, 1148, 2016])
 
 
 @pytest.mark.slow

@@ -345,3 +345,42 @@ def test_rows_move_as_a_list_of_them_would(fragments, rows_per_target):
     assert found.tolist() == [expected.get(a, int(NO_ADDRESS)) for a in asked.tolist()]
     elsewhere = addresses_of(5, np.arange(3))
     assert (moves.translate(elsewhere) == elsewhere).all()
+
+
+def indexed_and_planned(tmp_path):
+    """Return a table with an index, and what a task of a compaction of its first rows made."""
+    uri = str(tmp_path / "t")
+    make(uri, [10, 10, 10, 10]).create_scalar_index("id", "BTREE")
+    dataset = lancelet.dataset(uri)
+    task = Compaction.plan(
+        dataset, {"excluded_fragment_ids": [2, 3], "target_rows_per_fragment": 20}
+    )
+    return dataset, [each.execute(dataset) for each in task.tasks]
+
+
+def test_a_compaction_redoes_what_another_did_to_the_index_it_remapped(tmp_path):
+    stale, results = indexed_and_planned(tmp_path)
+    other = lancelet.dataset(stale.uri)
+    other.optimize.compact_files(target_rows_per_fragment=20, excluded_fragment_ids=[0, 1])
+    with pytest.raises(CommitConflictError, match="changed indices") as caught:
+        Compaction.commit(stale, results)
+    assert caught.value.retryable
+    stale = lancelet.dataset(stale.uri)
+    stale.optimize.compact_files(target_rows_per_fragment=20)
+    assert stale.to_table(filter="id = 25")["id"].to_pylist() == [25]
+    assert len(stale.get_fragments()) == 2
+
+
+def test_a_dropped_index_is_not_remapped(tmp_path):
+    stale, results = indexed_and_planned(tmp_path)
+    lancelet.dataset(stale.uri).drop_index("id_idx")
+    with pytest.raises(CommitConflictError, match="changed indices") as caught:
+        Compaction.commit(stale, results)
+    assert caught.value.retryable
+
+
+def test_an_index_is_dropped_that_another_remapped(tmp_path):
+    stale, _ = indexed_and_planned(tmp_path)
+    lancelet.dataset(stale.uri).optimize.compact_files(target_rows_per_fragment=20)
+    stale.drop_index("id_idx")
+    assert lancelet.dataset(stale.uri).describe_indices() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lancelet.errors import IndexNotFoundError, similar_names
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
-from lancelet.ops.publish import publish
+from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.table.snapshot import Snapshot
 
 
@@ -14,8 +14,12 @@ class UnknownIndexError(IndexNotFoundError, KeyError, RuntimeError):
 
 
 def drop_index(snapshot: Snapshot, name: str) -> Snapshot:
-    """Remove an index from the table."""
-    return publish(snapshot, CreateIndex((), segments_of(snapshot, name)))
+    """Remove an index from the table, as it is after what others do meanwhile."""
+
+    def attempt(current: Snapshot) -> Snapshot:
+        return publish(current, CreateIndex((), segments_of(current, name)))
+
+    return with_retries(snapshot, attempt, Retries())
 
 
 def segments_of(snapshot: Snapshot, name: str) -> tuple[IndexMetadata, ...]:

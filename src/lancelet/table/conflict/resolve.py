@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from lancelet.errors import (
     CommitConflictError,
@@ -23,7 +24,7 @@ from lancelet.errors import (
     VersionNotFoundError,
 )
 from lancelet.format.manifest import id_of
-from lancelet.format.operation import Overwrite, Rewrite
+from lancelet.format.operation import CreateIndex, Operation, Overwrite, Rewrite
 from lancelet.format.transaction import Transaction
 from lancelet.table.conflict.rebase import AffectedRows, Rebased, rebase_rows
 from lancelet.table.conflict.rewritten import rebase_rewrite
@@ -121,6 +122,11 @@ class Resolver:
             for path, data in result.deletion_files.items():
                 latest.location.store.put(path, data)
             operation = result.operation
+        if latest.version > self.ours.read_version:
+            there = {index.uuid for index in latest.indices.indices}
+            gone = _changed_segments(operation) - there
+            if gone:
+                raise self._conflict(latest, retry("they changed indices that ours changes"))
         return replace(self.ours, operation=operation, read_version=latest.version)
 
     def _rebase(self, disputed: frozenset[int], latest: Snapshot) -> Rebased | Verdict:
@@ -195,6 +201,17 @@ class Resolver:
             names=sorted(verdict.names),
             attempts=self.num_tried,
         )
+
+
+def _changed_segments(operation: Operation) -> frozenset[UUID]:
+    """Return the segments of indices that an operation puts others in place of, or removes."""
+    match operation:
+        case Rewrite(rewritten_indices=rewritten):
+            return frozenset(change.old_id for change in rewritten)
+        case CreateIndex(removed_indices=removed):
+            return frozenset(index.uuid for index in removed)
+        case _:
+            return frozenset()
 
 
 def _identity(version: int, latest: Snapshot) -> bytes | None:

@@ -1,7 +1,8 @@
 """Run histories, one seed after the other: `python -m lancelet.testing.simulation --steps 100000`.
 
-Stops at the first violation, shrinks it, prints its trace and fails. With `--record` the counts are
-written to a file, as `docs/how_it_is_tested.md` gives them.
+Stops at the first violation, shrinks it, prints its trace and fails. With `--record` it goes on to
+the end, and the counts are written to a file, as `docs/how_it_is_tested.md` gives them; a run that
+was stopped goes on from there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ from pathlib import Path
 
 from lancelet.testing.simulation.planted import PLANTED, planted
 from lancelet.testing.simulation.scenario import Scenario, run, shrink
+
+_COUNTED = (
+    "first_seed",
+    "seeds",
+    "steps",
+    "operations",
+    "acknowledged",
+    "faults",
+    "cpu_seconds",
+    "violations",
+)
 
 
 def main() -> int:
@@ -30,32 +42,34 @@ def main() -> int:
             seeds = itertools.count(options.seed)
             print(next(each for each in seeds if run(Scenario.of(each)).violation))  # noqa: T201
         return 0
-    started, seed = time.process_time(), options.seed
-    counts = dict.fromkeys(("seeds", "steps", "operations", "acknowledged", "faults"), 0)
+    counts = dict.fromkeys(_COUNTED, 0)
+    counts["first_seed"] = options.seed
+    if options.record is not None and options.record.exists():
+        counts = json.loads(options.record.read_text())  # goes on where it was stopped
+    seed = counts["first_seed"] + counts["seeds"]
+    started, spent = time.process_time(), counts["cpu_seconds"]
+    violated = []
     while counts["steps"] < options.steps:
-        scenario = Scenario.of(seed)
-        report = run(scenario)
+        report = run(Scenario.of(seed))
         counts["seeds"] += 1
         counts["steps"] += report.steps
         counts["operations"] += report.operations
         counts["acknowledged"] += report.acknowledged
         counts["faults"] += len(report.faults)
+        counts["cpu_seconds"] = spent + round(time.process_time() - started)
         if report.violation is not None:
-            _tell(seed, scenario)
-            return 1
+            counts["violations"] += 1
+            violated.append(seed)
+            print(f"seed {seed}: {report.violation!r}", file=sys.stderr, flush=True)  # noqa: T201
+            if options.record is None:
+                break
         seed += 1
-        if options.record is not None and not counts["seeds"] % 50:
-            _record(options.record, options.seed, counts, started)
-    if options.record is not None:
-        _record(options.record, options.seed, counts, started)
+        if options.record is not None and (not seed % 50 or counts["steps"] >= options.steps):
+            options.record.write_text(json.dumps(counts, indent=2) + "\n")
     print(json.dumps(counts))  # noqa: T201 - a program
-    return 0
-
-
-def _record(file: Path, first: int, counts: dict[str, int], started: float) -> None:
-    seconds = round(time.process_time() - started)
-    content = {"first_seed": first, **counts, "cpu_seconds": seconds, "violations": 0}
-    file.write_text(json.dumps(content, indent=2) + "\n")
+    if violated:
+        _tell(violated[0], Scenario.of(violated[0]))
+    return bool(violated)
 
 
 def _tell(seed: int, scenario: Scenario) -> None:
