@@ -25,6 +25,7 @@ from lancelet.errors import (
     ObjectNotFoundError,
     RefNotFoundError,
     VersionNotFoundError,
+    VersionRemovedError,
     corrupt_within,
     similar_names,
 )
@@ -314,6 +315,8 @@ def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) 
                 manifest_bytes=entry.size,
                 updated_at_ns=surroundings.time_ns(),
             )
+    except VersionRemovedError:
+        raise  # it is there, and says why nothing can refer to it
     except VersionNotFoundError as error:
         raise VersionNotFoundError(
             f"Version not found error: version {branch or MAIN}:{version} does not exist",

@@ -8,6 +8,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import ObjectNotFoundError, VersionNotFoundError, VersionRemovedError
+from lancelet.table.removals import record_removals
 from lancelet.testing.s3_server import S3Server
 
 ROWS = pa.table({"k": range(100), "s": [f"w{k}" for k in range(100)]})
@@ -86,3 +87,14 @@ def test_a_version_whose_manifest_got_another_name_is_there(tmp_path):
     with pytest.raises(ObjectNotFoundError) as caught:
         lancelet.dataset(uri).at(reader.snapshot).to_table()
     assert not isinstance(caught.value, VersionNotFoundError)
+
+
+def test_a_tag_of_a_version_that_is_being_cleaned_up_says_so(tmp_path):
+    dataset = lancelet.write_dataset(ROWS, str(tmp_path / "t"))
+    dataset.delete("k = 1")
+    record_removals(dataset.snapshot.location.store, {1: "0-x.txn"})
+    assert dataset.checkout_version(1).count_rows() == 100
+    with pytest.raises(VersionRemovedError, match="being cleaned up"):
+        dataset.tags.create("first", 1)
+    with pytest.raises(VersionNotFoundError, match="main:7 does not exist"):
+        dataset.tags.create("seventh", 7)

@@ -208,6 +208,9 @@ class _Course:
     def announce(self, actor: Actor, request: Request, delay_ns: int | None) -> None:
         """Nothing is to be noted: the actor has its request."""
 
+    def page_size(self, actor: Actor, count: int) -> int | None:
+        """List everything at once."""
+
     def over(self, actor: Actor) -> None:
         """Nothing is left to do for who has ended."""
 

@@ -13,6 +13,8 @@ too, so that the same choices give the same history, byte for byte.
 
 from __future__ import annotations
 
+import errno
+import itertools
 import sys
 import threading
 import warnings
@@ -30,15 +32,18 @@ from lancelet.errors import (
     UnsupportedError,
 )
 from lancelet.io.cache import CACHE
+from lancelet.io.durable import translated
 from lancelet.io.memory import MemoryStore
-from lancelet.io.store import Store
+from lancelet.io.store import ObjectInfo, Store
 from lancelet.io.wrapped import Request, WrappedStore
 from lancelet.surroundings import Surroundings
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-Fate: TypeAlias = Literal["done", "refused", "lost", "lingering", "killed", "done and killed"]
+Fate: TypeAlias = Literal[
+    "done", "refused", "full", "lost", "lingering", "killed", "done and killed"
+]
 """What becomes of a request; one that lingers is done later, when nobody waits for it."""
 
 EPOCH_NS: Final = 1_700_000_000 * 10**9
@@ -129,6 +134,9 @@ class Course(Protocol):
 
     def fate(self, actor: Actor, request: Request) -> Fate:
         """Say what becomes of the request of the actor whose turn it is."""
+
+    def page_size(self, actor: Actor, count: int) -> int | None:
+        """Say how many of some objects a listing has on its first page; None for all."""
 
     def over(self, actor: Actor) -> None:
         """Hear that an actor has ended."""
@@ -238,6 +246,8 @@ class Machine(Surroundings):
         self._note(actor, request, fate)
         if fate == "refused":
             raise StorageUnavailableError("this request was made to fail", path=request.path)
+        if fate == "full":
+            raise translated(OSError(errno.ENOSPC, "no space left on device"), request.path)
         if fate == "killed":
             actor.is_dead = True
             raise Killed
@@ -251,6 +261,12 @@ class Machine(Surroundings):
         if fate == "lost":
             raise _no_reply(request)
         return answer
+
+    def page_size(self, count: int) -> int | None:
+        """Return how many of some objects a listing has on its first page; None for all."""
+        if self.running is None or count < 2:
+            return None
+        return self.course.page_size(self.running, count)
 
     def unobserved(self, look: Callable[[], T]) -> T:
         """Run something that is no part of the history."""
@@ -370,6 +386,15 @@ class SimulatedStore(WrappedStore):
     def deciding(self) -> SimulatedStore:
         """Return the same: it can put conditionally."""
         return self
+
+    def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Yield the objects below a folder, of which the later ones may be listed later."""
+        found = list(super().list(folder, start_after))
+        size = self.machine.page_size(len(found))
+        if size is None:
+            return iter(found)
+        rest = super().list(folder, found[size - 1].path)
+        return itertools.chain(found[:size], rest)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete one after the other, as no store does it in one step."""

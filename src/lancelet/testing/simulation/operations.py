@@ -5,17 +5,30 @@ An operation is a value, so that a history can be shrunk by leaving some out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 import lancelet
 from lancelet import surroundings
+from lancelet.errors import StorageError
+from lancelet.fragment import write_fragments
+from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.indexing.build import IndexRequest
+from lancelet.ops.jobs import table_ref
+from lancelet.ops.jobs.build_index import BuildOptions, create_index
+from lancelet.ops.jobs.change_rows import ChangeOptions, delete_rows, update_rows
+from lancelet.ops.jobs.compact import compact
+from lancelet.ops.jobs.engine import Job, Outcome, TaskFunction, Watch, run_task
+from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.testing.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 SCHEMA: Final = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 
@@ -64,6 +77,15 @@ WEIGHTS: Final = {
 }
 """How often each kind is chosen."""
 
+JOBS: Final = {
+    "job append": 4,
+    "job delete": 4,
+    "job update": 4,
+    "job compact": 3,
+    "job index": 2,
+}
+"""Jobs of tasks that are tried twice, as a cluster may."""
+
 PUBLISHES: Final = {
     "append": 1,
     "delete": None,
@@ -71,6 +93,9 @@ PUBLISHES: Final = {
     "upsert": None,
     "overwrite": 1,
     "restore": 1,
+    "job append": 1,
+    "job delete": None,
+    "job update": None,
 }
 """How many versions success means; None if that depends on the rows, but never two."""
 
@@ -120,7 +145,7 @@ def effect_of(step: Step, restored: Callable[[], Rows | None]) -> Effect:
             return None
         return {**newest, **{key: v + 1 for key, v in meant.items()}}
 
-    match step.kind:
+    match step.kind.removeprefix("job "):
         case "append":
             return lambda _, newest: {**newest, **new_rows(step)}
         case "delete":
@@ -152,6 +177,8 @@ def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
     """Do what a step says; reading and restoring are done by the actor."""
     condition = f"id % 5 = {step.amount % 5}"
     match step.kind:
+        case kind if kind in JOBS:
+            _perform_job(step, dataset, condition)
         case "append":
             dataset.insert(table(new_rows(step)))
         case "delete":
@@ -200,6 +227,66 @@ def perform(step: Step, dataset: lancelet.LanceDataset) -> None:
             raise ValueError(kind)
 
 
+_SMALL: Final = ChangeOptions(bytes_per_task=1)
+
+
+def _perform_job(step: Step, dataset: lancelet.LanceDataset, condition: str) -> None:
+    match step.kind:
+        case "job append":
+            first = write_fragments(table(new_rows(step)), dataset)
+            again = write_fragments(table(new_rows(step)), dataset)
+            chosen = lancelet.LanceOperation.Append(again if step.amount % 2 else first)
+            lancelet.LanceDataset.commit(dataset, chosen, read_version=dataset.version)
+        case "job delete":
+            delete_rows(Job(_Twice()), _table_of(step), condition, _SMALL)
+        case "job update":
+            update_rows(Job(_Twice()), _table_of(step), {"v": "v + 1"}, condition, _SMALL)
+        case "job compact":
+            compact(
+                Job(_Twice()),
+                _table_of(step),
+                CompactionOptions(
+                    target_rows_per_fragment=1 << (step.amount % 6),
+                    materialize_deletions_threshold=0.0,
+                ),
+            )
+        case "job index":
+            request = IndexRequest("id", "BTREE")
+            options = BuildOptions(bytes_per_task=1, merges=bool(step.amount % 2))
+            create_index(Job(_Twice()), _table_of(step), request, options)
+
+
+class _Twice:
+    """Runs each task twice, each time as another process would, and takes what came last."""
+
+    def run(
+        self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch
+    ) -> Iterator[Outcome]:
+        """Run them; see `Engine`."""
+        del watch
+        for task in tasks:
+            for tried in range(_TRIES):
+                table_ref._locate.cache_clear()  # noqa: SLF001 - what a process keeps
+                table_ref._open.cache_clear()  # noqa: SLF001
+                try:
+                    outcome = run_task(function, task)
+                except StorageError:
+                    if tried == _TRIES - 1:
+                        raise
+                    continue
+                if tried:
+                    break
+            yield outcome
+
+
+_TRIES: Final = 4
+
+
+def _table_of(step: Step) -> TableRef:
+    table_ref._locate.cache_clear()  # noqa: SLF001 - what another history kept
+    return replace(TableRef.of(f"memory://{BUCKET}/{MAIN}"), branch=step.branch)
+
+
 def _older(dataset: lancelet.LanceDataset, amount: int) -> int:
     return max(1, dataset.version - amount % 4)
 
@@ -209,6 +296,9 @@ def _some_tag(dataset: lancelet.LanceDataset, step: Step) -> str:
     return tags[step.amount % len(tags)] if tags else "none"
 
 
+_OF_MAIN: Final = frozenset({"tag", "untag", "move tag", "branch"})
+
+
 def _branch_of(step: Step) -> str:
     return f"b{step.number % 2}"
 
@@ -216,7 +306,7 @@ def _branch_of(step: Step) -> str:
 def random_step(random: Random, number: int, kinds: dict[str, int], *, stale: float) -> Step:
     """Return an operation that is chosen by chance."""
     kind = random.choices(list(kinds), list(kinds.values()))[0]
-    on_branch = kind not in {"tag", "untag", "move tag", "branch"} and random.random() < 0.15
+    on_branch = kind not in _OF_MAIN and random.random() < 0.15
     branch = random.choice(["b0", "b1"]) if on_branch else None
     return Step(kind, number, random.randrange(1 << 10), branch, random.random() < stale)
 

@@ -32,6 +32,7 @@ from lancelet.testing.simulation.machine import (
 )
 from lancelet.testing.simulation.operations import (
     CHANGES_ROWS,
+    JOBS,
     PUBLISHES,
     WEIGHTS,
     Step,
@@ -49,6 +50,11 @@ _HOUR: Final = 3600 * _SECOND
 _HARSH_FROM: Final = 1000
 """From this seed on, every second history has many faults; a few find what many hide."""
 
+_WIDE_FROM: Final = 10_000
+"""From this seed on tasks of jobs are tried twice, disks are full, and listings come in pages."""
+
+_FILLING: Final = frozenset({"put", "put_if_absent", "close_writer", "copy"})
+
 _FIRST: Final = dict.fromkeys(range(8), 0)
 
 
@@ -61,6 +67,10 @@ class Chances:
     lingering: float = 0.0
     killed: float = 0.0
     paused: float = 0.0
+    paged: float = 0.0
+    """How often a listing takes two requests, between which others may change what is listed."""
+    full_ns: tuple[int, int] = (0, 0)
+    """From when till when the disk is full."""
     latency_ns: int = 10**7
 
 
@@ -86,7 +96,8 @@ class Scenario:
         random = Random(seed)
         # Few kinds in a history meet each other more often than all do.
         share = random.choice([0.15, 0.3, 0.75])
-        weights = {kind: n for kind, n in WEIGHTS.items() if random.random() < share}
+        known = WEIGHTS | (JOBS if seed >= _WIDE_FROM else {})
+        weights = {kind: n for kind, n in known.items() if random.random() < share}
         weights |= {kind: WEIGHTS[kind] for kind in ("append", "cleanup")}
         stale = random.choice([0.0, 0.0, 0.3, 0.9])
         numbers = itertools.count()
@@ -115,6 +126,13 @@ class Scenario:
                 lingering=0.25,
                 killed=random.choice([0.0, 0.01]),
                 paused=random.choice([0.05, 0.3]),
+            )
+        if seed >= _WIDE_FROM:
+            full = random.randrange(2 * _SECOND)
+            chances = replace(
+                chances,
+                paged=maybe(0.4, 0.3),
+                full_ns=random.choice([(0, 0), (0, 0), (full, full + _SECOND // 4)]),
             )
         skewed = maybe(0.3, 1.0)
         skews = tuple(int(skewed * random.uniform(-_HOUR, _HOUR)) for _ in actors)
@@ -177,6 +195,9 @@ class _Course:
     def fate(self, actor: Actor, request: Request) -> Fate:
         name, random, count = self._chance[actor]
         chances, drawn = self._scenario.chances, random.random()
+        first, last = chances.full_ns
+        if first <= self.now_ns < last and request.operation in _FILLING:
+            return "full" if self._happens(name, count) else "done"
         is_late = request.operation == "put_if_absent" and "/_versions/" in request.path
         likely: tuple[tuple[Fate, float], ...] = (
             ("refused", chances.refused),
@@ -190,6 +211,13 @@ class _Course:
                 return fate if self._happens(name, count) else "done"
             drawn -= chance
         return "done"
+
+    def page_size(self, actor: Actor, count: int) -> int | None:
+        name, random, number = self._chance[actor]
+        if not self._scenario.chances.paged or random.random() >= self._scenario.chances.paged:
+            return None
+        size = random.randrange(1, count)
+        return size if self._happens(f"{name}, page", number) else None
 
     def linger(self, late: Callable[[], None]) -> None:
         delay = Random(self.now_ns).choice([0.05, 1, 3600]) * _SECOND
