@@ -233,10 +233,11 @@ _SMALL: Final = ChangeOptions(bytes_per_task=1)
 def _perform_job(step: Step, dataset: lancelet.LanceDataset, condition: str) -> None:
     match step.kind:
         case "job append":
-            first = write_fragments(table(new_rows(step)), dataset)
-            again = write_fragments(table(new_rows(step)), dataset)
-            chosen = lancelet.LanceOperation.Append(again if step.amount % 2 else first)
-            lancelet.LanceDataset.commit(dataset, chosen, read_version=dataset.version)
+            tried = [write_fragments(table(new_rows(step)), dataset) for _ in range(2)]
+            chosen = tried[step.amount % 2]
+            assert isinstance(chosen, list)
+            append = lancelet.LanceOperation.Append(chosen)
+            lancelet.LanceDataset.commit(dataset, append, read_version=dataset.version)
         case "job delete":
             delete_rows(Job(_Twice()), _table_of(step), condition, _SMALL)
         case "job update":
