@@ -12,10 +12,17 @@ its package once it is loaded, whoever asked for it; the function keeps the name
 
 A module that is being imported is locked, and a child that is forked meanwhile would find it locked
 for ever, as the thread that imports is not in it. So a fork waits for imports of other threads.
+
+Meanwhile nothing is collected: what modules make stays, and looking through all of it again and
+again took a tenth of the time.
+
+Large modules of others can wait, too: `load_late` puts one in its place that is loaded when it is
+asked for what a small one lacks.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -34,17 +41,32 @@ class _Imports:
     """The threads that are importing something on demand."""
 
     def __init__(self) -> None:
+        self._depths: dict[int, int] = {}
+        self._collects = False
         self.start_over()
 
     def start_over(self) -> None:
+        here = threading.get_ident()
         self._changed = threading.Condition()
-        self._depths: dict[int, int] = {}
+        self._depths = {thread: n for thread, n in self._depths.items() if thread == here}
+        self._collect_again()
+
+    def _collect_again(self) -> None:
+        if self._collects and not self._depths:
+            self._collects = False
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # into the generation that is looked through least
+            gc.enable()
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
         here = threading.get_ident()
         with self._changed:
             self._depths[here] = self._depths.get(here, 0) + 1
+            if gc.isenabled():
+                self._collects = True
+                gc.disable()
         try:
             yield
         finally:
@@ -52,6 +74,7 @@ class _Imports:
                 self._depths[here] -= 1
                 if not self._depths[here]:
                     del self._depths[here]
+                    self._collect_again()
                     self._changed.notify_all()
 
     def before_fork(self) -> None:
@@ -73,7 +96,13 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Package(ModuleType):
+class _SentByName(ModuleType):
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a reference: functions that use the module are sent to workers of Spark."""
+        return importlib.import_module, (self.__name__,)
+
+
+class Package(_SentByName):
     """A package that finds its public names in other modules, on demand."""
 
     _homes: Mapping[str, str]
@@ -98,10 +127,6 @@ class Package(ModuleType):
         if not (isinstance(value, ModuleType) and name in self._homes):
             super().__setattr__(name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a reference: functions that use the package are sent to workers of Spark."""
-        return importlib.import_module, (self.__name__,)
-
     def __dir__(self) -> list[str]:
         """List all names, imported or not."""
         return sorted({*super().__dir__(), *self._homes})
@@ -122,3 +147,44 @@ def import_on_demand(package: str, homes: Mapping[str, str]) -> None:
     module = sys.modules[package]
     module.__dict__["_homes"] = homes
     module.__class__ = Package
+
+
+class _LateModule(_SentByName):
+    """A module that is loaded when somebody asks for a name that its core lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        own = vars(self)
+        if not name.startswith("_") and name in (core := vars(own["_core"])):
+            return own.setdefault(name, core[name])
+        if not name.startswith("__") or name == "__all__":
+            with own["_lock"]:
+                load, own["_load"] = own["_load"], None  # it asks for names of its own, too
+                if load is not None:
+                    with _IMPORTS.one_more():
+                        load(self)
+        if name in own:
+            return own[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        """Load the module, and list its names."""
+        getattr(self, "__all__", None)
+        return sorted(vars(self))
+
+
+def load_late(name: str, core: ModuleType) -> None:
+    """Let a module of a package wait until it is asked for a name that another one lacks.
+
+    Args:
+        name: The module, as `package.module`. If it is loaded, it stays as it is.
+        core: What defines many of its names, and is loaded faster.
+    """
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, "a module of a package that is installed"
+    assert spec.loader is not None, "it is found by a loader"
+    module = importlib.util.module_from_spec(spec)
+    module.__class__ = _LateModule
+    vars(module).update(_core=core, _lock=threading.RLock(), _load=spec.loader.exec_module)
+    if sys.modules.setdefault(name, module) is module:
+        package, _, short = name.rpartition(".")
+        setattr(sys.modules[package], short, module)

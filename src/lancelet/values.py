@@ -93,22 +93,51 @@ def _compiled_late(cls: type[Any], name: str) -> Callable[..., Any]:
 
 
 def _compiled(cls: type[Any], name: str) -> Callable[..., Any]:
-    """Return a method that the standard library makes of the fields of a class."""
-    fields = [(each.name, each.type, copy(each)) for each in dataclasses.fields(cls)]
-    own = {"__post_init__": cls.__post_init__} if hasattr(cls, "__post_init__") else {}
-    twin = dataclasses.make_dataclass(
-        cls.__name__,
-        fields,
-        namespace=own,
-        init=name == "__init__",
-        repr=name == "__repr__",
-        eq=name == "__eq__" or name in _ORDER,
-        order=name in _ORDER,
-        unsafe_hash=name == "__hash__",
-        frozen=name == "__init__",
-    )
-    method: Callable[..., Any] = vars(twin)[name]
+    """Return a method, made of the fields of a class; all but the first by the standard library."""
+    if name == "__init__":
+        method = _compiled_init(cls)
+    else:
+        twin = dataclasses.make_dataclass(
+            cls.__name__,
+            [(each.name, each.type, copy(each)) for each in dataclasses.fields(cls)],
+            namespace={"__doc__": name},  # else the standard library works out a signature
+            init=False,
+            repr=name == "__repr__",
+            eq=name == "__eq__" or name in _ORDER,
+            order=name in _ORDER,
+            unsafe_hash=name == "__hash__",
+        )
+        method = vars(twin)[name]
     method.__qualname__ = f"{cls.__qualname__}.{name}"
+    return method
+
+
+def _compiled_init(cls: type[Any]) -> Callable[..., None]:
+    """Return what sets the fields, each to an argument, its default or what a factory makes."""
+    parameters, lines = ["self"], []
+    by_name: list[str] = []
+    known: dict[str, Any] = {"__set": object.__setattr__, "__missing": dataclasses.MISSING}
+    for each in dataclasses.fields(cls):
+        value, parameter = each.name, each.name
+        if each.default_factory is not dataclasses.MISSING:
+            known[f"__make_{each.name}"] = each.default_factory
+            parameter += "=__missing"
+            value = f"__make_{each.name}()"
+            if each.init:
+                value += f" if {each.name} is __missing else {each.name}"
+        elif each.default is not dataclasses.MISSING:
+            known[f"__default_{each.name}"] = each.default
+            parameter += f"=__default_{each.name}"
+            value = each.name if each.init else f"__default_{each.name}"
+        elif not each.init:
+            continue
+        lines.append(f" __set(self, {each.name!r}, {value})")
+        if each.init:
+            (by_name if each.kw_only else parameters).append(parameter)
+    lines.append(" self.__post_init__()" if hasattr(cls, "__post_init__") else " pass")
+    signature = ", ".join([*parameters, "*", *by_name] if by_name else parameters)
+    exec("\n".join([f"def __init__({signature}):", *lines]), known)  # noqa: S102 - of our own fields
+    method: Callable[..., None] = known["__init__"]
     return method
 
 

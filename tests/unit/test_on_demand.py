@@ -113,6 +113,77 @@ def test_reading_a_table_imports_nothing_that_only_changes_or_searches_it(tmp_pa
     assert run(textwrap.dedent(program)).strip() == "[]"
 
 
+def test_reading_a_table_loads_neither_pandas_nor_what_arrow_has_beside_its_cores(tmp_path):
+    lancelet.write_dataset(pa.table({"id": [1, 2]}), tmp_path / "t")
+    program = f"""
+        import sys, lancelet
+        dataset = lancelet.dataset({str(tmp_path / "t")!r})
+        dataset.take([1]), dataset.count_rows()
+        idle = "pandas", "pyarrow._dataset_parquet", "pyarrow._s3fs", "pyarrow.vendored.docscrape"
+        print([name for name in idle if name in sys.modules])
+
+        import pyarrow as pa, pyarrow.dataset, pyarrow.fs
+        from pyarrow import compute, fs
+        from pyarrow.dataset import ParquetFileFormat, field
+        assert isinstance(dataset, pa.dataset.Dataset)
+        assert compute.Expression is pa.compute.Expression is pa.dataset.Expression
+        assert compute.add(1, 2).as_py() == 3 and field("id").equals(compute.field("id"))
+        assert "write_dataset" in dir(pa.dataset) and hasattr(fs, "S3FileSystem") in (True, False)
+        import pyspark.cloudpickle as pickle
+        assert pickle.loads(pickle.dumps(lambda: pa.dataset))() is pa.dataset
+        for late in compute, fs, pa.dataset:
+            assert not hasattr(late, "no_such_name") and not hasattr(late, "__wrapped__")
+    """
+    assert run(textwrap.dedent(program)).strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["compute", "fs", "dataset"])
+def test_names_of_cores_are_those_of_their_modules(name):
+    program = f"""
+        import importlib, types
+        name = {name!r}
+        core = importlib.import_module(f"pyarrow._{{name}}")
+        whole = importlib.import_module(f"pyarrow.{{name}}")
+        both = [each for each in vars(whole) if each in vars(core) and each[0] != "_"]
+        print(len(both) > 3, [each for each in both if vars(whole)[each] is not vars(core)[each]])
+    """
+    assert run(textwrap.dedent(program)).strip() == "True []"
+
+
+def test_threads_that_ask_a_late_module_at_once_all_get_it(tmp_path):
+    (tmp_path / "slowly").mkdir()
+    (tmp_path / "slowly" / "__init__.py").write_text("")
+    (tmp_path / "slowly" / "core.py").write_text("near = 1\n")
+    (tmp_path / "slowly" / "whole.py").write_text(
+        "import time\nnear = 1\ntime.sleep(0.2)\nprint('loaded')\nfar = 2\n"
+    )
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        from concurrent.futures import ThreadPoolExecutor
+        from lancelet.on_demand import load_late
+        from slowly import core
+        load_late("slowly.whole", core)
+        from slowly import whole
+        print(whole.near, [*ThreadPoolExecutor(4).map(lambda _: whole.far, range(4))])
+    """
+    assert run(textwrap.dedent(program)).split("\n")[:2] == ["loaded", "1 [2, 2, 2, 2]"]
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_collected_after_imports_if_it_was_before(collects):
+    program = f"""
+        import gc, weakref, lancelet
+        class Node: pass
+        node = Node(); node.own, seen = node, weakref.ref(node)
+        del node
+        {"gc.enable()" if collects else "gc.disable()"}
+        lancelet.dataset
+        print(gc.isenabled(), gc.get_freeze_count(), gc.collect() > 0, seen())
+    """
+    assert run(textwrap.dedent(program)).strip() == f"{collects} 0 True None"
+
+
 FORKED = """
 import os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[1])

@@ -49,6 +49,12 @@ def family(dataclass):
         y: int = 0
 
     @dataclass(frozen=True)
+    class Counted:
+        x: int
+        kind: str = field(default="fixed", init=False)
+        parts: list[int] = field(default_factory=list, init=False)
+
+    @dataclass(frozen=True)
     class Own:  # noqa: PLW1641 - the decorator adds it
         x: int
 
@@ -65,7 +71,7 @@ def family(dataclass):
     class Changing:
         x: int = 0
 
-    return Point, Far, Same, Ranked, Own, Named, Changing
+    return Point, Far, Same, Ranked, Own, Named, Changing, Counted
 
 
 @pytest.fixture(params=KINDS)
@@ -88,6 +94,9 @@ def test_values_are_made_compared_and_shown(classes):
     assert ranked(1) < ranked(1, 1)
     assert (own(1), repr(own(1))) == (own(2), "own")
     assert hash(own(1)) == hash(own(1))
+    counted = classes[-1]
+    assert repr(counted(1)).endswith("Counted(x=1, kind='fixed', parts=[])")
+    assert counted(1).parts is not counted(1).parts
     match far(4, z=1):
         case point(x, y):
             assert (x, y) == (4, 2)
@@ -104,7 +113,7 @@ def test_wrong_arguments_and_values_are_refused(classes):
 
 
 def test_nothing_can_be_set(classes):
-    point, far, _, _, own, named, changing = classes
+    point, far, _, _, own, named, changing, _ = classes
     for value in (point(1), far(1), own(1), named(1)):
         with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
             value.x = 2

@@ -4,6 +4,7 @@
 
 from typing import TYPE_CHECKING
 
+from lancelet.arrow_on_demand import load_arrow_late
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ _IMPORTED = {
     "batch_udf": "lancelet.udf",
 }
 
+load_arrow_late()
 import_on_demand(
     __name__,
     {

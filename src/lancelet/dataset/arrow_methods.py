@@ -50,8 +50,8 @@ class _NoFiles(pa.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no
 @cache
 def _refusing_dataset() -> pa.dataset.Dataset:
     files, form = pa.fs.PyFileSystem(_NoFiles()), pa.dataset.IpcFileFormat()
-    fragment = form.make_fragment("a dataset of Lance", filesystem=files)
-    return pa.dataset.FileSystemDataset([fragment], pa.schema([]), form, files)
+    paths = ["a dataset of Lance"]
+    return pa.dataset.FileSystemDatasetFactory(files, paths, form).finish(pa.schema([]))
 
 
 class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # type: ignore[misc]  # as above

@@ -122,7 +122,8 @@ class FewRowsReader:
 
     def _prepare(self, fetch: Fetch, rows: Int64s) -> _Prepared:
         """Learn of the pages that have the rows; threads that do so at once come to the same."""
-        wanted = RowIndices(np.unique(rows))
+        ordered = np.sort(rows)  # `np.unique` would import masked arrays, which takes long
+        wanted = RowIndices(ordered[np.diff(ordered, prepend=-1) > 0])
         run_together([reader.learn(wanted) for reader in self._readers if reader], fetch)
         self._prepared = _Prepared.of(self._readers)
         return self._prepared

@@ -26,27 +26,27 @@ from lancelet.query.coercion import (
     common_type,
     finest_unit,
 )
-from lancelet.query.functions.base import Value
+from lancelet.query.functions.base import Value, of_arrow
 from lancelet.query.functions.calendar import add_interval, unit_of_interval
 from lancelet.query.kinds import is_number
 from lancelet.query.literal_text import DECIMAL256_DIGITS, decimal_type
 
 _CHECKED: Final[dict[str, Callable[..., Value]]] = {
-    "+": pc.add_checked,
-    "-": pc.subtract_checked,
-    "*": pc.multiply_checked,
-    "/": pc.divide_checked,
-    "<<": pc.shift_left_checked,
-    ">>": pc.shift_right_checked,
-    "&": pc.bit_wise_and,
-    "|": pc.bit_wise_or,
-    "#": pc.bit_wise_xor,
+    "+": of_arrow("add_checked"),
+    "-": of_arrow("subtract_checked"),
+    "*": of_arrow("multiply_checked"),
+    "/": of_arrow("divide_checked"),
+    "<<": of_arrow("shift_left_checked"),
+    ">>": of_arrow("shift_right_checked"),
+    "&": of_arrow("bit_wise_and"),
+    "|": of_arrow("bit_wise_or"),
+    "#": of_arrow("bit_wise_xor"),
 }
 _FLOATING: Final[dict[str, Callable[..., Value]]] = {
-    "+": pc.add,
-    "-": pc.subtract,
-    "*": pc.multiply,
-    "/": pc.divide,
+    "+": of_arrow("add"),
+    "-": of_arrow("subtract"),
+    "*": of_arrow("multiply"),
+    "/": of_arrow("divide"),
 }
 _BITS: Final = frozenset({"<<", ">>", "&", "|", "#"})
 _INT64_DIGITS: Final = 18

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.kinds import is_any_list, is_bytes, is_number, is_text
@@ -28,6 +29,15 @@ Takes: TypeAlias = Callable[[pa.DataType], "pa.DataType | None"]
 """The type that an argument is converted to, or None if it does not fit."""
 
 Gives: TypeAlias = "pa.DataType | Callable[[Sequence[pa.DataType]], pa.DataType]"
+
+
+def of_arrow(name: str) -> Compute:
+    """Return a function of `pyarrow.compute`, which is loaded when one is called."""
+
+    def compute(*arguments: Any, **options: Any) -> Value:
+        return getattr(pc, name)(*arguments, **options)
+
+    return compute
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query.coercion import CoercionError
-from lancelet.query.functions.base import Value
+from lancelet.query.functions.base import Value, of_arrow
 from lancelet.query.literal_text import NANOSECONDS
 
 _TRUNCATED: Final = (
@@ -138,21 +138,21 @@ def _floor(ticks: Value, size: int) -> Value:
 
 
 _CLOCK_PARTS: Final[dict[str, Callable[[Value], Value]]] = {
-    "hour": pc.hour,
-    "minute": pc.minute,
-    "second": pc.second,
+    "hour": of_arrow("hour"),
+    "minute": of_arrow("minute"),
+    "second": of_arrow("second"),
     "millisecond": _within_second(10**3),
     "microsecond": _within_second(10**6),
     "nanosecond": _within_second(10**9),
 }
 _PARTS: Final[dict[str, Callable[[Value], Value]]] = {
-    "year": pc.year,
-    "isoyear": pc.iso_year,
-    "quarter": pc.quarter,
-    "month": pc.month,
-    "week": pc.iso_week,
-    "day": pc.day,
-    "doy": pc.day_of_year,
+    "year": of_arrow("year"),
+    "isoyear": of_arrow("iso_year"),
+    "quarter": of_arrow("quarter"),
+    "month": of_arrow("month"),
+    "week": of_arrow("iso_week"),
+    "day": of_arrow("day"),
+    "doy": of_arrow("day_of_year"),
     "dow": lambda clock: pc.day_of_week(clock, count_from_zero=True, week_start=7),
     "isodow": lambda clock: pc.day_of_week(clock, count_from_zero=False, week_start=1),
     **_CLOCK_PARTS,
