@@ -25,6 +25,7 @@ import pyarrow as pa
 from lancelet.config import CPU_THREADS
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.maintenance import DatasetOptimizer
+from lancelet.dataset.scanner import LanceScanner
 from lancelet.dataset.write import dataset as open_dataset
 from lancelet.dataset.write import write_dataset as write_rows
 from lancelet.errors import CancelledError, InvalidInputError
@@ -185,20 +186,20 @@ def _maintenance(
 
 
 def _table(
-    method: Callable[Concatenate[LanceDataset, P], pa.Table],
+    scanner: Callable[Concatenate[LanceDataset, P], LanceScanner],
 ) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, pa.Table]]:
     """Return `to_table`, to be awaited, which looks after each batch whether it is cancelled."""
 
-    @wraps(method)
+    @wraps(LanceDataset.to_table)
     async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> pa.Table:
         def read(stopped: threading.Event) -> pa.Table:
-            scanner = self.dataset.scanner(*arguments, **options)  # type: ignore[arg-type]  # it has the arguments of `to_table`, in their order
+            scan = scanner(self.dataset, *arguments, **options)
             found = []
-            for batch in scanner.to_batches():
+            for batch in scan.to_batches():
                 if stopped.is_set():
                     raise CancelledError("the task was cancelled")
                 found.append(batch)
-            return pa.Table.from_batches(found, scanner.projected_schema)
+            return pa.Table.from_batches(found, scan.projected_schema)
 
         return await _call(self.executor, read)
 
@@ -254,7 +255,7 @@ class AsyncDataset:
         """Show which dataset this is."""
         return f"AsyncDataset({self.dataset!r})"
 
-    to_table = _table(LanceDataset.to_table)
+    to_table = _table(LanceDataset.scanner)
     to_batches = _batches(LanceDataset.to_batches)
     count_rows = _awaited(LanceDataset.count_rows)  # type: ignore[arg-type]  # named arguments may not be called `self`
     head = _awaited(LanceDataset.head)  # type: ignore[arg-type]  # named arguments may not be called `self`

@@ -24,9 +24,9 @@ from lancelet.dataset.metadata import (
 )
 from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.row_numbers import whole_numbers
-from lancelet.dataset.scan_request import shows_arguments
 from lancelet.dataset.scanner import LanceScanner
 from lancelet.dataset.session import Session
+from lancelet.dataset.signatures import takes_arguments_of
 from lancelet.dataset.write_fragments import create_fragment
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import UnsupportedError
@@ -236,15 +236,12 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
     def scanner(
         self,
-        *,
         columns: Sequence[str] | Mapping[str, str] | None = None,
-        batch_size: int | None = None,
         filter: Any = None,  # noqa: A002 - pylance's name
         limit: int | None = None,
         offset: int | None = None,
         with_row_id: bool = False,
         with_row_address: bool = False,
-        batch_readahead: int = 16,
         blob_handling: str | None = None,
         order_by: Sequence[Any] | None = None,
         use_scalar_index: bool | None = None,
@@ -253,6 +250,9 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         include_deleted_rows: bool | None = None,
         batch_size_bytes: int | None = None,
         strict_batch_size: bool | None = None,
+        *,
+        batch_size: int | None = None,
+        batch_readahead: int = 16,
     ) -> LanceScanner:
         """Return a scanner of the fragment. See `LanceDataset.scanner` for the arguments.
 
@@ -268,33 +268,11 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             dataset.get_fragment(0).scanner(columns=["id"], limit=3).to_table()
             ```
         """
-        return self._dataset.scanner(
-            columns,
-            filter,
-            limit,
-            offset,
-            batch_size=batch_size,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            batch_readahead=batch_readahead,
-            fragments=[self],
-            blob_handling=blob_handling,
-            order_by=order_by,
-            use_scalar_index=use_scalar_index,
-            io_buffer_size=io_buffer_size,
-            late_materialization=late_materialization,
-            include_deleted_rows=include_deleted_rows,
-            batch_size_bytes=batch_size_bytes,
-            strict_batch_size=strict_batch_size,
-        )
+        options = dict(locals())
+        return self._dataset.scanner(fragments=[options.pop("self")], **options)
 
-    @shows_arguments(
-        "",
-        "columns batch_size filter limit offset with_row_id with_row_address batch_readahead "
-        "blob_handling order_by use_scalar_index io_buffer_size late_materialization "
-        "include_deleted_rows batch_size_bytes strict_batch_size",
-    )
-    def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
+    @takes_arguments_of(scanner)
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches. See `LanceDataset.scanner` for the arguments.
 
         Yields:
@@ -310,25 +288,10 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
                 print(batch.num_rows)
             ```
         """
-        return self.scanner(**options).to_batches()
+        return self.scanner(*arguments, **options).to_batches()
 
-    def to_table(
-        self,
-        columns: Sequence[str] | Mapping[str, str] | None = None,
-        filter: Any = None,  # noqa: A002 - pylance's name
-        limit: int | None = None,
-        offset: int | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-        blob_handling: str | None = None,
-        order_by: Sequence[Any] | None = None,
-        use_scalar_index: bool | None = None,
-        io_buffer_size: int | None = None,
-        late_materialization: bool | Sequence[str] | None = None,
-        include_deleted_rows: bool | None = None,
-        batch_size_bytes: int | None = None,
-        strict_batch_size: bool | None = None,
-    ) -> pa.Table:
+    @takes_arguments_of(scanner)
+    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Return the rows as an Arrow table. See `LanceDataset.scanner` for the arguments.
 
         Returns:
@@ -343,22 +306,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             dataset.get_fragment(0).to_table(["id"], filter="price > 3")
             ```
         """
-        return self.scanner(
-            columns=columns,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            blob_handling=blob_handling,
-            order_by=order_by,
-            use_scalar_index=use_scalar_index,
-            io_buffer_size=io_buffer_size,
-            late_materialization=late_materialization,
-            include_deleted_rows=include_deleted_rows,
-            batch_size_bytes=batch_size_bytes,
-            strict_batch_size=strict_batch_size,
-        ).to_table()
+        return self.scanner(*arguments, **options).to_table()
 
     def to_pandas(
         self,
@@ -391,17 +339,10 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             dataset.get_fragment(0).to_pandas(columns=["id"], limit=3)
             ```
         """
-        scanner = self.scanner(
-            columns=columns,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            batch_size=batch_size,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            order_by=order_by,
-        )
-        return scanner.to_pandas(blob_mode=blob_mode, **kwargs)
+        given = dict(locals())
+        for name in ("self", "blob_mode", "kwargs"):
+            del given[name]
+        return self.scanner(**given).to_pandas(blob_mode=blob_mode, **kwargs)
 
     def head(self, num_rows: int) -> pa.Table:
         """Return the first rows.

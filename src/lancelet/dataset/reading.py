@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.row_numbers import whole_numbers
-from lancelet.dataset.scan_request import ScanRequest, shows_arguments
-from lancelet.dataset.scanner import LanceScanner
+from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
+from lancelet.dataset.signatures import takes_arguments_of, takes_named_arguments_of
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.projection import Projection, project_parts
@@ -72,6 +72,10 @@ class ReadingMethods:
         row_addr_allowlist: bytes | None = None,
         row_addr_blocklist: bytes | None = None,
         memory_limit: int | None = None,
+        use_threads: bool | None = None,
+        cache_metadata: bool | None = None,
+        fragment_scan_options: Any = None,
+        memory_pool: pa.MemoryPool | None = None,
     ) -> LanceScanner:
         """Return a scan that is ready to run, as often as one likes.
 
@@ -113,6 +117,10 @@ class ReadingMethods:
             row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
             row_addr_blocklist: Rows that are not returned, in the same form.
             memory_limit: The bytes that the scan may take, about, beside what it returned.
+            use_threads: Has no effect: datasets of pyarrow take it.
+            cache_metadata: Has no effect, for the same reason.
+            fragment_scan_options: Has no effect, for the same reason.
+            memory_pool: Has no effect, for the same reason.
 
         Returns:
             The scan; nothing is read yet.
@@ -130,113 +138,19 @@ class ReadingMethods:
             print(scanner.explain_plan())
             ```
         """
-        return ScanRequest(
-            columns,
-            filter,
-            limit,
-            offset,
-            nearest,
-            batch_size,
-            batch_size_bytes,
-            batch_readahead,
-            fragment_readahead,
-            scan_in_order,
-            fragments,
-            index_segments,
-            full_text_query,
-            prefilter,
-            with_row_id,
-            with_row_address,
-            use_stats,
-            fast_search,
-            io_buffer_size,
-            late_materialization,
-            blob_handling,
-            use_scalar_index,
-            include_deleted_rows,
-            scan_stats_callback,
-            strict_batch_size,
-            order_by,
-            disable_scoring_autoprojection,
-            row_addr_allowlist,
-            row_addr_blocklist,
-            memory_limit,
-        ).scanner(self._dataset)
+        del use_threads, cache_metadata, fragment_scan_options, memory_pool
+        given = {name: value for name, value in locals().items() if value is not None}
+        builder = ScannerBuilder(given.pop("self"))
+        rows = given.pop("row_addr_allowlist", None), given.pop("row_addr_blocklist", None)
+        if rows != (None, None):
+            builder.row_addr_prefilter(*rows)
+        return builder.apply_defaults(given).to_scanner()
 
-    def to_table(
-        self,
-        columns: Sequence[str] | Mapping[str, str] | None = None,
-        filter: str | pc.Expression | None = None,  # noqa: A002 - pylance's name
-        limit: int | None = None,
-        offset: int | None = None,
-        nearest: Mapping[str, Any] | None = None,
-        batch_size: int | None = None,
-        batch_size_bytes: int | None = None,
-        batch_readahead: int | None = None,
-        fragment_readahead: int | None = None,
-        scan_in_order: bool | None = None,
-        *,
-        prefilter: bool | None = None,
-        with_row_id: bool | None = None,
-        with_row_address: bool | None = None,
-        use_stats: bool | None = None,
-        fast_search: bool | None = None,
-        full_text_query: str | Mapping[str, Any] | FullTextQuery | None = None,
-        io_buffer_size: int | None = None,
-        late_materialization: bool | Sequence[str] | None = None,
-        blob_handling: str | None = None,
-        use_scalar_index: bool | None = None,
-        include_deleted_rows: bool | None = None,
-        scan_stats_callback: Callable[[ScanMetrics], None] | None = None,
-        strict_batch_size: bool | None = None,
-        order_by: str | Sequence[ColumnOrdering | str] | None = None,
-        disable_scoring_autoprojection: bool | None = None,
-        fragments: Sequence[LanceFragment] | None = None,
-        index_segments: Sequence[Any] | None = None,
-        row_addr_allowlist: bytes | None = None,
-        row_addr_blocklist: bytes | None = None,
-        memory_limit: int | None = None,
-    ) -> pa.Table:
+    @takes_arguments_of(scanner)
+    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Return rows as a table.
 
-        Args:
-            columns: Names of columns, paths within structs, or expressions of SQL by the name each
-                shall have; by default all columns.
-            filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
-                returned.
-            limit: The most rows to return.
-            offset: How many of the first rows to leave out.
-            nearest: A search for vectors: a dict with `column`, `q` and `k`, and what
-                `ScannerBuilder.nearest` takes beside.
-            batch_size: The most rows of a batch.
-            batch_size_bytes: The most bytes of a batch, about.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
-            fragment_readahead: Has no effect, for the same reason.
-            scan_in_order: Has no effect: rows always come in order.
-            prefilter: Whether a search looks only at rows that pass the filter.
-            with_row_id: Whether to return a column `_rowid`.
-            with_row_address: Whether to return a column `_rowaddr`.
-            use_stats: Whether statistics may rule out rows.
-            fast_search: Whether to leave out rows that an index in use does not cover.
-            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
-            io_buffer_size: Has no effect: reading ahead is bounded by bytes.
-            late_materialization: Has no effect: what a filter does not need is read for the rows
-                that match.
-            blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
-                bytes are, or `all_binary`, the bytes.
-            use_scalar_index: Whether indices may answer the filter.
-            include_deleted_rows: Whether to return deleted rows too, with a null row id.
-            scan_stats_callback: Called with what was read when the scan has ended.
-            strict_batch_size: Whether every batch but the last must be full.
-            order_by: What to sort by: names, `ColumnOrdering`s, or text such as `"price desc,
-                name"`.
-            disable_scoring_autoprojection: Whether scores of a search are returned only where they
-                are asked for by name.
-            fragments: The fragments to read, by default all.
-            index_segments: The segments of an index of vectors to search.
-            row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
-            row_addr_blocklist: Rows that are not returned, in the same form.
-            memory_limit: The bytes that the scan may take, about, beside what it returned.
+        See `LanceDataset.scanner` for the arguments.
 
         Returns:
             The rows, in memory.
@@ -253,121 +167,13 @@ class ReadingMethods:
             dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2, 0.3, 0.4], "k": 5})
             ```
         """
-        return self.scanner(
-            columns=columns,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            nearest=nearest,
-            batch_size=batch_size,
-            batch_size_bytes=batch_size_bytes,
-            batch_readahead=batch_readahead,
-            fragment_readahead=fragment_readahead,
-            scan_in_order=scan_in_order,
-            prefilter=prefilter,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            use_stats=use_stats,
-            fast_search=fast_search,
-            full_text_query=full_text_query,
-            io_buffer_size=io_buffer_size,
-            late_materialization=late_materialization,
-            blob_handling=blob_handling,
-            use_scalar_index=use_scalar_index,
-            include_deleted_rows=include_deleted_rows,
-            scan_stats_callback=scan_stats_callback,
-            strict_batch_size=strict_batch_size,
-            order_by=order_by,
-            disable_scoring_autoprojection=disable_scoring_autoprojection,
-            fragments=fragments,
-            index_segments=index_segments,
-            row_addr_allowlist=row_addr_allowlist,
-            row_addr_blocklist=row_addr_blocklist,
-            memory_limit=memory_limit,
-        ).to_table()
+        return self.scanner(*arguments, **options).to_table()
 
-    def to_batches(
-        self,
-        columns: Sequence[str] | Mapping[str, str] | None = None,
-        filter: str | pc.Expression | None = None,  # noqa: A002 - pylance's name
-        limit: int | None = None,
-        offset: int | None = None,
-        nearest: Mapping[str, Any] | None = None,
-        batch_size: int | None = None,
-        batch_size_bytes: int | None = None,
-        batch_readahead: int | None = None,
-        fragment_readahead: int | None = None,
-        scan_in_order: bool | None = None,
-        *,
-        prefilter: bool | None = None,
-        with_row_id: bool | None = None,
-        with_row_address: bool | None = None,
-        use_stats: bool | None = None,
-        fast_search: bool | None = None,
-        full_text_query: str | Mapping[str, Any] | FullTextQuery | None = None,
-        io_buffer_size: int | None = None,
-        late_materialization: bool | Sequence[str] | None = None,
-        blob_handling: str | None = None,
-        use_scalar_index: bool | None = None,
-        include_deleted_rows: bool | None = None,
-        scan_stats_callback: Callable[[ScanMetrics], None] | None = None,
-        strict_batch_size: bool | None = None,
-        order_by: str | Sequence[ColumnOrdering | str] | None = None,
-        disable_scoring_autoprojection: bool | None = None,
-        fragments: Sequence[LanceFragment] | None = None,
-        index_segments: Sequence[Any] | None = None,
-        row_addr_allowlist: bytes | None = None,
-        row_addr_blocklist: bytes | None = None,
-        memory_limit: int | None = None,
-        use_threads: bool | None = None,
-        cache_metadata: bool | None = None,
-        fragment_scan_options: Any = None,
-        memory_pool: pa.MemoryPool | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    @takes_arguments_of(scanner)
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches, so that only some are in memory at a time.
 
-        Args:
-            columns: Names of columns, paths within structs, or expressions of SQL by the name each
-                shall have; by default all columns.
-            filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
-                returned.
-            limit: The most rows to return.
-            offset: How many of the first rows to leave out.
-            nearest: A search for vectors: a dict with `column`, `q` and `k`, and what
-                `ScannerBuilder.nearest` takes beside.
-            batch_size: The most rows of a batch.
-            batch_size_bytes: The most bytes of a batch, about.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
-            fragment_readahead: Has no effect, for the same reason.
-            scan_in_order: Has no effect: rows always come in order.
-            prefilter: Whether a search looks only at rows that pass the filter.
-            with_row_id: Whether to return a column `_rowid`.
-            with_row_address: Whether to return a column `_rowaddr`.
-            use_stats: Whether statistics may rule out rows.
-            fast_search: Whether to leave out rows that an index in use does not cover.
-            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
-            io_buffer_size: Has no effect: reading ahead is bounded by bytes.
-            late_materialization: Has no effect: what a filter does not need is read for the rows
-                that match.
-            blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
-                bytes are, or `all_binary`, the bytes.
-            use_scalar_index: Whether indices may answer the filter.
-            include_deleted_rows: Whether to return deleted rows too, with a null row id.
-            scan_stats_callback: Called with what was read when the scan has ended.
-            strict_batch_size: Whether every batch but the last must be full.
-            order_by: What to sort by: names, `ColumnOrdering`s, or text such as `"price desc,
-                name"`.
-            disable_scoring_autoprojection: Whether scores of a search are returned only where they
-                are asked for by name.
-            fragments: The fragments to read, by default all.
-            index_segments: The segments of an index of vectors to search.
-            row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
-            row_addr_blocklist: Rows that are not returned, in the same form.
-            memory_limit: The bytes that the scan may take, about, beside what it returned.
-            use_threads: Has no effect: datasets of pyarrow take it.
-            cache_metadata: Has no effect, for the same reason.
-            fragment_scan_options: Has no effect, for the same reason.
-            memory_pool: Has no effect, for the same reason.
+        See `LanceDataset.scanner` for the arguments.
 
         Returns:
             An iterator of batches.
@@ -383,48 +189,9 @@ class ReadingMethods:
                 print(batch.num_rows)
             ```
         """
-        del use_threads, cache_metadata, fragment_scan_options, memory_pool
-        return self.scanner(
-            columns=columns,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            nearest=nearest,
-            batch_size=batch_size,
-            batch_size_bytes=batch_size_bytes,
-            batch_readahead=batch_readahead,
-            fragment_readahead=fragment_readahead,
-            scan_in_order=scan_in_order,
-            prefilter=prefilter,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            use_stats=use_stats,
-            fast_search=fast_search,
-            full_text_query=full_text_query,
-            io_buffer_size=io_buffer_size,
-            late_materialization=late_materialization,
-            blob_handling=blob_handling,
-            use_scalar_index=use_scalar_index,
-            include_deleted_rows=include_deleted_rows,
-            scan_stats_callback=scan_stats_callback,
-            strict_batch_size=strict_batch_size,
-            order_by=order_by,
-            disable_scoring_autoprojection=disable_scoring_autoprojection,
-            fragments=fragments,
-            index_segments=index_segments,
-            row_addr_allowlist=row_addr_allowlist,
-            row_addr_blocklist=row_addr_blocklist,
-            memory_limit=memory_limit,
-        ).to_batches()
+        return self.scanner(*arguments, **options).to_batches()
 
-    @shows_arguments(
-        "columns filter limit offset nearest batch_size batch_readahead fragment_readahead "
-        "scan_in_order",
-        "prefilter with_row_id with_row_address use_stats fast_search full_text_query "
-        "io_buffer_size late_materialization blob_mode use_scalar_index include_deleted_rows "
-        "order_by disable_scoring_autoprojection memory_limit",
-        takes_more=True,
-    )
+    @takes_named_arguments_of(scanner, but=("blob_handling",))
     def to_pandas(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
@@ -438,7 +205,7 @@ class ReadingMethods:
         scan_in_order: bool | None = None,
         *,
         blob_mode: str = "lazy",
-        **options: Any,
+        **kwargs: Any,
     ) -> Any:
         """Return rows as a pandas data frame.
 
@@ -459,20 +226,11 @@ class ReadingMethods:
             frame.describe()
             ```
         """
-        ours, theirs = ScanRequest.split(options)
-        scanner = self.scanner(
-            columns=columns,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            nearest=nearest,
-            batch_size=batch_size,
-            batch_readahead=batch_readahead,
-            fragment_readahead=fragment_readahead,
-            scan_in_order=scan_in_order,
-            **ours,
-        )
-        return scanner.to_pandas(blob_mode=blob_mode, **theirs)
+        given = dict(locals())
+        ours = {name: kwargs.pop(name) for name in SCAN_OPTIONS & kwargs.keys()}
+        for name in ("self", "blob_mode", "kwargs"):
+            del given[name]
+        return self.scanner(**given, **ours).to_pandas(blob_mode=blob_mode, **kwargs)
 
     def count_rows(self, filter: Any = None, **kwargs: Any) -> int:  # noqa: A002 - pylance's name
         """Return the number of rows.
@@ -615,6 +373,11 @@ class ReadingMethods:
         if not randomize_order:
             places.sort()
         return self.take(places, columns, **kwargs)
+
+
+_CODE: Final = ReadingMethods.scanner.__code__
+SCAN_OPTIONS: Final = frozenset(_CODE.co_varnames[1 : _CODE.co_argcount + _CODE.co_kwonlyargcount])
+"""The names of what a scan takes."""
 
 
 def _parts(snapshot: Snapshot, columns: Columns) -> Projection:

@@ -55,23 +55,12 @@ _ORDER: Final = re.compile(
     re.IGNORECASE,
 )
 _BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
-SETTERS: Final = {
+_SETTERS: Final = {
     "fragments": "with_fragments",
     "index_segments": "with_index_segments",
     "full_text_query": "full_text_search",
 }
 """Methods of the builder that have other names than the arguments of a scan."""
-
-_OPTIONS: Final = frozenset(SETTERS) | {
-    *("columns", "filter", "limit", "offset", "batch_size", "batch_size_bytes", "memory_limit"),
-    *("strict_batch_size", "with_row_id", "with_row_address", "with_fragments", "order_by"),
-    *("include_deleted_rows", "use_stats", "blob_handling", "minhash_search", "fast_search"),
-    *("substrait_aggregate", "use_scalar_index", "scan_stats_callback", "nearest", "prefilter"),
-    *("disable_scoring_autoprojection", "full_text_search", "with_index_segments"),
-    *("batch_readahead", "fragment_readahead", "io_buffer_size", "scan_in_order"),
-    *("late_materialization", "row_addr_prefilter"),
-}
-"""What may be set by name, as default options of a dataset are."""
 
 _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
@@ -125,10 +114,10 @@ class ScannerBuilder:
             InvalidInputError: If an argument has a value that it cannot have.
         """
         for name, value in default_opts.items():
-            if name not in _OPTIONS:
-                hint = similar_names(name, sorted(_OPTIONS))
+            if name not in OPTIONS:
+                hint = similar_names(name, sorted(OPTIONS))
                 raise InvalidInputError(f"no option of a scan has that name{hint}", name=name)
-            getattr(self, SETTERS.get(name, name))(value)
+            getattr(self, _SETTERS.get(name, name))(value)
         return self
 
     def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> Self:
@@ -671,6 +660,12 @@ class ScannerBuilder:
                         known=schema.names[:100],
                     ) from error
         return self
+
+
+OPTIONS: Final = frozenset(_SETTERS) | {
+    name for name in vars(ScannerBuilder) if not name.startswith("_")
+} - {"apply_defaults", "to_scanner"}
+"""What may be set by name, as default options of a dataset are."""
 
 
 class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it

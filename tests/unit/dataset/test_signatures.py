@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import runpy
 import shutil
@@ -10,10 +11,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.dataset.reading import SCAN_OPTIONS
+from lancelet.dataset.scanner import OPTIONS
 from lancelet.errors import InvalidInputError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,6 +50,29 @@ def test_pyright_accepts_the_program(tmp_path):
 
 def test_the_program_runs():
     runpy.run_path(str(PROGRAM))
+
+
+@pytest.mark.parametrize("method", ["scanner", "to_table", "to_batches", "to_pandas"])
+@pytest.mark.parametrize("owner", ["LanceDataset", "LanceFragment"])
+def test_scans_take_what_pylance_takes_by_the_same_names_and_places(owner, method):
+    theirs = inspect.signature(getattr(getattr(lance, owner), method)).parameters
+    function = getattr(getattr(lancelet, owner), method)
+    ours = inspect.signature(function).parameters
+    by_place = [name for name, each in ours.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    wanted = [name for name, each in theirs.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert by_place[: len(wanted)] == wanted
+    for name, each in theirs.items():
+        if each.kind is not each.VAR_KEYWORD:
+            assert name in ours
+    if owner == "LanceDataset" and method != "to_pandas":
+        assert [name for name in ours if f" {name}: " not in function.__doc__] == ["self"]
+
+
+def test_names_of_scan_arguments_are_options_of_a_builder():
+    """All but what only pyarrow's datasets use."""
+    ignored = {"use_threads", "cache_metadata", "fragment_scan_options", "memory_pool"}
+    lists = {"row_addr_allowlist", "row_addr_blocklist"}
+    assert SCAN_OPTIONS - ignored - lists <= OPTIONS
 
 
 def test_an_order_is_names_orderings_or_text():
