@@ -275,7 +275,7 @@ class AsyncDataset:
     alter_columns = _change(LanceDataset.alter_columns)
     drop_columns = _change(LanceDataset.drop_columns)
     create_scalar_index = _change(LanceDataset.create_scalar_index)  # type: ignore[arg-type]  # named arguments may not be called `self`
-    create_index = _change(LanceDataset.create_index)  # type: ignore[arg-type]  # named arguments may not be called `self`
+    create_index = _change(LanceDataset.create_index)
     drop_index = _change(LanceDataset.drop_index)
     restore = _change(LanceDataset.restore)
     checkout_latest = _change(LanceDataset.checkout_latest)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 import lancelet
-from lancelet import LanceDataset, LanceFragment, LanceScanner, aio
+from lancelet import LanceDataset, LanceFragment, LanceOperation, LanceScanner, aio
+from lancelet.ops.dry_run import ChangeReport
 from lancelet.progress import IndexProgress
 
 vectors = pa.array([[0.0, 1.0], [1.0, 0.0]], pa.list_(pa.float32(), 2))
@@ -52,6 +53,13 @@ found: pa.Table = dataset.sql("SELECT * FROM dataset").build().to_table()
 again: LanceDataset = lancelet.dataset("memory://typed", version=1)
 deleted: int = dataset.delete("a = 3")["num_deleted_rows"]
 preview: int = dataset.delete("a = 1", dry_run=True).rows
+new: ChangeReport = lancelet.write_dataset(rows, "memory://typed", mode="append", dry_run=True)
+clone: LanceDataset = dataset.shallow_clone("memory://clone", 1)
+cloned: ChangeReport = dataset.shallow_clone("memory://other", 1, dry_run=True)
+append = LanceOperation.Append([])
+planned: ChangeReport = LanceDataset.commit(dataset, append, dataset.version, dry_run=True)
+committed: LanceDataset = LanceDataset.commit(dataset, append, dataset.version)
+dataset.checkout_latest()
 events: list[IndexProgress] = []
 dataset.optimize.compact_files(progress=events.append)
 indexed: LanceDataset = dataset.create_index("v", "IVF_FLAT", num_partitions=1)

@@ -11,7 +11,7 @@ import uuid as uuids
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
@@ -25,6 +25,7 @@ from lancelet.dataset.handle import (
 from lancelet.dataset.named_table import named_table
 from lancelet.dataset.operation_forms import operation_from_user, operation_to_user
 from lancelet.dataset.operations import LanceOperation
+from lancelet.dataset.signatures import previews_class, previews_class_dataset
 from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFoundError
 from lancelet.format import transaction as stored
 from lancelet.format.operation import Append
@@ -125,45 +126,7 @@ class CommitMethods:
 
     _handle: Handle
 
-    @overload
-    @classmethod
-    def commit(
-        cls,
-        base_uri: str | os.PathLike[str] | LanceDataset,
-        operation: LanceOperation.BaseOperation | Transaction,
-        read_version: int | None = None,
-        commit_lock: Any = None,
-        storage_options: Mapping[str, str] | None = None,
-        enable_v2_manifest_paths: bool | None = None,
-        detached: bool = False,
-        max_retries: int = _ATTEMPTS,
-        *,
-        commit_message: str | None = None,
-        enable_stable_row_ids: bool | None = None,
-        namespace_client: Any = None,
-        table_id: Sequence[str] | None = None,
-        namespace_client_managed_versioning: bool = False,
-        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-        commit_timeout: timedelta | None = _TIMEOUT,
-        dry_run: Literal[False] = False,
-    ) -> LanceDataset: ...
-
-    @overload
-    @classmethod
-    def commit(
-        cls,
-        base_uri: str | os.PathLike[str] | LanceDataset,
-        operation: LanceOperation.BaseOperation | Transaction,
-        read_version: int | None = None,
-        *,
-        storage_options: Mapping[str, str] | None = None,
-        detached: bool = False,
-        namespace_client: Any = None,
-        table_id: Sequence[str] | None = None,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
-    @classmethod
+    @previews_class_dataset
     @checks_kinds
     def commit(
         cls,
@@ -260,36 +223,7 @@ class CommitMethods:
         own = cast("type[LanceDataset]", cls)  # what this is mixed into
         return own(destination.uri, _handle=destination.publish(made))
 
-    @overload
-    @classmethod
-    def commit_batch(
-        cls,
-        dest: str | os.PathLike[str] | LanceDataset,
-        transactions: Sequence[Transaction],
-        commit_lock: Any = None,
-        storage_options: Mapping[str, str] | None = None,
-        enable_v2_manifest_paths: bool | None = None,
-        detached: bool | None = False,
-        max_retries: int = _ATTEMPTS,
-        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-        commit_timeout: timedelta | None = _TIMEOUT,
-        *,
-        dry_run: Literal[False] = False,
-    ) -> BulkCommitResult: ...
-
-    @overload
-    @classmethod
-    def commit_batch(
-        cls,
-        dest: str | os.PathLike[str] | LanceDataset,
-        transactions: Sequence[Transaction],
-        *,
-        storage_options: Mapping[str, str] | None = None,
-        detached: bool | None = False,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
-    @classmethod
+    @previews_class
     @checks_kinds
     def commit_batch(
         cls,

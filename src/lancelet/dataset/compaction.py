@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from lancelet import ops
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
+from lancelet.dataset.signatures import previews_function
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.values import dataclass
@@ -189,25 +190,8 @@ class Compaction:
             ops.compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
         )
 
-    @overload
     @staticmethod
-    def execute(
-        dataset: LanceDataset,
-        options: Mapping[str, Any],
-        *,
-        dry_run: Literal[False] = False,
-    ) -> compact.CompactionMetrics: ...
-
-    @overload
-    @staticmethod
-    def execute(
-        dataset: LanceDataset,
-        options: Mapping[str, Any],
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
-    @staticmethod
+    @previews_function
     def execute(
         dataset: LanceDataset,
         options: Mapping[str, Any],
@@ -240,27 +224,8 @@ class Compaction:
             return dataset.run_compaction(wanted, dry_run=True)
         return dataset.run_compaction(wanted)
 
-    @overload
     @staticmethod
-    def commit(
-        dataset: LanceDataset,
-        rewrites: Iterable[RewriteResult],
-        options: Mapping[str, Any] | None = None,
-        *,
-        dry_run: Literal[False] = False,
-    ) -> compact.CompactionMetrics: ...
-
-    @overload
-    @staticmethod
-    def commit(
-        dataset: LanceDataset,
-        rewrites: Iterable[RewriteResult],
-        options: Mapping[str, Any] | None = None,
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
-    @staticmethod
+    @previews_function
     def commit(
         dataset: LanceDataset,
         rewrites: Iterable[RewriteResult],

@@ -8,7 +8,7 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from lancelet import index as kinds
 from lancelet import ops
@@ -17,6 +17,7 @@ from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
 from lancelet.dataset.progress import IndexProgress, by_stages
+from lancelet.dataset.signatures import previews_dataset
 from lancelet.dataset.vector_request import VectorIndexArguments, known_partitions
 from lancelet.errors import InvalidInputError
 
@@ -220,21 +221,7 @@ class IndexSegmentMethods:
             self._handle.snapshot, index_type, parse_uuid(index_uuid), progress
         )
 
-    @overload
-    def commit_existing_index_segments(
-        self,
-        index_name: str,
-        column: str,
-        segments: Sequence[Index],
-        *,
-        dry_run: Literal[False] = False,
-    ) -> Self: ...
-
-    @overload
-    def commit_existing_index_segments(
-        self, index_name: str, column: str, segments: Sequence[Index], *, dry_run: Literal[True]
-    ) -> ChangeReport: ...
-
+    @previews_dataset
     def commit_existing_index_segments(
         self,
         index_name: str,
@@ -242,7 +229,7 @@ class IndexSegmentMethods:
         segments: Sequence[Index],
         *,
         dry_run: bool = False,
-    ) -> Self | ChangeReport:
+    ) -> LanceDataset | ChangeReport:
         """Commit segments as an index, replacing one of the same name.
 
         Args:
@@ -275,4 +262,4 @@ class IndexSegmentMethods:
         handle.snapshot = ops.indexing.build.commit_segments(
             handle.snapshot, index_name, column, stored
         )
-        return self
+        return cast("LanceDataset", self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.progress import ProgressOption, shown
+from lancelet.dataset.signatures import previews
 from lancelet.errors import InvalidInputError
 from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
@@ -73,16 +74,7 @@ class MaintenanceMethods:
         moved = reuse.translate(np.asarray(addrs, np.uint64))
         return pa.array(moved, pa.uint64(), mask=moved == NO_ADDRESS)
 
-    @overload
-    def run_compaction(
-        self, options: compact.CompactionOptions, *, dry_run: Literal[False] = False
-    ) -> compact.CompactionMetrics: ...
-
-    @overload
-    def run_compaction(
-        self, options: compact.CompactionOptions, *, dry_run: Literal[True]
-    ) -> ChangeReport: ...
-
+    @previews
     def run_compaction(
         self, options: compact.CompactionOptions, *, dry_run: bool = False
     ) -> compact.CompactionMetrics | ChangeReport:
@@ -102,24 +94,7 @@ class MaintenanceMethods:
         handle.snapshot = done.snapshot
         return done.metrics
 
-    @overload
-    def commit_compaction(
-        self,
-        results: Sequence[compact.RewriteResult],
-        options: compact.CompactionOptions,
-        *,
-        dry_run: Literal[False] = False,
-    ) -> compact.CompactionMetrics: ...
-
-    @overload
-    def commit_compaction(
-        self,
-        results: Sequence[compact.RewriteResult],
-        options: compact.CompactionOptions,
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
+    @previews
     def commit_compaction(
         self,
         results: Sequence[compact.RewriteResult],
@@ -144,36 +119,7 @@ class MaintenanceMethods:
         handle.snapshot = done.snapshot
         return done.metrics
 
-    @overload
-    def cleanup_old_versions(
-        self,
-        older_than: timedelta | None = None,
-        retain_versions: int | None = None,
-        *,
-        delete_unverified: bool = False,
-        error_if_tagged_old_versions: bool = True,
-        delete_rate_limit: int | None = None,
-        versions: Sequence[int] | None = None,
-        delete_concurrency: int | None = None,
-        clones: Sequence[str] = (),
-        progress: ProgressOption = None,
-        dry_run: Literal[False] = False,
-    ) -> CleanupStats: ...
-
-    @overload
-    def cleanup_old_versions(
-        self,
-        older_than: timedelta | None = None,
-        retain_versions: int | None = None,
-        *,
-        delete_unverified: bool = False,
-        error_if_tagged_old_versions: bool = True,
-        versions: Sequence[int] | None = None,
-        clones: Sequence[str] = (),
-        progress: ProgressOption = None,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
+    @previews
     @checks_kinds
     def cleanup_old_versions(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from lancelet import ops
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.mem_wal_reading import LsmScanner, ShardSnapshot, parse_shard_id
+from lancelet.dataset.signatures import previews
 from lancelet.errors import InvalidInputError
 from lancelet.query.data_types import print_arrow_type
 
@@ -263,12 +264,7 @@ class MemWalMethods:
         self._handle.snapshot = initialize(self._handle.snapshot)
         return None
 
-    @overload
-    def collect_mem_wal(self, *, dry_run: Literal[False] = False) -> CollectedLog: ...
-
-    @overload
-    def collect_mem_wal(self, *, dry_run: Literal[True]) -> ChangeReport: ...
-
+    @previews
     def collect_mem_wal(self, *, dry_run: bool = False) -> CollectedLog | ChangeReport:
         """Delete log entries and flushed tables whose rows are in all versions of the table.
 
@@ -292,14 +288,7 @@ class MemWalMethods:
             )
         return ops.mem_wal.upkeep.collect_log(snapshot)
 
-    @overload
-    def compact_mem_wal(
-        self, *, flush: bool = False, dry_run: Literal[False] = False
-    ) -> CompactedLog: ...
-
-    @overload
-    def compact_mem_wal(self, *, flush: bool = False, dry_run: Literal[True]) -> ChangeReport: ...
-
+    @previews
     def compact_mem_wal(
         self, *, flush: bool = False, dry_run: bool = False
     ) -> CompactedLog | ChangeReport:

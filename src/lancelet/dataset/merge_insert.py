@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.committing import Transaction
 from lancelet.dataset.operation_forms import operation_to_user
 from lancelet.dataset.progress import ProgressOption, shown
+from lancelet.dataset.signatures import previews
 from lancelet.errors import InvalidInputError
 from lancelet.format.operation import CompactedSsTable
 from lancelet.format.version import FileVersion
@@ -245,26 +246,7 @@ class MergeInsertBuilder:
         """
         return self._with(memory_limit=limit)
 
-    @overload
-    def execute(
-        self,
-        data_obj: Any,
-        *,
-        schema: pa.Schema | None = None,
-        progress: ProgressOption = None,
-        dry_run: Literal[False] = False,
-    ) -> ExecuteResult: ...
-
-    @overload
-    def execute(
-        self,
-        data_obj: Any,
-        *,
-        schema: pa.Schema | None = None,
-        progress: ProgressOption = None,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
+    @previews
     def execute(
         self,
         data_obj: Any,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 from lancelet import ops
+from lancelet.dataset.signatures import previews_class_dataset
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import InvalidInputError
 
@@ -19,35 +20,10 @@ if TYPE_CHECKING:
 class ModelMethods:
     """Writes datasets of models."""
 
-    @overload
-    @classmethod
+    @previews_class_dataset
     def from_pydantic_model(
         cls,
-        model_class: Any,
-        data: Sequence[Any],
-        uri: str | os.PathLike[str] | None = None,
-        mode: str = "create",
-        *,
-        dry_run: Literal[False] = False,
-        **kwargs: Any,
-    ) -> LanceDataset: ...
-
-    @overload
-    @classmethod
-    def from_pydantic_model(
-        cls,
-        model_class: Any,
-        data: Sequence[Any],
-        uri: str | os.PathLike[str] | None = None,
-        mode: str = "create",
-        *,
-        dry_run: Literal[True],
-        **kwargs: Any,
-    ) -> ChangeReport: ...
-
-    @classmethod
-    def from_pydantic_model(
-        cls,
+        /,
         model_class: Any,
         data: Sequence[Any],
         uri: str | os.PathLike[str] | None = None,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.merge_insert import MergeInsertBuilder
+from lancelet.dataset.signatures import previews
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.file.arguments import mapping
 from lancelet.format.version import FileVersion
@@ -72,26 +73,7 @@ class MutationMethods:
         self._handle.snapshot = request.write(rows).snapshot
         return None
 
-    @overload
-    def delete(
-        self,
-        predicate: str,
-        *,
-        conflict_retries: int = 10,
-        retry_timeout: timedelta = _RETRY_TIMEOUT,
-        dry_run: Literal[False] = False,
-    ) -> DeleteResult: ...
-
-    @overload
-    def delete(
-        self,
-        predicate: str,
-        *,
-        conflict_retries: int = 10,
-        retry_timeout: timedelta = _RETRY_TIMEOUT,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
+    @previews
     @checks_kinds
     def delete(
         self,
@@ -155,30 +137,7 @@ class MutationMethods:
         self.delete("true")
         return None
 
-    @overload
-    def update(
-        self,
-        updates: Mapping[str, str],
-        where: Any = None,
-        conflict_retries: int = 10,
-        retry_timeout: timedelta = _RETRY_TIMEOUT,
-        data_storage_version: str | None = None,
-        *,
-        dry_run: Literal[False] = False,
-    ) -> UpdateResult: ...
-
-    @overload
-    def update(
-        self,
-        updates: Mapping[str, str],
-        where: Any = None,
-        conflict_retries: int = 10,
-        retry_timeout: timedelta = _RETRY_TIMEOUT,
-        data_storage_version: str | None = None,
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
+    @previews
     @checks_kinds
     def update(
         self,

@@ -16,12 +16,13 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 from lancelet import ops
 from lancelet.dataset import display
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
+from lancelet.dataset.signatures import previews_dataset
 from lancelet.errors import InvalidInputError
 from lancelet.format import refs as stored
 from lancelet.format.manifest import NANOSECONDS
@@ -299,12 +300,7 @@ class Branches:
         """
         return _ordered(self.list(), order, lambda branch: branch["parent_version"])
 
-    @overload
-    def fast_forward(self, branch: str, *, dry_run: Literal[False] = False) -> LanceDataset: ...
-
-    @overload
-    def fast_forward(self, branch: str, *, dry_run: Literal[True]) -> ChangeReport: ...
-
+    @previews_dataset
     def fast_forward(self, branch: str, *, dry_run: bool = False) -> LanceDataset | ChangeReport:
         """Commit the state of a branch as the next version of its parent.
 
@@ -414,26 +410,7 @@ class RefMethods:
         entries = location.handler.list_versions(location.store)
         return [VersionRef(version=entry.version) for entry in entries]
 
-    @overload
-    def create_branch(
-        self,
-        branch: str,
-        reference: VersionLike = None,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        dry_run: Literal[False] = False,
-    ) -> LanceDataset: ...
-
-    @overload
-    def create_branch(
-        self,
-        branch: str,
-        reference: VersionLike = None,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
+    @previews_dataset
     @checks_kinds
     def create_branch(
         self,
@@ -473,29 +450,10 @@ class RefMethods:
             return ops.dry_run.rehearse_write(refs.main_location(source), create)
         return cast("LanceDataset", self).at(create(refs.main_location(source)))
 
-    @overload
+    @previews_dataset
     def shallow_clone(
         self,
-        target_path: str | os.PathLike[str],
-        reference: VersionLike,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        dry_run: Literal[False] = False,
-        **kwargs: Any,
-    ) -> LanceDataset: ...
-
-    @overload
-    def shallow_clone(
-        self,
-        target_path: str | os.PathLike[str],
-        reference: VersionLike,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
-    def shallow_clone(
-        self,
+        /,
         target_path: str | os.PathLike[str],
         reference: VersionLike,
         storage_options: Mapping[str, str] | None = None,
@@ -533,29 +491,10 @@ class RefMethods:
         clone(location)
         return self._opened(uri, options, kwargs)
 
-    @overload
+    @previews_dataset
     def deep_clone(
         self,
-        target_path: str | os.PathLike[str],
-        reference: VersionLike,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        dry_run: Literal[False] = False,
-        **kwargs: Any,
-    ) -> LanceDataset: ...
-
-    @overload
-    def deep_clone(
-        self,
-        target_path: str | os.PathLike[str],
-        reference: VersionLike,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        dry_run: Literal[True],
-    ) -> ChangeReport: ...
-
-    def deep_clone(
-        self,
+        /,
         target_path: str | os.PathLike[str],
         reference: VersionLike,
         storage_options: Mapping[str, str] | None = None,

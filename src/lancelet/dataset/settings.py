@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING
 
 from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
+from lancelet.dataset.signatures import previews
 from lancelet.file.arguments import edits, mapping, texts
 
 if TYPE_CHECKING:
@@ -46,16 +47,7 @@ class SettingsMethods:
         """The metadata of the schema."""
         return dict(self._handle.snapshot.schema.metadata)
 
-    @overload
-    def update_config(
-        self, values: Values, *, replace: bool = False, dry_run: Literal[False] = False
-    ) -> dict[str, str]: ...
-
-    @overload
-    def update_config(
-        self, values: Values, *, replace: bool = False, dry_run: Literal[True]
-    ) -> ChangeReport: ...
-
+    @previews
     @checks_kinds
     def update_config(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
@@ -112,16 +104,7 @@ class SettingsMethods:
             dry_run=dry_run,
         )
 
-    @overload
-    def update_metadata(
-        self, values: Values, *, replace: bool = False, dry_run: Literal[False] = False
-    ) -> dict[str, str]: ...
-
-    @overload
-    def update_metadata(
-        self, values: Values, *, replace: bool = False, dry_run: Literal[True]
-    ) -> ChangeReport: ...
-
+    @previews
     @checks_kinds
     def update_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
@@ -151,16 +134,7 @@ class SettingsMethods:
         )
         return self.metadata if report is None else report
 
-    @overload
-    def update_schema_metadata(
-        self, values: Values, *, replace: bool = False, dry_run: Literal[False] = False
-    ) -> dict[str, str]: ...
-
-    @overload
-    def update_schema_metadata(
-        self, values: Values, *, replace: bool = False, dry_run: Literal[True]
-    ) -> ChangeReport: ...
-
+    @previews
     @checks_kinds
     def update_schema_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace as replace_fields
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
 from lancelet.dataset.progress import ProgressOption, by_stages, shown
+from lancelet.dataset.signatures import previews_dataset
 from lancelet.dataset.vector_request import VectorIndexArguments, known_partitions
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 
@@ -32,58 +33,11 @@ class VectorIndexMethods:
 
     _handle: Handle
 
-    @overload
-    def create_index(
-        self,
-        column: str | Sequence[str],
-        index_type: str,
-        name: str | None = None,
-        metric: str = "L2",
-        replace: bool = False,
-        num_partitions: int | None = None,
-        ivf_centroids: Any = None,
-        pq_codebook: Any = None,
-        num_sub_vectors: int | None = None,
-        accelerator: Any = None,
-        index_cache_size: int | None = None,
-        shuffle_partition_batches: int | None = None,
-        shuffle_partition_concurrency: int | None = None,
-        ivf_centroids_file: str | None = None,
-        precomputed_partition_dataset: str | None = None,
-        storage_options: Any = None,
-        filter_nan: bool = True,
-        train: bool = True,
-        fragment_ids: Sequence[int] | None = None,
-        index_uuid: str | None = None,
-        *,
-        target_partition_size: int | None = None,
-        streaming_sample_rate: int | None = None,
-        streaming_coreset_rate: int | None = None,
-        streaming_refine_passes: int | None = None,
-        skip_transpose: bool = False,
-        rabitq_model: str | None = None,
-        progress_callback: Callable[..., None] | None = None,
-        progress: ProgressOption = None,
-        dry_run: Literal[False] = False,
-        **parameters: Any,
-    ) -> Self: ...
-
-    @overload
-    def create_index(
-        self,
-        column: str | Sequence[str],
-        index_type: str,
-        name: str | None = None,
-        metric: str = "L2",
-        replace: bool = False,
-        *,
-        dry_run: Literal[True],
-        **parameters: Any,
-    ) -> ChangeReport: ...
-
+    @previews_dataset
     @checks_kinds
     def create_index(
         self,
+        /,
         column: str | Sequence[str],
         index_type: str,
         name: str | None = None,
@@ -115,7 +69,7 @@ class VectorIndexMethods:
         progress: ProgressOption = None,
         dry_run: bool = False,
         **parameters: Any,
-    ) -> Self | ChangeReport:
+    ) -> LanceDataset | ChangeReport:
         """Build a vector index. All parameters have defaults.
 
         Rows without a vector, or with NaN or infinity in it, are not indexed.
@@ -210,7 +164,7 @@ class VectorIndexMethods:
             if dry_run:
                 return ops.indexing.report.report_vector_index(handle.snapshot, request)
             handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
-        return self
+        return cast("LanceDataset", self)
 
     @checks_kinds
     def get_ivf_model(self, index_name: str) -> IvfCentroids:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from lancelet.dataset.handle import VersionLike
 from lancelet.dataset.named_table import refuse_both
 from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption
 from lancelet.dataset.session import Session
+from lancelet.dataset.signatures import previews_new_dataset
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import InvalidInputError
 from lancelet.io.options import Durability, with_durability
@@ -111,61 +112,7 @@ def dataset(
     )
 
 
-@overload
-def write_dataset(
-    data_obj: Any,
-    uri: str | os.PathLike[str] | LanceDataset | None = None,
-    schema: pa.Schema | None = None,
-    mode: str = "create",
-    *,
-    max_rows_per_file: int = MAX_ROWS_PER_FILE,
-    max_rows_per_group: int = 1024,
-    max_bytes_per_file: int = MAX_BYTES_PER_FILE,
-    data_cache_bytes: int | None = None,
-    max_page_bytes: int | None = None,
-    commit_lock: Any = None,
-    progress: FragmentWriteProgress | ProgressOption = None,
-    storage_options: Mapping[str, str] | None = None,
-    data_storage_version: str | None = None,
-    use_legacy_format: bool | None = None,
-    enable_v2_manifest_paths: bool = True,
-    enable_stable_row_ids: bool = False,
-    auto_cleanup_options: Mapping[str, int] | None = None,
-    commit_message: str | None = None,
-    transaction_properties: Mapping[str, str] | None = None,
-    initial_bases: Sequence[DatasetBasePath] | None = None,
-    target_bases: Sequence[str] | None = None,
-    target_all_bases: bool | None = None,
-    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-    external_blob_mode: str = "reference",
-    allow_external_blob_outside_bases: bool = False,
-    blob_pack_file_size_threshold: int | None = None,
-    namespace_client: Any = None,
-    table_id: Sequence[str] | None = None,
-    session: Session | None = None,
-    durability: Durability | None = None,
-    dry_run: Literal[False] = False,
-) -> LanceDataset: ...
-
-
-@overload
-def write_dataset(
-    data_obj: Any,
-    uri: str | os.PathLike[str] | LanceDataset | None = None,
-    schema: pa.Schema | None = None,
-    mode: str = "create",
-    *,
-    max_rows_per_file: int = MAX_ROWS_PER_FILE,
-    max_bytes_per_file: int = MAX_BYTES_PER_FILE,
-    storage_options: Mapping[str, str] | None = None,
-    data_storage_version: str | None = None,
-    enable_stable_row_ids: bool = False,
-    initial_bases: Sequence[DatasetBasePath] | None = None,
-    target_bases: Sequence[str] | None = None,
-    dry_run: Literal[True],
-) -> ChangeReport: ...
-
-
+@previews_new_dataset
 @checks_kinds
 def write_dataset(
     data_obj: Any,
