@@ -6,7 +6,6 @@ rand_batches(schema, num_batches=10, rows_per_batch=1000)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -31,7 +30,7 @@ def rand_batches(
     num_batches: int | None = None,
     batch_size_bytes: int | None = None,
     rows_per_batch: int | None = None,
-) -> pa.RecordBatchReader:
+) -> list[pa.RecordBatch]:
     """Return batches of random values without nulls.
 
     Args:
@@ -46,14 +45,13 @@ def rand_batches(
     if batch_size_bytes is not None:
         rows = math.ceil(batch_size_bytes / sum(_row_bytes(field.type) for field in schema))
     count = _BATCHES if num_batches is None else num_batches
-    return pa.RecordBatchReader.from_batches(schema, _batches(schema, count, rows))
-
-
-def _batches(schema: pa.Schema, count: int, rows: int) -> Iterator[pa.RecordBatch]:
     random = np.random.default_rng()
-    for _ in range(count):
-        columns = [_values(field.type, rows, random) for field in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    return [
+        pa.RecordBatch.from_arrays(
+            [_values(field.type, rows, random) for field in schema], schema=schema
+        )
+        for _ in range(count)
+    ]
 
 
 def _row_bytes(data_type: pa.DataType) -> float:

@@ -31,7 +31,7 @@ TYPES = st.recursive(
 @given(st.lists(TYPES, min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 20))
 def test_batches_have_the_rows_and_types_that_were_asked_for(types, batches, rows):
     schema = pa.schema([pa.field(str(number), kind) for number, kind in enumerate(types)])
-    found = list(rand_batches(schema, num_batches=batches, rows_per_batch=rows))
+    found = rand_batches(schema, num_batches=batches, rows_per_batch=rows)
     assert [batch.num_rows for batch in found] == [rows] * batches
     for batch in found:
         batch.validate(full=True)
@@ -51,4 +51,4 @@ def test_what_cannot_be_made_is_refused():
     with pytest.raises(InvalidInputError, match="mutually exclusive"):
         rand_batches(schema, batch_size_bytes=1, rows_per_batch=1)
     with pytest.raises(UnsupportedError, match="decimal"):
-        rand_batches(schema).read_all()
+        rand_batches(schema)

@@ -398,6 +398,11 @@ class LanceDataset(
         """The same as `default_scan_options`, where programs for pylance look for it."""
         return self._handle.options.default_scan_options
 
+    @_default_scan_options.setter
+    def _default_scan_options(self, options: Mapping[str, Any] | None) -> None:
+        handle = self._handle
+        handle.options = replace(handle.options, default_scan_options=options)
+
     @property
     def _namespace_client(self) -> Any:
         """The namespace that the table was opened by, or None."""

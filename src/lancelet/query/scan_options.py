@@ -95,5 +95,5 @@ class ScanOptions:
                 raise kind(f"{name} must be at least 1", found=size)
         if self.with_deleted and not self.with_row_id:
             raise InvalidInputError(
-                "deleted rows are identified by null row ids; set with_row_id=True"
+                "deleted rows are told by null row ids, and with_row_id is false; set it to True"
             )

@@ -38,6 +38,29 @@ def test_a_conflict_that_another_attempt_would_solve_is_retryable_without_attemp
     with pytest.raises(CommitConflictError, match="Retryable commit conflict") as caught:
         lancelet.LanceDataset.commit(dataset.uri, change, read_version=version, max_retries=0)
     assert caught.value.retryable
+    assert "Commit conflict for version 2" in str(caught.value)
+
+
+def test_rows_that_were_deleted_are_told_to_need_row_ids(dataset):
+    with pytest.raises(ValueError, match="with_row_id is false"):
+        dataset.to_table(include_deleted_rows=True)
+
+
+def test_bytes_are_shown_as_digits_in_plans(tmp_path):
+    keys = pa.table({"key": pa.array([b"0123012301230123", b"2345234523452345"], pa.uuid())})
+    table = lancelet.write_dataset(keys, tmp_path / "keys")
+    table.create_scalar_index("key", "BTREE")
+    wanted = "arrow_cast(0x32333435323334353233343532333435, 'FixedSizeBinary(16)')"
+    shown = table.scanner(filter=f"key = {wanted}").explain_plan()
+    assert "ScalarIndexQuery: query=[key = 32333435323334353233...]@key_idx" in shown
+    shown = table.scanner(filter="key > X'32333435'").explain_plan()
+    assert "X'32333435'" in shown
+
+
+def test_options_of_scans_are_set_later(dataset):
+    dataset._default_scan_options = {"with_row_id": True}
+    assert "_rowid" in dataset.schema.names
+    assert dataset.schema == dataset.to_table().schema
 
 
 def test_no_mode_is_the_default_mode(tmp_path):

@@ -26,6 +26,7 @@ from lancelet.query.indexing.choose import Asked, Part
 from lancelet.query.indexing.probes import WITHIN
 
 _VALUES_SHOWN: Final = 20
+_BYTES_SHOWN: Final = 10
 
 
 def render_part(part: Part) -> str:
@@ -46,9 +47,9 @@ def _question(question: Question, column: str) -> str:
         case Interval(lower, upper, includes_lower, includes_upper):
             bounds = []
             if lower is not None:
-                bounds.append(f"{column} {'>=' if includes_lower else '>'} {lower}")
+                bounds.append(f"{column} {'>=' if includes_lower else '>'} {_shown(lower)}")
             if upper is not None:
-                bounds.append(f"{column} {'<=' if includes_upper else '<'} {upper}")
+                bounds.append(f"{column} {'<=' if includes_upper else '<'} {_shown(upper)}")
             return " && ".join(bounds)
         case OneOf(values):
             if len(values) == 1:
@@ -76,4 +77,7 @@ def _listed(values: pa.Array) -> str:
 
 
 def _shown(value: pa.Scalar) -> str:
-    return str(value).lower() if pa.types.is_boolean(value.type) else str(value)
+    found = value.as_py()
+    if isinstance(found, bytes):
+        return found[:_BYTES_SHOWN].hex() + "..." * (len(found) > _BYTES_SHOWN)
+    return str(value).lower() if isinstance(found, bool) else str(value)

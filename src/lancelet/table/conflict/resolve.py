@@ -167,8 +167,13 @@ class Resolver:
         del self._unsettled[version]
         return None
 
+    @property
+    def _is_strict(self) -> bool:
+        """Whether nothing may have been committed since the version that was read."""
+        return self._attempts == 0 and isinstance(self.ours.operation, Overwrite)
+
     def _judge(self, theirs: Snapshot) -> Verdict:
-        if self._attempts == 0 and isinstance(self.ours.operation, Overwrite):
+        if self._is_strict:
             return retry("an overwrite without retries follows no version but the one it read")
         if theirs.transaction is None:
             return retry("a version since then does not say what it changed")
@@ -185,9 +190,10 @@ class Resolver:
             else "doing the work again would not help"
         )
         kind = "Retryable commit conflict" if can_win else "Commit conflict"
+        place = f"for version {theirs.version if version is None else version}"
         return CommitConflictError(
-            f"{kind} for version {theirs.version if version is None else version}: "
-            "it was preempted by another transaction, which was committed first, and "
+            (f"Commit conflict {place}, {kind}: " if self._is_strict else f"{kind} {place}: ")
+            + "it was preempted by another transaction, which was committed first, and "
             f"{verdict.reason}; {advice}",
             retryable=can_win,
             ours=type(ours.operation).__name__,
