@@ -190,6 +190,20 @@ def test_opening_is_one_request_when_the_size_is_known(remote, write, version):
     assert len(remote.requests) == 1
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_small_file_is_read_by_the_request_that_opens_it(remote, write, version):
+    table = nested_table(20)
+    write(remote, table, version=version)
+    remote.requests.clear()
+    reader = open_data_file(remote, "f.lance", size=remote.size("f.lance"))
+    fields = reader.schema.fields
+    found = as_table(reader, fields, reader.read(fields, RowRange(0, 20)))
+    assert found.equals(table)
+    found = as_table(reader, fields, reader.read(fields, RowIndices(np.array([5, 19]))))
+    assert found.equals(table.take([5, 19]))
+    assert len(remote.requests) == 1
+
+
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_values_cost_two_rounds_and_again_one(remote, write, version):
     table = nested_table(20_000)

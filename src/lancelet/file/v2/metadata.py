@@ -62,6 +62,17 @@ class FileMetadata:
         """Return the same metadata over bytes of their own."""
         return replace(self, tail=self.tail.copy())
 
+    def in_tail(self, ranges: Ranges) -> Slices | None:
+        """Return the bytes of ranges if all of them lie in the tail, or None.
+
+        A small file is its tail, so opening it has read all of it, and no store is asked again.
+        """
+        start, size = ranges.position, ranges.size
+        lie_in = (start >= self.tail_position) & (size >= 0) & (size <= self.file_bytes - start)
+        if not lie_in.all() or (not len(ranges) and self.tail_position):
+            return None
+        return Slices(self.tail, start - self.tail_position, size)
+
     def read_column(self, index: int) -> Reading[StoredColumn]:
         """Decode the metadata of one column; asks for nothing that opening has read."""
         metadata = yield from self._metadata_of([index])

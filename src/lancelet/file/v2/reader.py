@@ -79,7 +79,7 @@ class FileReader(RowReader):
         mapped = source.mapped()
         if mapped is not None and mapped.source.nbytes == metadata.file_bytes:
             self._mapped = mapped
-        self._fetch = source.read_ranges if self._mapped is None else self._mapped.fetch
+        self._fetch = self._fetch_unless_read if self._mapped is None else self._mapped.fetch
         # A store that answers with the whole file has it in memory, so no task waits for it.
         self._waits = self._mapped is None and (
             self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
@@ -135,6 +135,10 @@ class FileReader(RowReader):
     def metadata(self) -> FileMetadata:
         """The parsed tail of the file."""
         return self._metadata
+
+    def _fetch_unless_read(self, ranges: Ranges) -> Slices:
+        found = self._metadata.in_tail(ranges)
+        return self._source.read_ranges(ranges) if found is None else found
 
     @property
     def fetch(self) -> Fetch:
