@@ -144,7 +144,7 @@ def rerendered(root: Path, fragment: Fragment, deletions: DeletionVector) -> Fra
     if file is not None:
         swapped = DeletionVector(deletions.offsets, type(file.file_type)(1 - file.file_type))
         file = replace(file, file_type=swapped.file_type)
-        (root / file.path(fragment.id)).write_bytes(swapped.render())
+        (root / file.path(fragment.id)).write_bytes(swapped.render(file.path(fragment.id)))
     return replace(
         fragment,
         deletion_file=file,

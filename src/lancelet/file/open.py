@@ -27,6 +27,7 @@ from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.file.zone_file import ZoneCollector, open_zones
 from lancelet.format.schema import Schema
+from lancelet.format.seal import check_name
 from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.store import ObjectReader, Store
 from lancelet.values import dataclass
@@ -50,6 +51,7 @@ def open_data_file(
     *,
     size: int | None = None,
     stored: StoredFields | None = None,
+    name: str | None = None,
     verify: Verify = Verify.FULL,
     memo: Memo | None = None,
     cache: LruCache = CACHE,
@@ -57,7 +59,7 @@ def open_data_file(
     """Open a data file for reading; with its size known, this is one request.
 
     What is known of it then is kept in a cache, by default that of the process. A file of another
-    size is not the one that is meant.
+    size is not the one that is meant, and neither is one that keeps another name than `name`.
     """
     source = store.open_reader(path, size)
     try:
@@ -68,7 +70,8 @@ def open_data_file(
                 recorded_bytes=size,
                 file_bytes=source.size,
             )
-        return _open(source, size, stored=stored, verify=verify, memo=memo, cache=cache)
+        reader = _open(source, size, stored=stored, verify=verify, memo=memo, cache=cache)
+        return _of_name(reader, name)
     except LanceletError as error:
         source.close()
         error.with_facts(path=path)
@@ -98,6 +101,15 @@ def _pack_file_bytes(schema: Schema, options: WriterOptions) -> int:
         if node.is_blob_v2
     )
     return min((wish for wish in wishes if wish is not None), default=PACK_FILE_BYTES)
+
+
+def _of_name(
+    reader: FileReader | v0_1.LegacyFileReader, name: str | None
+) -> FileReader | v0_1.LegacyFileReader:
+    """Return a reader if its file was given this name, as far as it says."""
+    if name is not None and isinstance(reader, FileReader):
+        check_name(reader.metadata.name_checksum, name)
+    return reader
 
 
 def _open(

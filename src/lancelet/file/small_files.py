@@ -29,14 +29,16 @@ from google.protobuf.message import DecodeError
 from lancelet.buffers import Bytes, Int64s, Ranges, Slices
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError, FieldNotFoundError, LanceletError
-from lancelet.file.checksums import are_intact
+from lancelet.file.checksums import CHECKSUMS_MARK, are_intact
 from lancelet.file.open import StoredFields
 from lancelet.file.rows import RowReader
 from lancelet.file.selection import OpenedFields
 from lancelet.file.v2.footer import FOOTER_BYTES, MAGIC, TABLE_ROW_BYTES
 from lancelet.file.v2.generation import generation_of
 from lancelet.format.field import Field
+from lancelet.format.paths import data_file_identity
 from lancelet.format.protos import file2_pb, file_pb
+from lancelet.format.seal import name_checksum, unnamed
 from lancelet.io.store import Store, check_ranges
 from lancelet.values import dataclass
 
@@ -244,7 +246,7 @@ def open_together(
         return None
     for table in (columns, buffers):
         table[..., 0] += start[:, None]
-    if _rows_of(source, buffers[:, 0]) != [file.num_rows for file in files]:
+    if not _describe(source, buffers[:, 0], files):
         return None
     return SmallFiles(source, files, version=version, stored=stored, column_table=columns)
 
@@ -305,11 +307,20 @@ def _lie_within(
     return bool(((position <= limit) & (size <= limit - np.minimum(position, limit))).all())
 
 
-def _rows_of(source: Bytes, descriptors: _Table) -> list[int] | None:
-    """Return how many rows the files say that they have; most say it in the same words."""
-    texts = [source[start : start + size].tobytes() for start, size in descriptors.tolist()]
+def _describe(source: Bytes, descriptors: _Table, files: Sequence[SmallFile]) -> bool:
+    """Return whether descriptors are those of the files: their rows, and the names they keep.
+
+    Most say how many rows there are in the same words.
+    """
+    texts: list[bytes] = []
+    for (start, size), file in zip(descriptors.tolist(), files, strict=True):
+        text = source[start : start + size].tobytes()
+        text, found = unnamed(text.removesuffix(CHECKSUMS_MARK))
+        if found is not None and found != name_checksum(data_file_identity(file.path)):
+            return False
+        texts.append(text)
     try:
         rows = {text: file_pb.FileDescriptor.FromString(text).length for text in set(texts)}
     except DecodeError:
-        return None
-    return [rows[text] for text in texts]
+        return False
+    return all(rows[text] == file.num_rows for text, file in zip(texts, files, strict=True))

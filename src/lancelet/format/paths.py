@@ -136,14 +136,38 @@ def staged_manifest_path(final_path: str, staging_id: uuid.UUID) -> str:
     return f"{final_path}-{staging_id}"
 
 
+_SPREADING_DIGITS: Final = 24
+"""The first digits of the name of a data file are binary: they spread files in a bucket."""
+
+
 def data_file_name(identity: uuid.UUID) -> str:
     """Return the name of a data file.
 
     >>> data_file_name(uuid.UUID(int=1))
     '00000000000000000000000000000000000000000000000001.lance'
     """
-    head, tail = identity.bytes[:3], identity.bytes[3:]
+    head, tail = identity.bytes[: _SPREADING_DIGITS // 8], identity.bytes[_SPREADING_DIGITS // 8 :]
     return "".join(f"{byte:08b}" for byte in head) + tail.hex() + DATA_SUFFIX
+
+
+def data_file_identity(path: str) -> str:
+    """Return the part of a data file's name that the file keeps, and that its copies have.
+
+    >>> data_file_identity("data/" + data_file_name(uuid.UUID(int=1)))
+    '00000000000000000000000001.lance'
+    """
+    return path.rpartition("/")[2][_SPREADING_DIGITS:]
+
+
+def renamed_data_file(path: str, identity: uuid.UUID) -> str:
+    """Return another name for a copy of a data file, which keeps the identity of the file.
+
+    >>> renamed_data_file("data/" + data_file_name(uuid.UUID(int=1)), uuid.UUID(int=1 << 127))
+    '10000000000000000000000000000000000000000000000001.lance'
+    """
+    name = data_file_name(identity)
+    kept = data_file_identity(path)
+    return name[:_SPREADING_DIGITS] + kept if len(kept) == len(data_file_identity(name)) else name
 
 
 def blob_file_path(data_file: str, blob_id: int) -> str:
@@ -171,6 +195,15 @@ def transaction_file_name(read_version: int, identity: str) -> str:
 def index_directory(identity: uuid.UUID) -> str:
     """Return the directory of an index segment, below the root of its base."""
     return f"{INDICES}/{identity}"
+
+
+def index_file_identity(path: str) -> str:
+    """Return what a file of an index keeps of its path: files of all segments are called alike.
+
+    >>> index_file_identity("_indices/f3d7/page_data.lance")
+    'f3d7/page_data.lance'
+    """
+    return "/".join(path.rsplit("/", 2)[-2:])
 
 
 def tag_path(name: str) -> str:

@@ -6,6 +6,9 @@
 To a reader of protobuf the nine bytes are a field that it does not know; one of a bitmap or of a
 stream stops where that ends. Writers that change a message drop the field, so bytes without it
 are not verified. A tag of five bytes is there by accident once in a million million messages.
+
+In the same way a file of a table says which name it was given, by a checksum of the name, so that
+another file that is copied over it is told from it, though it has the same size.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.kernels import crc32c
 
 _FIELD: Final = 500_000_001
+_NAME_FIELD: Final = 500_000_002
 _FIXED32: Final = 5
 _SUM: Final = struct.Struct("<I")
 
@@ -35,6 +39,7 @@ def _varint(number: int) -> bytes:
 
 _TAG: Final = _varint(_FIELD << 3 | _FIXED32)
 SEAL_BYTES: Final = len(_TAG) + _SUM.size
+_NAME_TAG: Final = _varint(_NAME_FIELD << 3 | _FIXED32)
 
 
 def seal_of(*parts: Bytes) -> bytes:
@@ -74,3 +79,40 @@ def unsealed(data: Bytes) -> Bytes:
             checked_bytes=len(content),
         )
     return content
+
+
+def name_checksum(name: str) -> int:
+    """Return what a file keeps of the name that it was given."""
+    return crc32c(np.frombuffer(name.encode(), np.uint8))
+
+
+def named(data: bytes, name: str | None) -> bytes:
+    """Return bytes that say which name their file was given, if it was given one."""
+    return data if name is None else data + _NAME_TAG + _SUM.pack(name_checksum(name))
+
+
+def unnamed(data: bytes) -> tuple[bytes, int | None]:
+    """Return bytes without the checksum of a name, and that, or None if they keep none.
+
+    >>> unnamed(named(b"lance", "a.lance")) == (b"lance", name_checksum("a.lance"))
+    True
+    """
+    end = len(data) - len(_NAME_TAG) - _SUM.size
+    if end < 0 or not data.startswith(_NAME_TAG, end):
+        return data, None
+    (found,) = _SUM.unpack_from(data, end + len(_NAME_TAG))
+    return data[:end], found
+
+
+def check_name(found: int | None, name: str) -> None:
+    """Raise if a file keeps a name, and it is another one.
+
+    Raises:
+        CorruptDataError: The file is another one.
+    """
+    if found not in {None, name_checksum(name)}:
+        raise CorruptDataError(
+            "the file was written under another name, so it is not the one that is meant; was "
+            "another one copied over it? restore it",
+            name=name,
+        )

@@ -26,6 +26,7 @@ from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.format.field import Field
 from lancelet.format.index_metadata import IndexFile
+from lancelet.format.paths import index_file_identity
 from lancelet.format.schema import Schema
 from lancelet.io.cache import CACHE, INDEX, CacheScope
 from lancelet.io.fork import renew_after_fork
@@ -146,19 +147,22 @@ class SegmentFolder:
         """Open a file; one that the metadata of the segment list has the size that they say."""
         sizes = (file.size_bytes for file in self.listed if file.path == name)
         size, path = next(sizes, 0) or None, f"{self.path}/{name}"
-        return StoredFile(open_data_file(self.store, path, size=size, cache=self.kept.cache))
+        own = index_file_identity(path)
+        return StoredFile(
+            open_data_file(self.store, path, size=size, name=own, cache=self.kept.cache)
+        )
 
     @contextmanager
     def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:
         """Write a file, which is there when the block ends, and not if it raises."""
+        path = f"{self.path}/{name}"
         options = WriterOptions(
             _WRITTEN_AS.get(self.version, self.version),
             data_cache_bytes=_PAGES_BYTES,
             zone_rows=None,
+            name=index_file_identity(path),
         )
-        writer = create_data_file(
-            self.store, f"{self.path}/{name}", Schema.from_arrow(schema), options
-        )
+        writer = create_data_file(self.store, path, Schema.from_arrow(schema), options)
         done = False
         try:
             yield writer

@@ -130,7 +130,8 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
             return None
         changed = with_deletions(fragment, deleted, read_version=snapshot.version)
         assert changed.deletion_file is not None
-        snapshot.location.store.put(changed.deletion_file.path(fragment_id), deleted.render())
+        path = changed.deletion_file.path(fragment_id)
+        snapshot.location.store.put(path, deleted.render(path))
         snapshot.keep_deletions(changed, deleted)
         return changed
 

@@ -16,7 +16,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.file.open import open_data_file
 from lancelet.format.fragment import DataFile, Fragment, FragmentId
-from lancelet.format.paths import DATA
+from lancelet.format.paths import DATA, data_file_identity
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.ops.delete import check_predicate, find_rows, write_deletions
@@ -67,7 +67,7 @@ def write_fragment(
 def fragment_of_file(snapshot: Snapshot, file: DataFile, fragment_id: int) -> Fragment:
     """Return a fragment of a data file that lies in a folder of the table already."""
     place = snapshot.location.place(DATA, file.path, file.base_id, snapshot.manifest.bases)
-    num_rows = open_data_file(place.store, place.path).num_rows
+    num_rows = open_data_file(place.store, place.path, name=data_file_identity(place.path)).num_rows
     return Fragment(FragmentId(fragment_id), (file,), num_rows)
 
 

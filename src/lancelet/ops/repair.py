@@ -27,7 +27,13 @@ from lancelet.file.open import open_data_file
 from lancelet.format.fragment import DataFile, DeletionFile, Fragment
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex, Update
-from lancelet.format.paths import DATA, DATA_SUFFIX, DELETIONS, data_file_name
+from lancelet.format.paths import (
+    DATA,
+    DATA_SUFFIX,
+    DELETIONS,
+    data_file_identity,
+    renamed_data_file,
+)
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.ops.check.files import FragmentCheck
@@ -223,7 +229,7 @@ def _copied(
     files: list[DataFile] = []
     for file in fragment.files:
         place = source.location.place(DATA, file.path, file.base_id, bases)
-        new = data_file_name(surroundings.new_uuid())
+        new = renamed_data_file(file.path, surroundings.new_uuid())
         files.append(replace(file, path=new, base_id=None))
         stem = place.path.removesuffix(DATA_SUFFIX)
         blobs = [info.path for info in place.store.list(stem)]
@@ -236,10 +242,11 @@ def _copied(
         deleted = source.deletions(fragment)
         restored = with_deletions(restored, deleted, read_version=target.version)
         assert restored.deletion_file is not None
-        data = deleted.render()
+        path = restored.deletion_file.path(fragment.id)
+        data = deleted.render(path)
         copied += len(data)
         if not dry_run:
-            target.location.store.put(restored.deletion_file.path(fragment.id), data)
+            target.location.store.put(path, data)
     return restored, copied
 
 
@@ -291,7 +298,9 @@ def _rows_of(snapshot: Snapshot, fragment: Fragment) -> int:
             DATA, file.path, file.base_id, snapshot.manifest.bases
         )
         stored = snapshot.stored_fields(file)
-        reader = open_data_file(store, path, stored=stored, memo=CachedHeads())
+        reader = open_data_file(
+            store, path, stored=stored, name=data_file_identity(path), memo=CachedHeads()
+        )
         rows.add(reader.num_rows)
         reader.close()
     if len(rows) > 1:

@@ -25,7 +25,7 @@ from lancelet.file.open import create_data_file
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment, FragmentId
-from lancelet.format.paths import DATA, data_file_name
+from lancelet.format.paths import DATA, data_file_identity, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.io.store import Store
@@ -49,11 +49,11 @@ class FileLimits:
 
     def __post_init__(self) -> None:
         """Refuse limits under which nothing can be written."""
-        for name in ("max_rows_per_file", "max_rows_per_group", "max_bytes_per_file"):
-            found = getattr(self, name)
+        for limit in ("max_rows_per_file", "max_rows_per_group", "max_bytes_per_file"):
+            found = getattr(self, limit)
             if found < 1:
                 kind = OutOfRangeError if found < 0 else InvalidInputError
-                raise kind(f"{name} must be at least 1", found=found)
+                raise kind(f"{limit} must be at least 1", found=found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,7 @@ class _FragmentWriter:
             data_cache_bytes=options.data_cache_bytes,
             max_page_bytes=options.max_page_bytes,
             pack_file_bytes=options.pack_file_bytes,
+            name=data_file_identity(path),
         )
         return create_data_file(store, path, self._schema, wanted)
 

@@ -22,7 +22,14 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.fragment import DeletionFileType
 from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_bitmap
-from lancelet.format.seal import sealed, unsealed
+from lancelet.format.seal import (
+    check_name,
+    name_checksum,
+    named,
+    sealed,
+    unnamed,
+    unsealed,
+)
 from lancelet.kernels import crc32c
 from lancelet.rowids.address import OFFSETS_MAX
 from lancelet.values import dataclass
@@ -36,6 +43,7 @@ _COMPRESSED_FROM_ROWS: Final = 256
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
 _CHECKSUM: Final = b"lancelet.crc32c"
+_NAME: Final = b"lancelet.name"
 _SCHEMA: Final = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -64,12 +72,16 @@ class DeletionVector:
         return NO_DELETIONS.union(bitmap_of(found))
 
     @staticmethod
-    def parse(data: bytes, file_type: DeletionFileType) -> DeletionVector:
-        """Return the vector of a deletion file."""
+    def parse(data: bytes, file_type: DeletionFileType, path: str | None = None) -> DeletionVector:
+        """Return the vector of a deletion file; what was written to another path is refused."""
         if file_type is DeletionFileType.BITMAP:
-            content = unsealed(np.frombuffer(data, np.uint8))
-            return DeletionVector(parse_bitmap(content.tobytes()), file_type)
-        return DeletionVector(_parse_arrow(data), file_type)
+            content, found = unnamed(unsealed(np.frombuffer(data, np.uint8)).tobytes())
+            offsets = parse_bitmap(content)
+        else:
+            offsets, found = _parse_arrow(data)
+        if path is not None:
+            check_name(found, path.rpartition("/")[2])
+        return DeletionVector(offsets, file_type)
 
     def checked(self, physical_rows: int, num_deleted_rows: int) -> DeletionVector:
         """Return the vector if it is of a fragment of so many rows, so many of which are deleted.
@@ -91,11 +103,12 @@ class DeletionVector:
             )
         return self
 
-    def render(self) -> bytes:
-        """Return the deletion file of the vector, of the type that it says."""
+    def render(self, path: str) -> bytes:
+        """Return the deletion file of the vector, of the type that it says; it keeps its name."""
+        name = path.rpartition("/")[2]
         if self.file_type is DeletionFileType.BITMAP:
-            return sealed(render_bitmap(self.offsets))
-        return _render_arrow(self.to_array())
+            return sealed(named(render_bitmap(self.offsets), name))
+        return _render_arrow(self.to_array(), name)
 
     def __len__(self) -> int:
         """Return how many rows are deleted."""
@@ -149,7 +162,8 @@ class DeletionVector:
 NO_DELETIONS: Final = DeletionVector(FrozenBitMap())
 
 
-def _parse_arrow(data: bytes) -> FrozenBitMap:
+def _parse_arrow(data: bytes) -> tuple[FrozenBitMap, int | None]:
+    """Return the offsets, and the checksum of the name that the file keeps."""
     try:
         with pa.ipc.open_file(pa.py_buffer(data)) as reader:
             if reader.num_record_batches != 1 or reader.schema.types != _SCHEMA.types:
@@ -171,17 +185,29 @@ def _parse_arrow(data: bytes) -> FrozenBitMap:
     stated = None if notes is None else notes.get(_CHECKSUM)
     if stated not in {None, _checksum_of(offsets)}:
         raise CorruptDataError("the offsets of a deletion file are not those that were written")
-    return bitmap_of(offsets)
+    own_name = None if notes is None else notes.get(_NAME)
+    return bitmap_of(offsets), None if own_name is None else _number(own_name)
+
+
+def _number(text: bytes) -> int:
+    try:
+        return int(text, 16)
+    except ValueError as error:
+        raise CorruptDataError("the name that a deletion file keeps is damaged") from error
 
 
 def _checksum_of(offsets: npt.NDArray[np.uint32]) -> bytes:
     return f"{crc32c(offsets.view(np.uint8)):08x}".encode()
 
 
-def _render_arrow(offsets: npt.NDArray[np.uint32]) -> bytes:
+def _render_arrow(offsets: npt.NDArray[np.uint32], name: str) -> bytes:
     sink = io.BytesIO()
     options = _COMPRESSED if len(offsets) >= _COMPRESSED_FROM_ROWS else _PLAIN
     with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
         batch = pa.record_batch([pa.array(offsets)], schema=_SCHEMA)
-        writer.write_batch(batch, custom_metadata={_CHECKSUM: _checksum_of(offsets)})
+        notes = {
+            _CHECKSUM: _checksum_of(offsets),
+            _NAME: f"{name_checksum(name):08x}".encode(),
+        }
+        writer.write_batch(batch, custom_metadata=notes)
     return sink.getvalue()

@@ -32,7 +32,7 @@ from lancelet.format.fragment import (
     StoredSequence,
 )
 from lancelet.format.manifest import MissingRowIdsError
-from lancelet.format.paths import DATA
+from lancelet.format.paths import DATA, data_file_identity
 from lancelet.format.schema import Schema
 from lancelet.rowids.address import UInt64s, row_address
 from lancelet.rowids.index import RowIdIndex
@@ -135,7 +135,9 @@ def _column(snapshot: Snapshot, fragment: Fragment, field_id: int) -> UInt64s:
     bases = snapshot.manifest.bases
     store, path = snapshot.location.place(DATA, file.path, file.base_id, bases)
     stored = StoredFields(Schema((field,)), {field_id: column})
-    reader = open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+    reader = open_data_file(
+        store, path, size=file.size_bytes or None, stored=stored, name=data_file_identity(path)
+    )
     (values,) = reader.read([field], RowRange(0, reader.num_rows))
     numbers: UInt64s = values.to_numpy().astype(np.uint64, copy=False)
     return numbers

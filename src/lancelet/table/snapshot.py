@@ -36,7 +36,7 @@ from lancelet.format.manifest_file import (
     read_indices,
     read_transaction,
 )
-from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming
+from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming, data_file_identity
 from lancelet.format.schema import Schema
 from lancelet.format.seal import unsealed
 from lancelet.format.transaction import Transaction
@@ -216,7 +216,7 @@ class Snapshot:
         with self.while_there(), corrupt_within(path=path, uri=store.uri):
             return self.location.kept.get_or_make(
                 (store.uri, path),
-                lambda: DeletionVector.parse(store.read(path), deletion.file_type).checked(
+                lambda: DeletionVector.parse(store.read(path), deletion.file_type, path).checked(
                     self.physical_rows(fragment), deletion.num_deleted_rows
                 ),
             )
@@ -288,6 +288,7 @@ class Snapshot:
                 path,
                 size=file.size_bytes or None,
                 stored=stored,
+                name=data_file_identity(file.path),
                 cache=self.location.kept.cache,
             )
 

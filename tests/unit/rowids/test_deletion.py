@@ -22,7 +22,7 @@ ARROW, BITMAP = DeletionFileType.ARROW_ARRAY, DeletionFileType.BITMAP
 def test_both_files_give_the_vector_back(offsets):
     vector = DeletionVector.of(sorted(offsets))
     for form in (vector, vector.as_bitmap()):
-        assert DeletionVector.parse(form.render(), form.file_type) == form
+        assert DeletionVector.parse(form.render("d"), form.file_type) == form
     assert vector.to_array().tolist() == sorted(offsets)
 
 
@@ -89,7 +89,7 @@ def test_an_unsound_arrow_file_is_corrupt(data):
 @given(st.sampled_from([ARROW, BITMAP]), st.integers(0, 10_000), st.integers(0, 255))
 def test_a_damaged_file_is_a_vector_or_corrupt(form, place, value):
     vector = DeletionVector.of(range(0, 3000, 3))
-    data = bytearray((vector.as_bitmap() if form is BITMAP else vector).render())
+    data = bytearray((vector.as_bitmap() if form is BITMAP else vector).render("d"))
     data[place % len(data)] = value
     with contextlib.suppress(CorruptDataError):
         assert len(DeletionVector.parse(bytes(data), form)) <= 2**32
@@ -100,7 +100,7 @@ def test_a_file_that_claims_all_rows_there_could_be_is_refused_at_once(expected)
     everything = BitMap()
     everything.add_range(0, 2**32)
     claimed = DeletionVector.parse(
-        DeletionVector(FrozenBitMap(everything), BITMAP).render(), BITMAP
+        DeletionVector(FrozenBitMap(everything), BITMAP).render("d"), BITMAP
     )
     assert len(claimed) == 2**32
     with pytest.raises(CorruptDataError, match="out of range"):

@@ -25,6 +25,7 @@ from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import place_columns
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.schema import Schema
+from lancelet.format.seal import named
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
 
@@ -66,9 +67,17 @@ def check_joinable(sources: Sequence[FileReader], schema: Schema) -> None:
 
 
 def join_files(
-    sources: Sequence[FileReader], schema: Schema, target: ObjectWriter, *, read_bytes: int
+    sources: Sequence[FileReader],
+    schema: Schema,
+    target: ObjectWriter,
+    *,
+    read_bytes: int,
+    name: str | None = None,
 ) -> WriteSummary:
-    """Write the pages of files behind each other as one file, reading so many bytes at a time."""
+    """Write the pages of files behind each other as one file, which keeps its `name`.
+
+    `read_bytes` are read at a time.
+    """
     check_joinable(sources, schema)
     version = sources[0].version
     container = Container(target)
@@ -91,7 +100,7 @@ def join_files(
     size = container.finish(
         Description(
             version,
-            descriptor_bytes(schema, num_rows),
+            named(descriptor_bytes(schema, num_rows), name),
             *encode_columns(written, encodings),
             [],
         )

@@ -24,6 +24,7 @@ from lancelet.encodings.base import StoredColumn
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
+    CHECKSUMS_MARK,
     Checksums,
     check_no_checksums,
     is_checksum_size,
@@ -35,6 +36,7 @@ from lancelet.file.v2.column_metadata import (
 )
 from lancelet.file.v2.footer import FOOTER_BYTES, Footer, parse_footer, parse_table, range_at
 from lancelet.format.protos import file_pb
+from lancelet.format.seal import unnamed
 from lancelet.values import dataclass
 
 _TAIL_BYTES: Final = 64 * 1024
@@ -52,6 +54,8 @@ class FileMetadata:
     file_bytes: int
     tail: Bytes
     checksums: Checksums | None
+    name_checksum: int | None = None
+    """What the file keeps of the name that its table gave it, if it does."""
 
     @property
     def tail_position(self) -> int:
@@ -155,7 +159,9 @@ def read_metadata(
     descriptor = found[0].tobytes()
     if with_checksums and parsed is None:
         check_no_checksums(tail, descriptor, position=start, file_bytes=file_bytes)
-    return FileMetadata(footer, columns, buffers, _descriptor(descriptor), file_bytes, tail, parsed)
+    _, name = unnamed(descriptor.removesuffix(CHECKSUMS_MARK))
+    message = _descriptor(descriptor)
+    return FileMetadata(footer, columns, buffers, message, file_bytes, tail, parsed, name)
 
 
 def _first_wanted(footer: Footer, start: int, *, file_bytes: int) -> int:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run, run_together
+from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices, run, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
 from lancelet.encodings.bundle import Bundle, Columns, is_plain
 from lancelet.encodings.stored_pages import StoredPages

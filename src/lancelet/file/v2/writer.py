@@ -39,6 +39,7 @@ from lancelet.file.v2.generation import columns_of, encode_fields, kind_of
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
+from lancelet.format.seal import named
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
 
@@ -71,6 +72,8 @@ class WriterOptions:
     """Whether to keep checksums in the file."""
     zone_rows: int | None = ZONE_ROWS
     """The rows of a zone whose smallest and largest values are kept; None keeps none."""
+    name: str | None = None
+    """The name that the file keeps, under which alone its table reads it; None keeps none."""
 
 
 @dataclass(slots=True)
@@ -248,7 +251,10 @@ class FileWriter:
         size = self._container.finish(
             Description(
                 self._options.version,
-                descriptor_bytes(self._schema.with_metadata(self._metadata), self._num_rows),
+                named(
+                    descriptor_bytes(self._schema.with_metadata(self._metadata), self._num_rows),
+                    self._options.name,
+                ),
                 *encode_columns(self._written, self._plan.encodings),
                 self._global_buffers,
             )

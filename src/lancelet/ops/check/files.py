@@ -21,7 +21,7 @@ from lancelet.file.open import open_data_file
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment
-from lancelet.format.paths import DATA, DELETIONS
+from lancelet.format.paths import DATA, DELETIONS, data_file_identity
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
@@ -83,6 +83,7 @@ class FragmentCheck:
             place.path,
             size=size,
             stored=self.snapshot.stored_fields(file),
+            name=data_file_identity(place.path),
             memo=CachedHeads(),
         )
         try:
@@ -149,7 +150,8 @@ class FragmentCheck:
         if self.level < Level.FOOTERS:
             place.store.size(place.path)
             return
-        deleted = DeletionVector.parse(place.store.read(place.path), deletion.file_type)
+        stored = place.store.read(place.path)
+        deleted = DeletionVector.parse(stored, deletion.file_type, path)
         stated = deletion.num_deleted_rows
         if stated and stated != len(deleted):
             yield self._error(

@@ -24,7 +24,7 @@ from lancelet.file.open import open_data_file
 from lancelet.file.v2.footer import VERSION_BYTES, parse_version
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
-from lancelet.format.paths import INDICES
+from lancelet.format.paths import INDICES, index_file_identity
 from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.scalar_indices import SCALAR_INDICES
@@ -99,7 +99,13 @@ def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
     try:
         if place.path.endswith(_VECTORS) and _is_of_older_layout(place, size):
             return
-        reader = open_data_file(place.store, place.path, size=size, memo=CachedHeads())
+        reader = open_data_file(
+            place.store,
+            place.path,
+            size=size,
+            name=index_file_identity(place.path),
+            memo=CachedHeads(),
+        )
         try:
             checksums = reader.metadata.checksums if isinstance(reader, FileReader) else None
             if level >= Level.CHECKSUMS and checksums is not None:

@@ -20,7 +20,7 @@ from lancelet.file.open import create_data_file
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.fragment import DataFile, Fragment
-from lancelet.format.paths import DATA, data_file_name
+from lancelet.format.paths import DATA, data_file_identity, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
@@ -66,7 +66,9 @@ def write_column_file(
 def _create(snapshot: Snapshot, fragment: Fragment, schema: Schema, path: str) -> DataFileWriter:
     store, version = snapshot.location.store, file_version_of(snapshot)
     if version is not FileVersion.V0_1:
-        return create_data_file(store, path, schema, WriterOptions(version=version))
+        return create_data_file(
+            store, path, schema, WriterOptions(version=version, name=data_file_identity(path))
+        )
     beside = snapshot.open_file(fragment.files[0])
     if not isinstance(beside, LegacyFileReader):
         raise InternalError("a table of version 0.1 has a file of a later one", path=beside.path)

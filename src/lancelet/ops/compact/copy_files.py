@@ -15,7 +15,7 @@ from lancelet.file.v2.copy import check_joinable, join_files
 from lancelet.file.v2.generation import place_columns
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.fragment import DataFile, Fragment, FragmentId
-from lancelet.format.paths import DATA, data_file_name
+from lancelet.format.paths import DATA, data_file_identity, data_file_name
 from lancelet.format.version import FileVersion
 from lancelet.ops.compact.options import CompactionMode, CompactionOptions
 from lancelet.ops.compact.plan import CompactionTask
@@ -41,7 +41,9 @@ def copied(
     writer = snapshot.location.store.open_writer(f"{DATA}/{name}")
     try:
         read_bytes = task.options.binary_copy_read_batch_bytes
-        summary = join_files(sources, snapshot.schema, writer, read_bytes=read_bytes)
+        summary = join_files(
+            sources, snapshot.schema, writer, read_bytes=read_bytes, name=data_file_identity(name)
+        )
     except BaseException:
         writer.abort()
         raise

@@ -73,7 +73,8 @@ def write_sstable(
             vector = DeletionVector.of(hidden)
             fragment = with_deletions(fragment, vector, read_version=1)
             assert fragment.deletion_file is not None, "rows were just deleted"
-            location.store.put(fragment.deletion_file.path(fragment.id), vector.render())
+            path = fragment.deletion_file.path(fragment.id)
+            location.store.put(path, vector.render(path))
         write_keys(SegmentFolder(location.store, KEYS_FOLDER), named)
     filter_ = build_filter(key_hashes(named) if keys else np.empty(0, np.uint64), _FILTER_BYTES)
     location.store.put(BLOOM_FILTER, filter_)

@@ -76,7 +76,8 @@ def rebase_rows(
             continue
         fragment = with_deletions(current, merged, read_version=latest.version)
         assert fragment.deletion_file is not None
-        files[fragment.deletion_file.path(fragment_id)] = merged.render()
+        path = fragment.deletion_file.path(fragment_id)
+        files[path] = merged.render(path)
         updated[fragment_id] = fragment
     return Rebased(_with_fragments(ours, tuple(updated.values()), emptied), files)
 

@@ -89,7 +89,8 @@ def _rebased_group(
         elif len(deleted) < fragment.physical_rows:
             rebased = with_deletions(fragment, deleted, read_version=latest.version)
             assert rebased.deletion_file is not None
-            files[rebased.deletion_file.path(fragment.id)] = deleted.render()
+            path = rebased.deletion_file.path(fragment.id)
+            files[path] = deleted.render(path)
             fragments.append(rebased)
     return _RebasedGroup(tuple(fragments), files)
 
