@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,10 @@ import lancelet
 from lancelet import training
 from lancelet.errors import InvalidInputError
 from lancelet.torch.data import LanceDataset
+from lancelet.torch.tensors import to_tensor
 
 ROWS = 500
+pytestmark = pytest.mark.filterwarnings("ignore:lance is not fork-safe")  # pylance, if imported
 
 
 @pytest.fixture
@@ -128,3 +131,31 @@ def test_processes_that_train_together_have_equal_steps_under_a_filter(table, tm
     assert len(first) == len(second)
     assert set(first) | set(second) == {i for i in range(ROWS) if i % 7}
     assert len(first) + len(second) - len({*first, *second}) <= 1
+
+
+@pytest.mark.parametrize("batch_size", [7, 40, 90])
+def test_batches_are_those_that_each_would_be_converted_to_alone(tmp_path, batch_size):
+    halves = pa.array([1.5, None, 2.0, 3.0] * 50, pa.float32())
+    rows = pa.table(
+        {
+            "whole": pa.array(range(200), pa.uint64()),
+            "gaps": pa.array([None if 20 <= i < 30 else i for i in range(200)], pa.int32()),
+            "halves": halves,
+            "bits": pa.array([i % 3 == 0 for i in range(200)]),
+            "vector": pa.array([[i, -i] for i in range(200)], pa.list_(pa.float16(), 2)),
+        }
+    )
+    table = lancelet.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=60)
+    at_once = list(LanceDataset(table, batch_size, shuffle="none"))
+    alone = list(LanceDataset(table, batch_size, shuffle="none", to_tensor_fn=partial(to_tensor)))
+    assert len(at_once) == len(alone) == -(-200 // batch_size)
+    for found, expected in zip(at_once, alone, strict=True):
+        assert list(found) == list(expected)
+        for name, values in expected.items():
+            assert found[name].dtype == values.dtype, name
+            np.testing.assert_array_equal(found[name].numpy(), values.numpy())
+
+
+def test_a_column_alone_is_no_dictionary(table):
+    first = next(iter(LanceDataset(table, 50, columns=["v"], shuffle="none")))
+    assert first.shape == (50, 2)

@@ -14,17 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Int64s
+from lancelet import kernels
+from lancelet.buffers import Int64s, Slices
 from lancelet.errors import ArrayOverflowError
 
 _SLICED_FROM: Final = 4
 """A smaller share of an array, one of so many, is copied, so that it does not hold the rest."""
+
+
+_OFFSETS: Final = {
+    pa.binary(): np.dtype(np.int32),
+    pa.string(): np.dtype(np.int32),
+    pa.large_binary(): np.dtype(np.int64),
+    pa.large_string(): np.dtype(np.int64),
+}
+"""Types of texts and bytes, and what their offsets are."""
 
 
 def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
@@ -37,6 +47,57 @@ def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
     if _holds_nested_fixed_lists(array.type):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     return array.take(indices)
+
+
+def place_rows(chunks: Sequence[pa.Array], places: Int64s) -> pa.Array:
+    """Return the rows of arrays of one type, each at its place; places are a permutation.
+
+    Texts and bytes are copied once, which joining the arrays first would double.
+
+    >>> place_rows([pa.array(["a", "b"]), pa.array(["c"])], np.array([2, 0, 1])).to_pylist()
+    ['b', 'c', 'a']
+    """
+    first = chunks[0].type
+    if len(chunks) > 1 and first in _OFFSETS:
+        placed = _place_bytes(chunks, places, _OFFSETS[first])
+        if placed is not None:
+            return placed
+    order = np.empty_like(places)
+    order[places] = np.arange(len(places))
+    return take_rows(join_arrays(chunks), pa.array(order))
+
+
+def _place_bytes(
+    chunks: Sequence[pa.Array], places: Int64s, offset: np.dtype[np.signedinteger[Any]]
+) -> pa.Array | None:
+    """Return texts or bytes at their places; None if 32-bit offsets cannot number them."""
+    sources = [_slices_of(chunk, offset) for chunk in chunks]
+    sizes = np.empty(len(places), np.int64)
+    sizes[places] = np.concatenate([source.size for source in sources])
+    offsets = np.zeros(len(places) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if offsets[-1] > np.iinfo(offset).max:
+        return None
+    buffer = pa.allocate_buffer(int(offsets[-1]))
+    data = np.frombuffer(memoryview(buffer), np.uint8)
+    starts, first = offsets[places], 0
+    for source in sources:
+        kernels.copy_slices(source, data, starts[first : first + len(source)])
+        first += len(source)
+    validity = None
+    if any(chunk.null_count for chunk in chunks):
+        valid = np.empty(len(places), np.bool_)
+        valid[places] = pa.chunked_array([chunk.is_valid() for chunk in chunks]).to_numpy()
+        validity = pa.array(valid).buffers()[1]
+    buffers = [validity, pa.py_buffer(offsets.astype(offset)), buffer]
+    return pa.Array.from_buffers(chunks[0].type, len(places), buffers)
+
+
+def _slices_of(array: pa.Array, offset: np.dtype[np.signedinteger[Any]]) -> Slices:
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, offset)[array.offset : array.offset + len(array) + 1]
+    held = np.frombuffer(b"" if data is None else data, np.uint8)
+    return Slices(held, ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64))
 
 
 def rows_at(array: pa.Array, rows: Int64s) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.take import take_rows
+from lancelet.encodings.take import place_rows
 from lancelet.errors import InvalidInputError, NotFoundError
 from lancelet.file.pool import FEW_TASKS, map_ordered
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
@@ -136,9 +136,13 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa
     read_order = np.concatenate(list(groups.values()))
     if bool((read_order[1:] > read_order[:-1]).all()):
         return pa.Table.from_batches(batches)
-    position = np.empty(len(read_order), np.int64)
-    position[read_order] = np.arange(len(read_order))
-    return _reordered(pa.Table.from_batches(batches), pa.array(position))
+    if not batches[0].num_columns:
+        return pa.Table.from_batches(batches)
+    columns = [
+        place_rows([batch.column(number) for batch in batches], read_order)
+        for number in range(batches[0].num_columns)
+    ]
+    return pa.Table.from_arrays(columns, schema=batches[0].schema)
 
 
 def _take_of_fragment(
@@ -163,14 +167,3 @@ def take_of_source(projection: Projection, task: tuple[FragmentSource, Int64s]) 
         return without_columns(len(offsets))
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     return projection.compute(batch)
-
-
-def _reordered(table: pa.Table, position: pa.Array) -> pa.Table:
-    columns = []
-    for column in table.columns:
-        joined = column.combine_chunks()
-        array = joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
-        columns.append(take_rows(array, position))
-    if not columns:
-        return table
-    return pa.Table.from_arrays(columns, schema=table.schema)

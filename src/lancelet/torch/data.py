@@ -33,8 +33,9 @@ from lancelet.errors import InvalidInputError
 from lancelet.sampler import maybe_sample
 from lancelet.torch.dist import get_global_rank, get_global_world_size
 from lancelet.torch.required import Dataset, IterableDataset, require_torch
-from lancelet.torch.tensors import to_tensor
+from lancelet.torch.tensors import to_tensor, to_tensors
 from lancelet.training import Loader, plan
+from lancelet.training.convert import parts_of
 from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 
 _OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
@@ -168,15 +169,13 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         loading = {name: value for name, value in options.items() if name in LOADER_OPTIONS}
         planning = {name: value for name, value in options.items() if name not in loading}
         made = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
-        collate = self._to_tensor if "decode" not in loading else None
-        return made.loader(
-            self.batch_size,
-            rank=rank or 0,
-            world_size=size or 1,
-            to="torch" if collate is None else "arrow",
-            collate=None if collate is None else partial(_one_batch, collate),
-            **loading,
-        )
+        convert = self._to_tensor if "decode" not in loading else None
+        to: Any = "torch"
+        if convert is to_tensor:
+            to = to_tensors
+        elif convert is not None:
+            to = partial(_batches, convert)
+        return made.loader(self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the start of an epoch of a plan; the one that is being read goes on."""
@@ -339,8 +338,10 @@ def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **
     )
 
 
-def _one_batch(to_tensor_fn: Callable[..., Any], rows: pa.Table) -> Any:
-    return to_tensor_fn(rows.combine_chunks().to_batches()[0], hf_converter=None)
+def _batches(to_tensor_fn: Callable[..., Any], rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
+    """Return each batch as a function of the user's makes it."""
+    parts = [part.combine_chunks().to_batches()[0] for part in parts_of(rows, sizes)]
+    return [to_tensor_fn(part, hf_converter=None) for part in parts]
 
 
 def _check_plan_options(

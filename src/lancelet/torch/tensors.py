@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,26 @@ def to_tensor(
         if uint64_as_int64 and found[name].dtype == torch.uint64:
             found[name] = found[name].to(torch.int64)
     return next(iter(found.values())) if len(found) == 1 else found
+
+
+def to_tensors(rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
+    """Return what `to_tensor` returns for each batch of so many rows, by one conversion a column.
+
+    A column with nulls is converted batch by batch, so that no batch depends on its neighbours.
+    """
+    columns = {name: _split(name, rows[name].combine_chunks(), sizes) for name in rows.schema.names}
+    if len(columns) == 1:
+        return list(next(iter(columns.values())))
+    return [dict(zip(columns, batch, strict=True)) for batch in zip(*columns.values(), strict=True)]
+
+
+def _split(name: str, array: pa.Array, sizes: Sequence[int]) -> Sequence[Any]:
+    if not array.null_count:
+        tensor: Sequence[Any] = to_tensor({name: array}).split(list(sizes))
+        return tensor
+    ends = accumulate(sizes)
+    parts = [array.slice(end - size, size) for end, size in zip(ends, sizes, strict=True)]
+    return [to_tensor({name: part}) for part in parts]
 
 
 def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:

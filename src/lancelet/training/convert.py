@@ -1,13 +1,19 @@
-"""A batch in the form that a program wants: Arrow, arrays of NumPy, tensors of PyTorch or of JAX.
+"""Batches in the form that a program wants: Arrow, arrays of NumPy, tensors of PyTorch or of JAX.
 
-Numbers and vectors of numbers are not copied where their layout allows it. What is no number stays
-a list of Python's values, which a `decode` of its column or a `collate` makes something of.
+Numbers and vectors of numbers are not copied where their layout allows it, and the rows of several
+batches are converted at once:
+
+    rows of 3 batches ──one conversion a column──> a tensor ──split──> 3 views, no copies
+
+What is no number stays a list of Python's values, which a `decode` of its column or a `collate`
+makes something of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,26 +24,32 @@ from lancelet.torch.tensors import numbers_of
 from lancelet.values import dataclass
 
 Form = Literal["arrow", "numpy", "torch", "jax"]
+ToBatches = Callable[[Any, Sequence[int]], Sequence[Any]]
+"""Makes batches of so many rows each out of the rows of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Makes a batch of rows; it is pickled for workers that are new processes.
+    """Makes batches of rows; it is pickled for workers that are new processes.
 
     Attributes:
-        to: The form.
+        to: The form, or what makes batches of rows instead of it.
         decode: A function for each of some columns, that makes a value of one that was read.
         collate: Makes what is yielded of a batch in its form.
         pin_memory: Whether tensors are put where a GPU fetches them from.
     """
 
-    to: str
+    to: str | ToBatches
     decode: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     collate: Callable[[Any], Any] | None = None
     pin_memory: bool = False
 
     def __post_init__(self) -> None:
         """Raise if options contradict each other, or a library is missing."""
+        if callable(self.to):
+            if self.decode:
+                raise InvalidInputError("decode needs a form, not a function that makes batches")
+            return
         if self.to not in get_args(Form):
             raise InvalidInputError("no such form", to=self.to, known=list(get_args(Form)))
         if self.pin_memory and self.to != "torch":
@@ -46,43 +58,77 @@ class Converter:
             )
         if self.decode and self.to == "arrow":
             raise InvalidInputError("what is decoded is no Arrow any more; choose another form")
-        _number(self.to)
+        _split(self.to)
 
-    def __call__(self, rows: Any) -> Any:
-        """Return a batch in its form."""
-        collate = self.collate
-        if self.to == "arrow":
-            return rows if collate is None else collate(rows)
-        names, decode, number = _names(rows), self.decode, _number(self.to)
-        unknown = [name for name in decode if name not in names]
-        if unknown:
-            raise InvalidInputError("columns to decode are not read", unknown=unknown)
-        batch = {name: _column(rows[name], decode.get(name), number) for name in names}
+    def __call__(self, rows: Any, sizes: Sequence[int]) -> list[Any]:
+        """Return batches of so many rows each, in their form."""
+        made = self.to(rows, sizes) if callable(self.to) else self._batches(rows, sizes, self.to)
         if self.pin_memory:
-            batch = {name: _pinned(value) for name, value in batch.items()}
-        return batch if collate is None else collate(batch)
+            made = [_pinned(batch) for batch in made]
+        return list(made if self.collate is None else map(self.collate, made))
+
+    def _batches(self, rows: Any, sizes: Sequence[int], form: str) -> Sequence[Any]:
+        if form == "arrow":
+            if isinstance(rows, pa.Table):
+                return parts_of(rows, sizes)
+            columns = {name: parts_of(values, sizes) for name, values in rows.items()}
+        else:
+            names = rows.schema.names if isinstance(rows, pa.Table) else list(rows)
+            unknown = [name for name in self.decode if name not in names]
+            if unknown:
+                raise InvalidInputError("columns to decode are not read", unknown=unknown)
+            split = _split(form)
+            columns = {n: _columns(rows[n], sizes, self.decode.get(n), split) for n in names}
+        return [
+            dict(zip(columns, batch, strict=True)) for batch in zip(*columns.values(), strict=True)
+        ]
 
 
-def _names(rows: Any) -> list[str]:
-    return rows.schema.names if isinstance(rows, pa.Table) else list(rows)
+def parts_of(values: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return parts of so many values each, of Arrow or of what Python slices.
+
+    >>> parts_of([1, 2, 3], [2, 1])
+    [[1, 2], [3]]
+    """
+    ends = list(accumulate(sizes))
+    if hasattr(values, "slice"):
+        return [values.slice(end - size, size) for end, size in zip(ends, sizes, strict=True)]
+    return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
-def _column(values: Any, decode: Callable[[Any], Any] | None, number: Any) -> Any:
-    if isinstance(values, np.ndarray):
-        return number(values)
+def _columns(
+    values: Any, sizes: Sequence[int], decode: Callable[[Any], Any] | None, split: ToBatches
+) -> Sequence[Any]:
+    """Return the values of each batch."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
+    numbers = None
+    if decode is None and isinstance(values, np.ndarray):
+        numbers = values
+    elif decode is None and isinstance(values, pa.Array) and not values.null_count:
+        # Nulls make lists of the batches that have them, whatever is read together with them.
+        numbers, is_bfloat16 = numbers_of(values)
+        numbers = None if is_bfloat16 else numbers
+    if numbers is not None:
+        return split(numbers, sizes)
+    return [_column(part, decode, split) for part in parts_of(values, sizes)]
+
+
+def _column(values: Any, decode: Callable[[Any], Any] | None, split: ToBatches) -> Any:
+    """Return the values of one batch."""
     if decode is not None:
         decoded = [None if each is None else decode(each) for each in _values(values)]
         arrays = [each for each in decoded if isinstance(each, np.ndarray)]
         is_alike = len({(each.shape, each.dtype) for each in arrays}) == 1
-        return number(np.stack(arrays)) if is_alike and len(arrays) == len(decoded) else decoded
+        if is_alike and len(arrays) == len(decoded):
+            return split(np.stack(arrays), [len(arrays)])[0]
+        return decoded
     if not isinstance(values, pa.Array):
         return values
     numbers, is_bfloat16 = numbers_of(values)
     if numbers is None or is_bfloat16 or values.null_count:
         return values.to_pylist()
-    return number(numbers)
+    return split(numbers, [len(values)])[0]
 
 
 def _values(values: Any) -> Any:
@@ -95,34 +141,37 @@ def _values(values: Any) -> Any:
     return values
 
 
-def _number(to: str) -> Callable[[Any], Any]:
-    if to == "torch":
-        return _torch_number()
-    if to == "jax":
+def _split(form: str) -> ToBatches:
+    """Return what makes arrays of a form, one for each batch, out of one of NumPy."""
+    if form == "torch":
+        return _split_tensor()
+    if form == "jax":
         try:
             from jax import numpy as jnp  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise UnsupportedError("to='jax' needs JAX: pip install jax") from error
-        asarray: Callable[[Any], Any] = jnp.asarray
-        return asarray
-    return lambda values: values
+        return lambda values, sizes: [jnp.asarray(part) for part in parts_of(values, sizes)]
+    return parts_of
 
 
-def _torch_number() -> Callable[[Any], Any]:
+def _split_tensor() -> ToBatches:
     from lancelet.torch.required import require_torch  # noqa: PLC0415 - an extra
 
     torch = require_torch()
 
-    def number(values: Any) -> Any:
+    def split(values: Any, sizes: Sequence[int]) -> Sequence[Any]:
         if values.dtype.kind == "u" and values.dtype.itemsize > 1:
             values = values.astype(f"i{min(8, values.dtype.itemsize * 2)}")
         if not values.flags.writeable:
             # PyTorch has no tensors that are read-only, and a program may write into one.
             values = values.copy()
-        return torch.from_numpy(values)
+        parts: Sequence[Any] = torch.from_numpy(values).split(list(sizes))
+        return parts
 
-    return number
+    return split
 
 
 def _pinned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _pinned(each) for name, each in value.items()}
     return value.pin_memory() if hasattr(value, "pin_memory") else value

@@ -21,14 +21,17 @@ import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
-from lancelet.training.convert import Converter, Form
+from lancelet.training.convert import Converter, Form, ToBatches
 from lancelet.training.shuffle import Places
 from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
 _BUDGET: Final = 256 << 20
-_ROWS_PER_READ: Final = 16_384
+_ROWS_PER_READ: Final = 65_536
 """How many rows of small batches are read at once."""
+_BYTES_PER_READ: Final = 8 << 20
+"""How large they are at most together: what is freed then serves again, which is quicker than
+memory that the system has to clear."""
 
 
 class State(TypedDict):
@@ -114,7 +117,7 @@ class Loader:
         world_size: int = 1,
         uneven: Uneven = "pad",
         full_batches: bool = False,
-        to: Form = "arrow",
+        to: Form | ToBatches = "arrow",
         decode: Mapping[str, Callable[[Any], Any]] | None = None,
         collate: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
@@ -132,10 +135,10 @@ class Loader:
             uneven: What the last step does where samples do not divide by the ranks: `pad` takes
                 some of the first samples again, `cut` leaves some of the last out.
             full_batches: Whether a last batch that is smaller than the others is left out.
-            to: `arrow`, `numpy`, `torch` or `jax`.
+            to: `arrow`, `numpy`, `torch` or `jax`; or a function of the rows of several batches and
+                how many each has, that returns the batches, which threads call.
             decode: A function for each of some columns, that makes a value out of one that was
-                read,
-                such as an image of its bytes. It is called by threads.
+                read, such as an image of its bytes. It is called by threads.
             collate: Makes what is yielded out of a batch in its form; called by threads too.
             pin_memory: Whether tensors are put where a GPU fetches them from; only where CUDA is.
             prefetch_bytes: How many bytes of batches are read ahead at most, and one batch always.
@@ -255,18 +258,7 @@ class Loader:
     def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[Any], int]:
         """Return the batches of steps in their form, and how many bytes were read for them."""
         rows = self._source.read(np.concatenate([step.places for step in run]), epoch)
-        batches, start = [], 0
-        for step in run:
-            stop = start + len(step.places)
-            batches.append(self._convert(_part(rows, start, stop)))
-            start = stop
-        return batches, size_of(rows)
-
-
-def _part(rows: Any, start: int, stop: int) -> Any:
-    if isinstance(rows, pa.Table):
-        return rows.slice(start, stop - start)
-    return {name: values[start:stop] for name, values in rows.items()}
+        return self._convert(rows, [len(step.places) for step in run]), size_of(rows)
 
 
 def size_of(rows: Any) -> int:
@@ -306,7 +298,8 @@ def _ahead(
             most = 2
             if largest:
                 room = max(1, int(budget / largest))
-                together = max(1, min(2 * together, steps_max, room // (2 * threads)))
+                enough = min(steps_max, int(_BYTES_PER_READ / largest), room // (2 * threads))
+                together = max(1, min(2 * together, enough))
                 most = max(1, min(2 * threads, room // together))
             while len(waiting) < most and (run := list(islice(steps, together))):
                 waiting.append((run, pool.submit(load, run)))

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from lancelet.encodings.take import (
     join_arrays,
     keep_of_batch,
+    place_rows,
     rows_at,
     take_from_batch,
     take_from_table,
     take_rows,
 )
-from lancelet.errors import UnsupportedError
+from lancelet.errors import ArrayOverflowError, UnsupportedError
 
 
 def sliced_lists(inner_start, outer_start, rows=20):
@@ -51,6 +52,31 @@ def test_ascending_rows_are_taken_whether_they_follow_each_other_or_not(picks, s
     values = pa.array([None if i % 7 == 3 else i for i in range(110)])[start : start + 100]
     rows = np.array(sorted(picks), np.int64)
     assert rows_at(values, rows).equals(values.take(pa.array(rows)))
+
+
+@given(
+    st.sampled_from([pa.string(), pa.large_binary(), pa.binary(), pa.large_string(), pa.int32()]),
+    st.lists(st.lists(st.one_of(st.none(), st.integers(0, 999)), max_size=9), min_size=1),
+    st.randoms(),
+)
+def test_rows_of_several_arrays_come_to_their_places(kind, values, chance):
+    texts = [pa.array([None, *part]).cast(pa.string()) for part in values]
+    chunks = [text[1:].cast(kind) for text in texts]
+    places = list(range(sum(map(len, chunks))))
+    chance.shuffle(places)
+    found = place_rows(chunks, np.array(places, np.int64))
+    found.validate(full=True)
+    expected = dict(
+        zip(places, (each for chunk in chunks for each in chunk.to_pylist()), strict=True)
+    )
+    assert found.to_pylist() == [expected[place] for place in sorted(expected)]
+    assert found.type == kind
+
+
+def test_bytes_that_32_bit_offsets_cannot_number_are_refused():
+    large = pa.array([b"x" * (1 << 20)]).take(pa.array(np.zeros(1025, np.int64)))
+    with pytest.raises(ArrayOverflowError):
+        place_rows([large, large], np.arange(2050))
 
 
 def test_a_few_rows_do_not_hold_the_others():

@@ -14,7 +14,7 @@ import lancelet
 from lancelet import training
 from lancelet.errors import InvalidInputError
 from lancelet.training.loader import steps_of
-from lancelet.training.shuffle import ByClumps, ByRows, permuted
+from lancelet.training.shuffle import ByClumps, ByRows, mixed_key, permuted
 
 ROWS = 997
 
@@ -52,6 +52,14 @@ def test_a_computed_order_is_a_permutation(count, key):
 
 def test_the_order_is_the_same_in_every_release():
     assert ByRows(10, seed=1).at(np.arange(10), epoch=2).tolist() == [9, 1, 0, 8, 7, 2, 5, 6, 3, 4]
+
+
+def test_places_lead_where_they_do_one_by_one_on_both_sides_of_a_block():
+    order = ByRows(20_000, seed=3)
+    for places in (np.arange(8150, 8250), np.arange(8192, 8300), np.arange(19_900, 20_000)):
+        one_by_one = [order.at(np.array([place]), epoch=1)[0] for place in places]
+        assert order.at(places, epoch=1).tolist() == one_by_one
+        assert permuted(places, 20_000, mixed_key(3, 1)).tolist() == one_by_one
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 99))

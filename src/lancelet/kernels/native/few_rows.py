@@ -31,7 +31,6 @@ from lancelet.kernels.mapped import (
 from lancelet.kernels.native.allocate import empty_bytes
 
 _PLACE_WORDS: Final = 5
-_GROWTH: Final = 8
 _ROOM_MAX: Final = 1 << 24
 _SPARE_BYTES: Final = 4096
 """So much memory may be held for nothing."""
@@ -61,7 +60,7 @@ def take_few(file: MappedFile, rows: Int64s, columns: FewColumns, room: int) -> 
     `None` stands for whatever is not known, not supported or not sound. `room` is a guess of how
     many bytes the result has.
     """
-    result = np.empty(2 + _PLACE_WORDS * columns.num_columns, np.int64)
+    result = np.zeros(2 + _PLACE_WORDS * columns.num_columns, np.int64)
     wanted = as_int64s(rows)
     while True:
         out = empty_bytes(room)
@@ -80,7 +79,8 @@ def take_few(file: MappedFile, rows: Int64s, columns: FewColumns, room: int) -> 
             break
         if -used % 16 != Fault.OUTPUT_FULL or room > _ROOM_MAX:
             return None
-        room *= _GROWTH
+        # What was read says how much plain values take; only what is compressed takes more.
+        room = max(2 * room, min(room + int(result[1]), _ROOM_MAX))
     if room > 2 * used + _SPARE_BYTES:
         out = out[:used].copy()
     num_ranges, num_bytes, *places = result.tolist()
