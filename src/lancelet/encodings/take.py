@@ -12,7 +12,7 @@ slice, and batches are sliced on their way: rows are picked by these functions, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ _SLICED_FROM: Final = 4
 """A smaller share of an array, one of so many, is copied, so that it does not hold the rest."""
 
 
-_OFFSETS: Final = {
+_OFFSETS: Final[Mapping[pa.DataType, np.dtype[np.signedinteger[Any]]]] = {
     pa.binary(): np.dtype(np.int32),
     pa.string(): np.dtype(np.int32),
     pa.large_binary(): np.dtype(np.int64),

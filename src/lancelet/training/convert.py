@@ -68,6 +68,7 @@ class Converter:
         return list(made if self.collate is None else map(self.collate, made))
 
     def _batches(self, rows: Any, sizes: Sequence[int], form: str) -> Sequence[Any]:
+        columns: dict[str, Sequence[Any]]
         if form == "arrow":
             if isinstance(rows, pa.Table):
                 return parts_of(rows, sizes)
