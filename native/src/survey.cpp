@@ -125,6 +125,28 @@ int64_t survey(const Values& values, int64_t count, int64_t rows, int64_t most, 
   return runs.size;
 }
 
+// The same of words that are their own place in a table of all there can be.
+template <class T>
+int64_t index_few(const uint8_t* values, int64_t count, Bytes indices, Ints first) {
+  auto* numbers = static_cast<uint32_t*>(calloc(size_t{1} << 8 * sizeof(T), sizeof(uint32_t)));
+  if (numbers == nullptr) return fail(kNoMemory, 0);
+  int64_t found = 0;
+  for (int64_t row = 0; row < count; ++row) {
+    uint32_t* const number = numbers + load<T>(values + row * static_cast<int64_t>(sizeof(T)));
+    if (LANCELET_UNLIKELY(*number == 0)) {
+      if (found == first.size) {
+        ++found;
+        break;
+      }
+      first.data[found++] = row;
+      *number = static_cast<uint32_t>(found);
+    }
+    store<uint32_t>(indices.data + row * 4, *number - 1);
+  }
+  free(numbers);
+  return found;
+}
+
 // Which of its different values each value is. Places hold numbers of values, from 1 on.
 template <class Values>
 int64_t index(const Values& values, int64_t count, Bytes indices, Ints first) {
@@ -214,8 +236,8 @@ int64_t index_words(ConstBytes values, int64_t value_bytes, Bytes indices, Ints 
   if (count > INT32_MAX || indices.size / 4 < count) return fail(kOutputFull, 0);
   const auto work = [&](const auto& of) { return index(of, count, indices, first); };
   switch (value_bytes) {
-    case 1: return work(Words<uint8_t>{values.data});
-    case 2: return work(Words<uint16_t>{values.data});
+    case 1: return index_few<uint8_t>(values.data, count, indices, first);
+    case 2: return index_few<uint16_t>(values.data, count, indices, first);
     case 4: return work(Words<uint32_t>{values.data});
     case 8: return work(Words<uint64_t>{values.data});
     case 16: return work(Pairs{values.data});

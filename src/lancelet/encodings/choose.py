@@ -324,7 +324,7 @@ class _Batch:
         items = self._items_in(sample)
         obvious = self._is_obvious(items)
         settled: list[int] = []
-        for indexed in self._indexed(np.flatnonzero(obvious)):
+        for indexed in self._indexed(np.flatnonzero(obvious), np.full(len(obvious), self._items_max)):
             small = [place for place in range(len(indexed.which)) if indexed.is_small(place)]
             settled += indexed.which[small].tolist()
             yield from _with_dictionaries(indexed, small, {})
@@ -336,7 +336,9 @@ class _Batch:
         tried = _Tried(self._pages.take(others), self._options, self._limits, sample)
         refused: list[Mapping[str, str]] = [NOTHING] * len(others)
         is_plain = np.ones(len(others), np.bool_)
-        for indexed in self._indexed(others[self._may_pay(items[others], sample, tried)]):
+        most = np.zeros_like(self._pages.every)
+        most[others] = self._items_that_pay(items[others], sample, tried)
+        for indexed in self._indexed(np.flatnonzero(most), most):
             better: dict[int, Mapping[str, str]] = {}
             own = others.searchsorted(indexed.which).tolist()
             for place, page in enumerate(own):
@@ -382,24 +384,26 @@ class _Batch:
         found: npt.NDArray[np.bool_] = BYTE_NS * indices + LOOK_UP_NS < OBVIOUS * BYTE_NS * plain
         return found
 
-    def _may_pay(
+    def _items_that_pay(
         self, items: npt.NDArray[np.float64], sample: Pages, tried: _Tried
-    ) -> npt.NDArray[np.bool_]:
-        """Return which pages may have a small dictionary whose indices take fewer bytes."""
-        may: npt.NDArray[np.bool_] = np.isfinite(items)
-        if not may.any():
-            return may
-        # In runs of equal values indices take less than their width.
-        has_runs = sample.repeats[0] * 2 <= sample.rows
+    ) -> Int64s:
+        """Return of how many items at most indices take fewer bytes; 0 if a page has more."""
+        if not np.isfinite(items).any():
+            return np.zeros(sample.count, np.int64)
         to_beat = np.array([tried.cost(page).bytes_per_value for page in range(sample.count)])
-        may &= has_runs | (np.log2(np.maximum(items, 1)) / 8 < INDICES_MAX * to_beat)
-        return may
+        most = np.minimum(np.exp2(np.minimum(8 * INDICES_MAX * to_beat, 62)), self._items_max)
+        # In runs of equal values indices take less than their width.
+        most[sample.repeats[0] * 2 <= sample.rows] = self._items_max
+        return np.where(items <= most, most, 0).astype(np.int64)
 
-    def _indexed(self, which: Int64s) -> list[_Indexed]:
-        """Return pages with a dictionary each, those apart whose indices have other widths."""
+    def _indexed(self, which: Int64s, most: Int64s) -> list[_Indexed]:
+        """Return pages with a dictionary each, those apart whose indices have other widths.
+
+        A page i that turns out to have more than `most[i]` items is left out.
+        """
         found: dict[int, list[tuple[int, npt.NDArray[np.unsignedinteger], Dictionary]]] = {}
         for page in which.tolist():
-            parts = split(self._pages.page(page), self._items_max)
+            parts = split(self._pages.page(page), int(most[page]))
             if parts is not None:
                 indices, items = parts
                 bits = _index_bits(items.count)
@@ -412,8 +416,8 @@ class _Batch:
             block = from_words(words[0] if len(words) == 1 else np.concatenate(words))
             tried = _Tried(Pages(block, self._pages.rows, len(pages)), options, self._limits)
             raw = self._pages.raw_bytes[list(pages)] / self._pages.rows
-            most = self._options.dict_size_ratio * raw
-            made.append(_Indexed(np.array(pages), tried, dictionaries, most))
+            bytes_max = self._options.dict_size_ratio * raw
+            made.append(_Indexed(np.array(pages), tried, dictionaries, bytes_max))
         return made
 
 

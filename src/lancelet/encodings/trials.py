@@ -77,6 +77,11 @@ _LOOKED_AT: Final = 1024
 _REPETITION: Final = 0.9
 """LZ4 has found something if it leaves no more than this share."""
 
+_CODES_LEVEL: Final = 2
+_NUMBERS_LEVEL: Final = 1
+"""The level of zstd around codes of strings, which takes 1 % more bytes than 3 and three quarters of
+its time, and around numbers and bits, which no other level makes smaller."""
+
 _COPY_BYTES: Final = 3.0
 """What LZ4 takes for a copy; where no value repeats, each value takes one."""
 
@@ -346,11 +351,12 @@ def _around(
         # What LZ4 would find in codes is the order of their offsets.
         if is_zstd:
             yield General(codec, compression, searches=False)
-            yield General(codec, compression)
+            yield General(codec, compression, _CODES_LEVEL)
         return
     if isinstance(codec, Flat) and is_zstd and _is_wide(sample):
         yield General(codec, compression, searches=False)
-    yield General(codec, compression)
+    is_fixed = isinstance(sample.block, FixedWidth)
+    yield General(codec, compression, _NUMBERS_LEVEL if is_zstd and is_fixed else None)
 
 
 def _is_wide(sample: Pages) -> bool:

@@ -48,6 +48,7 @@ _LONG_BYTES: Final = 1024
 
 _CHARACTER_MAX: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xE000)
+_BYTE: Final = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,6 +210,10 @@ def _aligned_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> ZoneBounds:
     dtype = _number_type(data_type)
     if dtype is not None:
         return _number_bounds(arrays, dtype, zone_rows)
+    if pa.types.is_boolean(data_type):
+        bounds = _number_bounds([_bits_as_bytes(array) for array in arrays], _BYTE, zone_rows)
+        minimum, maximum = (each.cast(data_type) for each in (bounds.minimum, bounds.maximum))
+        return replace(bounds, minimum=minimum, maximum=maximum)
     spans = [
         (place, start, min(start + zone_rows, len(array)))
         for place, array in enumerate(arrays)
@@ -284,6 +289,17 @@ def _number_bounds(arrays: Sequence[pa.Array], dtype: np.dtype[Any], zone_rows: 
     )
 
 
+def _bits_as_bytes(array: pa.Array) -> pa.Array:
+    """Return booleans as 0 and 1, of which a zone is looked at in one call."""
+    _, values = array.buffers()
+    start = array.offset % 8
+    bits = np.frombuffer(values, np.uint8)[array.offset // 8 :]
+    unpacked = np.unpackbits(bits, count=start + len(array), bitorder="little")[start:]
+    validity = validity_bits(array)
+    nulls = None if validity is None else pa.py_buffer(validity)
+    return pa.Array.from_buffers(pa.uint8(), len(array), [nulls, pa.py_buffer(unpacked)])
+
+
 def _zone_sizes(count: int, zone_rows: int) -> Int64s:
     sizes: Int64s = np.minimum(count - np.arange(0, count, zone_rows), zone_rows)
     return sizes
@@ -293,8 +309,7 @@ def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return the values of an array as numbers that have an order."""
     values = np.frombuffer(array.buffers()[1], np.uint8)
     start = array.offset * dtype.itemsize
-    numbers = values[start : start + len(array) * dtype.itemsize].view(dtype)
-    return numbers.astype(np.float32) if dtype == np.float16 else numbers
+    return values[start : start + len(array) * dtype.itemsize].view(dtype)
 
 
 def _joined_bounds(bounds: ZoneBounds, each: int) -> ZoneBounds:
