@@ -13,6 +13,7 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int kLanes = 4;
+constexpr int64_t kSomeBytes = 4096;        // fewer are coded in one run
 constexpr int64_t kManyBytes = 256 * 1024;  // fewer are coded before enough is remembered
 constexpr int kRounds = 8192;               // to fill the memory, and again to see whether it helps
 constexpr int64_t kMissesMax = kLanes * kRounds * 3 / 10;
@@ -160,15 +161,15 @@ struct Lane {
 };
 
 // Take all lanes some steps further; false if one of them has ended.
-template <class Offset>
+template <bool kRemembers, class Offset>
 bool go_on(Lane<Offset>* lanes, int64_t rounds, Encoder* encoder, const Strings<Offset>& strings) {
   Lane<Offset> a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
   bool all_on = true;
   for (; rounds > 0 && all_on; --rounds) {
-    a.template step<true>(encoder, strings.safe);
-    b.template step<true>(encoder, strings.safe);
-    c.template step<true>(encoder, strings.safe);
-    d.template step<true>(encoder, strings.safe);
+    a.template step<kRemembers>(encoder, strings.safe);
+    b.template step<kRemembers>(encoder, strings.safe);
+    c.template step<kRemembers>(encoder, strings.safe);
+    d.template step<kRemembers>(encoder, strings.safe);
     if (LANCELET_UNLIKELY(a.from == a.end)) all_on &= a.advance(strings);
     if (LANCELET_UNLIKELY(b.from == b.end)) all_on &= b.advance(strings);
     if (LANCELET_UNLIKELY(c.from == c.end)) all_on &= c.advance(strings);
@@ -217,17 +218,21 @@ int64_t encode_rows(Encoder* encoder, ConstBytes offsets, ConstBytes data, Bytes
   if (last - first > out.size / 2) return fail(kOutputFull, 0);
 
   Lane<Offset> lanes[kLanes];
-  const int count = last - first >= kManyBytes ? kLanes : 1;
-  bool remembers = start_lanes(lanes, count, rows, out, strings) && count == kLanes;
+  const int count = last - first >= kSomeBytes ? kLanes : 1;
+  const bool all_on = start_lanes(lanes, count, rows, out, strings) && count == kLanes;
+  bool remembers = all_on && last - first >= kManyBytes;
   if (remembers) {
     memset(&encoder->memory, 0, sizeof encoder->memory);
-    if (go_on(lanes, kRounds, encoder, strings)) {
+    if (go_on<true>(lanes, kRounds, encoder, strings)) {
       encoder->memory.misses = 0;
-      if (go_on(lanes, kRounds, encoder, strings)) {
+      if (go_on<true>(lanes, kRounds, encoder, strings)) {
         remembers = encoder->memory.misses <= kMissesMax;
-        if (remembers) go_on(lanes, INT64_MAX, encoder, strings);
+        if (remembers) go_on<true>(lanes, INT64_MAX, encoder, strings);
+        else go_on<false>(lanes, INT64_MAX, encoder, strings);
       }
     }
+  } else if (all_on) {
+    go_on<false>(lanes, INT64_MAX, encoder, strings);
   }
   uint8_t* to = out.data;
   int64_t row = 0;

@@ -85,13 +85,15 @@ LANCELET_INLINE uint8_t* write_length(uint8_t* to, int64_t rest) {
   return to;
 }
 
-// One sequence; `length` 0 is the last one, which copies nothing.
+// One sequence; `length` 0 is the last one, which copies nothing. Of `left` bytes from the literals
+// to the end of the input there is room for as many in the output.
 LANCELET_INLINE uint8_t* write_sequence(uint8_t* to, const uint8_t* literals, int64_t count,
-                                        int64_t back, int64_t length) {
+                                        int64_t left, int64_t back, int64_t length) {
   uint8_t* token = to++;
   *token = static_cast<uint8_t>(smaller<int64_t>(count, 15) << 4);
   if (count >= 15) to = write_length(to, count - 15);
-  if (count > 0) memcpy(to, literals, count);
+  if (LANCELET_LIKELY(count <= 16 && left >= 16)) memcpy(to, literals, 16);
+  else memcpy(to, literals, static_cast<size_t>(count));
   to += count;
   if (length == 0) return to;
   store<uint16_t>(to, static_cast<uint16_t>(back));
@@ -151,13 +153,13 @@ uint8_t* compress(const uint8_t* data, int64_t size, uint8_t* to, Seen* seen) {
     while (at > anchor && match > 0 && data[at - 1] == data[match - 1]) --at, --match;
     const int64_t length =
         kMatchMin + match_length(data + at + kMatchMin, data + match + kMatchMin, match_end);
-    to = write_sequence(to, data + anchor, at - anchor, at - match, length);
+    to = write_sequence(to, data + anchor, at - anchor, size - anchor, at - match, length);
     at += length;
     anchor = at;
     if (at + kNoMatchFrom < size)
       seen->last[Seen::slot(load<uint32_t>(data + at - 2))] = base + static_cast<uint32_t>(at - 2);
   }
-  return write_sequence(to, data + anchor, size - anchor, 0, 0);
+  return write_sequence(to, data + anchor, size - anchor, size - anchor, 0, 0);
 }
 
 }  // namespace

@@ -324,7 +324,8 @@ class _Batch:
         items = self._items_in(sample)
         obvious = self._is_obvious(items)
         settled: list[int] = []
-        for indexed in self._indexed(np.flatnonzero(obvious), np.full(len(obvious), self._items_max)):
+        most = np.full(len(obvious), self._items_max)
+        for indexed in self._indexed(np.flatnonzero(obvious), most):
             small = [place for place in range(len(indexed.which)) if indexed.is_small(place)]
             settled += indexed.which[small].tolist()
             yield from _with_dictionaries(indexed, small, {})

@@ -79,8 +79,8 @@ _REPETITION: Final = 0.9
 
 _CODES_LEVEL: Final = 2
 _NUMBERS_LEVEL: Final = 1
-"""The level of zstd around codes of strings, which takes 1 % more bytes than 3 and three quarters of
-its time, and around numbers and bits, which no other level makes smaller."""
+"""The level of zstd around codes of strings, which takes 1 % more bytes than level 3 and three
+quarters of its time, and around numbers and bits, which no other level makes smaller."""
 
 _COPY_BYTES: Final = 3.0
 """What LZ4 takes for a copy; where no value repeats, each value takes one."""
