@@ -19,40 +19,31 @@
 #include <string>
 #include <vector>
 
-#include "columns.hpp"
+#include "column_plan.hpp"
 #include "cpu.hpp"
-#include "kernel.hpp"
+#include "kernels.hpp"
 
 namespace nb = nanobind;
-
-#include "declarations.inc"
 
 namespace {
 using namespace lancelet;
 
-struct Table {
-  const char* instruction_set;
-#define KERNEL(name, ...) int64_t (*name)(__VA_ARGS__);
-#include "topics.inc"
-#undef KERNEL
-};
-
-const Table kTables[] = {
+const Kernels kTables[] = {
 #include "tables.inc"
 };
 
 // Functions are called through this copy. It changes in tests only.
-Table in_use = kTables[0];
+Kernels in_use = kTables[0];
 
 std::vector<std::string> supported_sets() {
   std::vector<std::string> names;
-  for (const Table& table : kTables)
+  for (const Kernels& table : kTables)
     if (cpu_can_run(table.instruction_set)) names.emplace_back(table.instruction_set);
   return names;
 }
 
 void use_set(const std::string& name) {
-  for (const Table& table : kTables) {
+  for (const Kernels& table : kTables) {
     if (name == table.instruction_set && cpu_can_run(table.instruction_set)) {
       in_use = table;
       return;
@@ -78,11 +69,11 @@ struct Parameter<Span<T>> {
   }
 };
 
+// What only plans of columns can ask for is called by them (column_plan.hpp).
+template <class T>
+constexpr bool kIsOfPlans = false;
 template <>
-struct Parameter<KnownColumns> {
-  using Type = const columns::Columns&;
-  static KnownColumns pass(const columns::Columns& columns) { return columns.get(); }
-};
+constexpr bool kIsOfPlans<const plan::File&> = true;
 
 // A call through a slot, with the interpreter free to go on.
 template <class... Spans>
@@ -93,12 +84,13 @@ int64_t call(int64_t (*function)(Spans...), Spans... spans) {
 
 template <class... P>
 void define(nb::module_& module, const char* name, int64_t (*const* slot)(P...)) {
-  module.def(
-      name,
-      [slot](typename Parameter<P>::Type... arguments) {
-        return call<P...>(*slot, Parameter<P>::pass(arguments)...);
-      },
-      ((void)sizeof(Parameter<P>), nb::arg().noconvert())...);
+  if constexpr (!(kIsOfPlans<P> || ...))
+    module.def(
+        name,
+        [slot](typename Parameter<P>::Type... arguments) {
+          return call<P...>(*slot, Parameter<P>::pass(arguments)...);
+        },
+        ((void)sizeof(Parameter<P>), nb::arg().noconvert())...);
 }
 
 template <class... P>
@@ -120,7 +112,7 @@ NB_MODULE(_native, module) {
   module.def("supported_sets", &supported_sets, "The instruction sets of this machine, worst first.");
   module.def("set_in_use", [] { return std::string(in_use.instruction_set); });
   module.def("use_set", &use_set, "Call the code of another instruction set from now on.");
-  columns::define(module);
+  columns::define(module, in_use);
 #define KERNEL(name, ...) define(module, #name, &in_use.name);
 #include "topics.inc"
 #undef KERNEL

@@ -28,12 +28,6 @@ using ConstBytes = Span<const uint8_t>;
 using Ints = Span<int64_t>;
 using ConstInts = Span<const int64_t>;
 
-// Columns that `take_few` reads (few_rows.hpp); only the module makes them, of what it checked.
-struct KnownColumns {
-  const int64_t* data;
-  int64_t size;
-};
-
 // Why a kernel gave up; lancelet/kernels/faults.py has the same numbers and the words.
 enum Fault : int64_t {
   kOutOfSource = 1,   // a slice lies outside of its source

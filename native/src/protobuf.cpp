@@ -1,78 +1,8 @@
 // Protobuf by columns: walks wire fields without decoding what nobody asked for.
-#include "kernel.hpp"
+#include "wire.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
-
-constexpr int kVarint = 0;
-constexpr int kFixed64 = 1;
-constexpr int kBytes = 2;
-constexpr int kFixed32 = 5;
-
-// One field of a message: its number, its wire type, and its number or the size of its content,
-// which starts at `at`.
-struct WireField {
-  uint64_t number;
-  int wire_type;
-  uint64_t value;
-};
-
-struct Cursor {
-  const uint8_t* at;
-  const uint8_t* stop;
-  Fault fault;
-};
-
-LANCELET_INLINE bool read_varint(Cursor& cursor, uint64_t& value) {
-  if (LANCELET_LIKELY(cursor.at < cursor.stop && *cursor.at < 0x80)) {
-    value = *cursor.at++;
-    return true;
-  }
-  value = 0;
-  for (int index = 0; index < 10; ++index) {
-    if (cursor.at == cursor.stop) {
-      cursor.fault = kTooShort;
-      return false;
-    }
-    const uint64_t byte = *cursor.at++;
-    value |= (byte & 0x7f) << (7 * index);
-    if (byte < 0x80) return true;
-  }
-  cursor.fault = kBadStream;
-  return false;
-}
-
-// Reads a tag and what follows it up to the content. False at a fault.
-LANCELET_INLINE bool read_field(Cursor& cursor, WireField& field) {
-  uint64_t tag;
-  if (!read_varint(cursor, tag)) return false;
-  field.number = tag >> 3;
-  field.wire_type = static_cast<int>(tag & 7);
-  field.value = 0;
-  if (field.number == 0 || tag >> 32) {
-    cursor.fault = kBadStream;
-    return false;
-  }
-  switch (field.wire_type) {
-    case kVarint: return read_varint(cursor, field.value);
-    case kBytes:
-      if (!read_varint(cursor, field.value)) return false;
-      break;
-    case kFixed64: field.value = 8; break;
-    case kFixed32: field.value = 4; break;
-    default: cursor.fault = kBadStream; return false;
-  }
-  if (field.value > static_cast<uint64_t>(cursor.stop - cursor.at)) {
-    cursor.fault = kTooShort;
-    return false;
-  }
-  return true;
-}
-
-// Where the content behind a field ends. A number has been read already.
-LANCELET_INLINE const uint8_t* behind(const Cursor& cursor, const WireField& field) {
-  return field.wire_type == kVarint ? cursor.at : cursor.at + field.value;
-}
 
 struct Paths {
   ConstInts pairs;

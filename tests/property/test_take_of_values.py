@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lancelet import kernels
 from lancelet.buffers import Int64s
-from lancelet.encodings import few_rows
+from lancelet.encodings import planned
 from lancelet.encodings.base import RowIndices
 from lancelet.file import LanceFileReader, LanceFileWriter
 
@@ -75,7 +75,7 @@ def test_the_kernel_is_asked_once_pages_are_known(tmp_path: Path) -> None:
     numbers = np.random.default_rng(1).integers(0, 1 << 21, 5000)
     _write(path, pa.table({"v": numbers}), "2.2")
     reader = LanceFileReader(path)
-    with mock.patch.object(few_rows.kernels, "take_few", wraps=kernels.take_few) as asked:
+    with mock.patch.object(planned.kernels, "take_rows", wraps=kernels.take_rows) as asked:
         for _ in range(READS):
             assert _taken(reader, np.array([7])).to_pylist() == [numbers[7]]
     assert asked.called

@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
-from lancelet.kernels import KnownColumn
 from lancelet.values import dataclass
 
 T = TypeVar("T")
@@ -216,12 +215,4 @@ class FieldReader(Protocol):
 
     def places(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
         """Return where ascending rows are that are kept as Arrow has them, or None."""
-        return None
-
-    def learn(self, rows: Rows) -> Reading[None]:  # noqa: ARG002
-        """Read what every read of pages with these rows needs, if anything is kept of it."""
-        yield from ()
-
-    def known_column(self) -> KnownColumn | None:
-        """Return what a kernel needs to read rows by itself, as far as it was learned."""
         return None

@@ -42,11 +42,9 @@ from lancelet.encodings.levels import (
     unravel,
 )
 from lancelet.encodings.levels import rows_multiple as multiple_of
-from lancelet.encodings.run_record import Form, form_of
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
-from lancelet.kernels import KnownColumn, KnownRun
 from lancelet.values import dataclass
 
 PAGE_ROWS_MAX = 1 << 48
@@ -67,14 +65,6 @@ class PageReader(Protocol):
 
     def places(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
         """Return where rows are that are kept as Arrow has them, or None if they are not."""
-        return None
-
-    def learn(self, rows: Rows) -> Reading[None]:  # noqa: ARG002
-        """Read what every read of pages with these rows needs, if anything is kept of it."""
-        yield from ()
-
-    def known_run(self, form: Form) -> KnownRun | None:  # noqa: ARG002
-        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
         return None
 
 
@@ -146,16 +136,6 @@ class StructuralReader(FieldReader):
         """Return where rows are that are kept as Arrow has them, or None if they are not."""
         self._check(RowIndices(rows))
         return self._leaves[0].places(rows) if self._is_leaf else None
-
-    def learn(self, rows: Rows) -> Reading[None]:
-        """Read the heads of the pages with these rows, of a field that is a column."""
-        self._check(rows)
-        if self._is_leaf and len(rows):
-            yield from self._leaves[0].learn(rows)
-
-    def known_column(self) -> KnownColumn | None:
-        """Return what a kernel needs to read rows by itself, as far as it was learned."""
-        return self._leaves[0].known_column() if self._is_leaf else None
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
@@ -247,21 +227,6 @@ class _LeafReader:
                 return None
             found.append(own)
         return found[0] if len(found) == 1 else Ranges.concat(found)
-
-    def learn(self, rows: Rows) -> Reading[None]:
-        runs = [self._run(part.run).learn(self._page_rows(part.rows)) for part in self._parts(rows)]
-        yield from read_together(runs)
-
-    def known_column(self) -> KnownColumn | None:
-        form = form_of(self._context.data_type)
-        if form is None or self._multiple != 1 or len(self._path) != 1:
-            return None
-        runs: list[KnownRun | None] = [None] * (len(self._run_bounds) - 1)
-        for run, pages in tuple(self._opened.items()):
-            runs[run] = pages.known_run(form)
-        if not any(runs):
-            return None
-        return KnownColumn(form.kind, form.width, form.is_text, self._run_bounds, tuple(runs))
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""

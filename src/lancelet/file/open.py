@@ -10,6 +10,8 @@ that the file belongs to, or, for a file on its own, from the file itself:
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import field
+from functools import partial
 
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
@@ -43,6 +45,31 @@ class StoredFields:
 
     schema: Schema
     columns: Mapping[int, int]
+    key: Hashable = field(init=False, compare=False)
+    """What equal fields have in common, to look up by."""
+
+    def __post_init__(self) -> None:
+        key = _HashedOnce((self.schema.fields, tuple(self.columns.items())))
+        object.__setattr__(self, "key", key)
+
+
+class _HashedOnce:
+    """A value of many parts whose hash is not worked out at every look."""
+
+    __slots__ = ("_hash", "_value")
+
+    def __init__(self, value: Hashable) -> None:
+        self._value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, _HashedOnce):
+            return NotImplemented
+        return self._hash == other._hash and self._value == other._value
 
 
 def open_data_file(
@@ -123,7 +150,8 @@ def _open(
 ) -> FileReader | v0_1.LegacyFileReader:
     key = _known_key(source, stored, verify) if memo is None else None
     if (known := find_known(cache, key)) is not None:
-        return FileReader(source, known, verify=verify, open_zones=open_zones)
+        weigh = partial(keep_known, cache, key, known)
+        return FileReader(source, known, verify=verify, open_zones=open_zones, weigh=weigh)
     num_columns = None if stored is None else len(stored.columns)
     tail = source.read_tail(tail_size(size, num_columns=num_columns))
     version = parse_version(tail, file_bytes=source.size)
@@ -142,11 +170,12 @@ def _open(
         stored = StoredFields(schema, place_columns(schema.fields, version))
     memo = CachedHeads(cache) if memo is None else memo
     known = KnownFile(metadata, stored.schema, stored.columns, memo)
-    if key is not None:
-        known = known.detached()
     # The reader compares the tail with its checksum; a damaged file must not be known.
-    reader = FileReader(source, known, verify=verify, tail=metadata.tail, open_zones=open_zones)
-    keep_known(cache, key, known)
+    weigh = partial(keep_known, cache, key, known)
+    reader = FileReader(
+        source, known, verify=verify, tail=metadata.tail, open_zones=open_zones, weigh=weigh
+    )
+    weigh()
     return reader
 
 
@@ -156,5 +185,5 @@ def _known_key(
     """Return the key of what is known of a file as it is now, read in this way."""
     if source.identity is None:
         return None
-    fields = None if stored is None else (stored.schema.fields, tuple(stored.columns.items()))
+    fields = None if stored is None else stored.key
     return ("file", source.identity, fields, verify is Verify.OFF)

@@ -14,7 +14,7 @@ as bundles (`encodings.bundle`):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -34,7 +34,8 @@ from lancelet.encodings.base import (
     Rows,
 )
 from lancelet.encodings.bundle import Bundle
-from lancelet.encodings.few_rows import ROWS_MAX as FEW_ROWS_MAX
+from lancelet.encodings.planned import ROWS_MAX as FEW_ROWS_MAX
+from lancelet.encodings.planned import PlannedColumns
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
     ArrayOverflowError,
@@ -50,7 +51,12 @@ from lancelet.file.batches import rebatch
 from lancelet.file.expected import expected_of_units
 from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
 from lancelet.file.schedule import TASK_BYTES, Plan, plan_read
-from lancelet.file.selection import OpenedField, OpenedFields, Selection
+from lancelet.file.selection import (
+    OpenedField,
+    OpenedFields,
+    Selection,
+    users_schema,
+)
 from lancelet.format.schema import Field
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import MappedObject
@@ -80,6 +86,8 @@ class RowReader(ABC):
     """The map of the file, if there is one."""
     _watched: MappedFile | None = None
     """What kernels need that read from the map by themselves."""
+    _weigh: Callable[[], None] | None = None
+    """Weighs what is known of the file anew, when it has become more."""
     _block_bytes: int = 0
     """Requests are for whole blocks of so many bytes, which are verified; 0 for any range."""
 
@@ -114,15 +122,10 @@ class RowReader(ABC):
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
-        if isinstance(rows, RowIndices) and 0 < len(rows.rows) <= FEW_ROWS_MAX:
-            try:
-                found = self._read_few(fields, rows)
-            except LanceletError as error:
-                self._with_facts(error)
-                raise
-            if found is not None:
-                return found
-        return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
+        found = self._read_few(fields, rows)
+        if found is not None:
+            return found
+        return [_joined(chunks) for chunks in self._read_chunks(fields, rows)]
 
     def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
         """Return the values of ascending rows as the file keeps them, behind each other.
@@ -143,6 +146,12 @@ class RowReader(ABC):
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return the values of fields as they were decoded, without joining the pieces."""
+        found = self._read_few(fields, rows)
+        if found is not None:
+            return [pa.chunked_array([array], array.type) for array in found]
+        return self._read_chunks(fields, rows)
+
+    def _read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
             selection = self._select(fields)
@@ -165,6 +174,12 @@ class RowReader(ABC):
         """Yield batches in the order of the rows, decoding a few of them ahead."""
         if batch_size is not None and batch_size < 1:
             raise InvalidInputError("a batch has at least one row", batch_size=batch_size)
+        found = self._read_few(fields, rows)
+        if found is not None:
+            schema = users_schema(fields, [array.type for array in found])
+            batches = iter([pa.RecordBatch.from_arrays(found, schema=schema)])
+            yield from batches if batch_size is None else rebatch(batches, batch_size)
+            return
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
             selection = self._select(fields)
@@ -213,35 +228,34 @@ class RowReader(ABC):
         return IoCounts()
 
     def _read_few(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array] | None:
-        """Read a few rows from the map of the file.
+        """Read a few rows from the map of the file, by the plans of the columns.
 
-        None if the file is not mapped, or all of this has to be read in the general way.
+        None if the file is not mapped, the rows are many or none, or all of this has to be read in
+        the general way.
         """
         mapped, watched = self._mapped, self._watched
-        if mapped is None or watched is None:
+        if mapped is None or watched is None or not 0 < len(rows) <= FEW_ROWS_MAX:
             return None
-        check_rows(rows, num_rows=self.num_rows)
-        selection = self._select(fields)
-        if selection.bundles:
+        with self._facts():
+            check_rows(rows, num_rows=self.num_rows)
+            planned = self._planned(fields)
+        if planned is None:
             return None
         wanted = rows.rows if isinstance(rows, RowIndices) else np.arange(rows.start, rows.stop)
-        try:
-            found = selection.few_rows.read(watched, self._fetch, wanted)
-        except LanceletError:
-            # What was cut is no damage of what is there.
-            mapped.check_whole()
-            raise
+        found = planned.read(watched, wanted)
         if found is None or not mapped.is_whole():
             return None
+        if found.learned and self._weigh is not None:
+            self._weigh()
         if mapped.count is not None:
             mapped.count(found.num_ranges, found.num_bytes)
-        arrays = found.arrays
-        if found.others:
-            others = selection.part(found.others)
-            joined = [_joined(chunks) for chunks in self.read_chunks(others, rows)]
-            arrays |= zip(found.others, joined, strict=True)
-            return [arrays[place] for place in range(len(selection.fields))]
-        return list(arrays.values())
+        others = [field for field, array in zip(fields, found.arrays, strict=True) if array is None]
+        general = map(_joined, self._read_chunks(others, rows) if others else ())
+        return [next(general) if array is None else array for array in found.arrays]
+
+    def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:  # noqa: ARG002
+        """Return the plans of fields, of which some may have none, or None if no field has one."""
+        return None
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -277,11 +291,6 @@ class RowReader(ABC):
         self, selection: Selection, rows: RowRange, *, batch_size: int | None
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields split by split."""
-        if 0 < len(rows) <= FEW_ROWS_MAX:
-            found = self._read_few(selection.fields, rows)
-            if found is not None:
-                yield found
-                return
         units = selection.units
         if 0 < len(rows) <= selection.rows_at_once and len(units) <= _FEW_UNITS:
             # So few are never cut, and a plan would take as long as reading them.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import is_
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from lancelet.encodings.base import FieldReader, RowRange
-from lancelet.encodings.bundle import Bundle
-from lancelet.encodings.few_rows import FewRowsReader
+from lancelet.encodings.bundle import Bundle, is_plain
+from lancelet.encodings.planned import Form, form_of
 from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
+from lancelet.format import logical_type
 from lancelet.format.schema import Field
 from lancelet.values import dataclass
 
@@ -22,6 +23,9 @@ T = TypeVar("T")
 
 _FIELD_BYTES: Final = 4096
 """What an opened field weighs, about."""
+
+_FIELDS_KEPT: Final = 4096
+"""Of so many fields it is kept what users see of them."""
 
 _RECENT: Final = 6
 """So many selections are not made again: what a search reads, then what it returns, and so on."""
@@ -39,13 +43,56 @@ class OpenedField:
     @staticmethod
     def of(field: Field, reader: FieldReader) -> OpenedField:
         """Find out what users see of a field."""
-        stored = reader.data_type
-        data_type = from_storage(pa.nulls(0, stored), field).type
-        return OpenedField(field, reader, data_type, data_type == stored and not has_json(field))
+        return OpenedField(field, reader, *seen_type(field, reader.data_type))
 
     def to_user(self, array: pa.Array) -> pa.Array:
         """Return a stored array as users see it."""
         return array if self.is_as_stored else from_storage(array, self.field)
+
+
+@lru_cache(_FIELDS_KEPT)
+def seen_type(field: Field, stored: pa.DataType) -> tuple[pa.DataType, bool]:
+    """Return the type in which users see stored values, and whether they see them as they are."""
+    data_type = from_storage(pa.nulls(0, stored), field).type
+    return data_type, data_type == stored and not has_json(field)
+
+
+class FieldForms(NamedTuple):
+    """What values of fields are in memory, where they can have plans, and their ids."""
+
+    fields: Sequence[Field]
+    forms: Sequence[Form | None]
+    ids: Sequence[int]
+
+
+_forms_last: tuple[FieldForms, ...] = ()
+
+
+def forms_of(fields: Sequence[Field]) -> FieldForms:
+    """Return what values of fields are; it is kept, for many files are asked for the same."""
+    global _forms_last  # noqa: PLW0603 - read and written whole
+    for found in _forms_last:
+        if are_same(fields, found.fields):
+            return found
+    forms = [_form_of_field(field) for field in fields]
+    found = FieldForms(fields, forms, [field.id for field in fields])
+    _forms_last = (found, *_forms_last[: _RECENT - 1])
+    return found
+
+
+def _form_of_field(field: Field) -> Form | None:
+    """Return the form of a column whose values users see as they are stored."""
+    if is_plain(field):
+        return _form_of_kind(field.logical_type)
+    if field.children or field.is_blob:
+        return None
+    form = form_of(field.storage_type)
+    return form if form is not None and seen_type(field, form.data_type)[1] else None
+
+
+@lru_cache(_FIELDS_KEPT)
+def _form_of_kind(kind: str) -> Form | None:
+    return form_of(logical_type.storage_type_of(kind))
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +108,7 @@ class OpenedFields:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the fields take, with what was prepared for the selections."""
+        """How much memory the fields take, with their selections."""
         return _FIELD_BYTES * len(self.each) + sum(each.memory_bytes for each in self.recent)
 
     def find(self, fields: Sequence[Field]) -> Selection | None:
@@ -74,6 +121,17 @@ class OpenedFields:
     def keep(self, selection: Selection) -> None:
         """Keep a selection; threads that do so at once may lose one."""
         self.recent = (selection, *self.recent[: _RECENT - 1])
+
+
+def are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
+    """Say whether these are the very same fields."""
+    return fields is others or (len(fields) == len(others) and all(map(is_, fields, others)))
+
+
+def users_schema(fields: Sequence[Field], data_types: Sequence[pa.DataType]) -> pa.Schema:
+    """Return the schema of batches, given the types that users see of fields."""
+    each = zip(fields, data_types, strict=True)
+    return pa.schema([field.to_arrow().with_type(data_type) for field, data_type in each])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +148,12 @@ class Selection:
 
     def is_of(self, fields: Sequence[Field]) -> bool:
         """Say whether these are the very fields."""
-        return len(fields) == len(self.fields) and all(map(is_, fields, self.fields))
+        return are_same(fields, self.fields)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of batches, as users see them."""
-        return pa.schema(
-            [
-                field.to_arrow().with_type(data_type)
-                for field, data_type in zip(self.fields, self.data_types, strict=True)
-            ]
-        )
+        return users_schema(self.fields, self.data_types)
 
     @cached_property
     def data_types(self) -> list[pa.DataType]:
@@ -115,19 +168,10 @@ class Selection:
         """What is read for itself."""
         return [*self.alone, *self.bundles]
 
-    @cached_property
-    def few_rows(self) -> FewRowsReader:
-        """The readers of the fields that are alone, for reads of a few rows from a map."""
-        return FewRowsReader(
-            [column.reader if column.is_as_stored else None for column in self.alone]
-        )
-
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, more when single rows were read."""
-        few = vars(self).get("few_rows")
-        prepared = 0 if few is None else few.memory_bytes
-        return _FIELD_BYTES * len(self.bundles) + 128 * len(self.fields) + prepared
+        """How much memory it takes."""
+        return _FIELD_BYTES * len(self.bundles) + 128 * len(self.fields)
 
     @cached_property
     def row_bytes(self) -> list[float]:

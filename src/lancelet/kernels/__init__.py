@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.graph import Comparison, Graph
-from lancelet.kernels.mapped import (
-    ChunkRun,
-    ConstantRun,
-    FewColumns,
-    FewRows,
-    ItemRun,
-    KnownColumn,
-    KnownItems,
-    KnownRun,
-    KnownSymbols,
-    MappedFile,
-    ZippedRun,
-)
+from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.partitions import (
@@ -56,20 +44,12 @@ __all__ = [
     "BLOCK_ROWS",
     "NATIVE",
     "CharacterClass",
-    "ChunkRun",
     "ClusterPart",
     "CodeKind",
     "CodeQuery",
+    "ColumnPlan",
     "Comparison",
-    "ConstantRun",
-    "FewColumns",
-    "FewRows",
     "Graph",
-    "ItemRun",
-    "KnownColumn",
-    "KnownItems",
-    "KnownRun",
-    "KnownSymbols",
     "Language",
     "LevelLimits",
     "Levels",
@@ -85,9 +65,9 @@ __all__ = [
     "RowMasks",
     "SegmentRules",
     "SlowKernelsWarning",
+    "TakenRows",
     "WaveletTree",
     "ZipShape",
-    "ZippedRun",
     "backend",
     "complex_class",
     "instruction_sets",
@@ -103,7 +83,6 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.chunks import *
     from lancelet.kernels.reference.copies import *
     from lancelet.kernels.reference.dictionary import *
-    from lancelet.kernels.reference.few_rows import *
     from lancelet.kernels.reference.fsst import *
     from lancelet.kernels.reference.fsst_training import *
     from lancelet.kernels.reference.full_zip import *
@@ -115,6 +94,7 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.lz4 import *
     from lancelet.kernels.reference.map_file import *
     from lancelet.kernels.reference.partitions import *
+    from lancelet.kernels.reference.plans import *
     from lancelet.kernels.reference.postings import *
     from lancelet.kernels.reference.protobuf import *
     from lancelet.kernels.reference.read_ahead import *

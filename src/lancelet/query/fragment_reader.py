@@ -9,7 +9,7 @@ Which file has which part of a field is worked out once for each set of fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -54,6 +54,10 @@ class FilePart(HeldFields):
     """Parts of fields with the file that has them."""
 
     reader: DataFileReader
+
+
+_held_last: tuple[Sequence[int], Sequence[Field], Sequence[tuple[int, HeldFields]]] = (), (), ()
+"""What the last file held of some fields; threads that do so at once may lose it."""
 
 
 class FragmentReader:
@@ -225,7 +229,7 @@ class FragmentReader:
         last = self._last
         if last is not None and last[0] is fields:
             return last[1]
-        found = self._plans.get(fields)
+        found = self._plans.get(fields) if self._plans else None
         if found is None:
             found = tuple(self._find_parts(fields))
             if len(self._plans) >= _PLANS_MAX:
@@ -235,7 +239,7 @@ class FragmentReader:
         return found
 
     def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[FilePart]:
-        for index, held in held_fields(self._fragment.files, fields):
+        for index, held in _held_as_before(self._fragment.files, fields):
             yield FilePart(held.read, held.parts, held.places, self._open(index))
 
     def _open(self, index: int) -> DataFileReader:
@@ -249,6 +253,20 @@ class FragmentReader:
                 found=reader.num_rows,
             )
         return reader
+
+
+def _held_as_before(
+    files: Sequence[DataFile], fields: tuple[Field, ...]
+) -> Iterable[tuple[int, HeldFields]]:
+    """Return what files hold; the very same of fragments that are alike, one after another."""
+    global _held_last  # noqa: PLW0603 - read and written whole
+    if len(files) != 1:
+        return held_fields(files, fields)
+    field_ids, others, held = _held_last
+    if others is not fields or field_ids != files[0].fields:
+        held = tuple(held_fields(files, fields))
+        _held_last = files[0].fields, fields, held
+    return held
 
 
 def held_fields(

@@ -322,6 +322,10 @@ class Snapshot:
 
     def stored_fields(self, file: DataFile) -> StoredFields:
         """Return the fields that this version knows of a data file, and their columns."""
+        key = ("stored fields", file.fields, file.column_indices)
+        return self.kept.get_or_make(key, lambda: self._stored_fields(file))
+
+    def _stored_fields(self, file: DataFile) -> StoredFields:
         from lancelet.file.open import StoredFields  # noqa: PLC0415 - see above
 
         places = file.column_indices or range(len(file.fields))

@@ -1,6 +1,6 @@
 """A few rows of a mapped file are the same by the kernel for them and in the general way.
 
-reader.read(fields, rows)     twice, so that pages are known; then by the kernel where it can
+reader.read(fields, rows)     by the plans of columns, where they have some
 general.read(fields, rows)    the same file, of which nothing is said to be mapped
 """
 
@@ -56,13 +56,10 @@ def rows_of(reader, rows, names=None):
 
 
 def is_read_by_kernel(reader, rows):
-    """Whether rows of all fields are, after they were read twice; True without the kernel."""
-    fields = reader.schema.fields
-    for _ in range(2):
-        rows_of(reader, rows)
-    selection = reader._opened.find(fields)
-    found = selection.few_rows.read(reader._watched, reader._fetch, np.array(rows, np.int64))
-    return not kernels.NATIVE or (found is not None and not found.others)
+    """Whether rows of all fields are; True without the kernel."""
+    planned = reader._planned(reader.schema.fields)
+    found = planned.read(reader._watched, np.array(rows, np.int64))
+    return not kernels.NATIVE or (found is not None and None not in found.arrays)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -169,7 +166,7 @@ def test_common_encodings_are_read_by_the_kernel(local, write, version, has_null
         assert rows_of(reader, rows)[name].combine_chunks().equals(array.take(pa.array(rows)))
 
 
-def test_rows_of_several_pages_are_read_by_the_kernel_once_the_pages_are_known(local, write):
+def test_rows_of_several_pages_are_read_by_the_kernel(local, write):
     table = pa.table({"x": np.arange(200_000) % 900, "s": [f"s{n}" for n in range(200_000)]})
     write(local, table, data_cache_bytes=100_000)
     reader = open_data_file(local, "f.lance")

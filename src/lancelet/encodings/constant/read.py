@@ -22,11 +22,9 @@ from lancelet.encodings.levels import (
     visible_validity,
 )
 from lancelet.encodings.miniblock.read import levels_from_block
-from lancelet.encodings.run_record import Form, constant_run
 from lancelet.encodings.spans import expand
 from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import KnownRun
 
 LEVELS_MAX = 1 << 32
 """The most levels that a page is believed to have."""
@@ -76,10 +74,6 @@ class ConstantPage(PageReader):
             definition = definition[entries]
         values = self._values(slices, definition, _count(entries))
         return LeafRows(layers, repetition, definition, values)
-
-    def known_run(self, form: Form) -> KnownRun | None:
-        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
-        return constant_run(self._layout, form, has_bytes=bool(self._page.size.any()))
 
     def _levels(
         self, slices: Slices, index: int, encoding: Encoding | None, count: int

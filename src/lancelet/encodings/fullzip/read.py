@@ -21,18 +21,16 @@ from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, Rows, StoredPage, Variable
-from lancelet.encodings.fullzip.record import zipped_run
 from lancelet.encodings.gather import gather
 from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import Levels, check_levels, visible_validity
-from lancelet.encodings.run_record import Form
 from lancelet.encodings.spans import Spans
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
 from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import KnownRun, ZipShape
+from lancelet.kernels import ZipShape
 
 _INDEX_WIDTHS = (1, 2, 4, 8)
 
@@ -124,10 +122,6 @@ class FullZipPage(PageReader):
         if self._value_bytes * 8 != data_type.list_size * data_type.value_type.bit_width:
             return None
         return self._ranges_of(rows)
-
-    def known_run(self, form: Form) -> KnownRun | None:
-        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
-        return zipped_run(self._layout, self._pages, self._bounds, form)
 
     def _ranges_of_spans(self, spans: Spans) -> Ranges:
         """Return where rows are that have one width, a range for each part of a page."""

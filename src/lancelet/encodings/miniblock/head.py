@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
@@ -194,19 +193,6 @@ class MiniBlockHead:
     def pages_of(self, chunks: Int64s) -> Int64s:
         """Return the page that each chunk is in."""
         return self.first_chunk.searchsorted(chunks, side="right") - 1
-
-    def known_chunks(self) -> npt.NDArray[np.bool_]:
-        """Return of each chunk whether its page is known."""
-        return np.repeat(self._is_known, np.diff(self.first_chunk))
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all pages are known."""
-        return self._is_complete
-
-    def only_dictionary(self) -> Dictionary | None:
-        """Return the items that all chunks point into, if there is one page and it is known."""
-        return self._items[0] if len(self._pages) == 1 and self._is_complete else None
 
     def _page_of(self, chunk: int) -> int:
         return int(self.first_chunk.searchsorted(chunk, side="right")) - 1

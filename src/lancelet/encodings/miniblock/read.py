@@ -38,15 +38,12 @@ from lancelet.encodings.leaf import (
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
 from lancelet.encodings.miniblock.head import Dictionary, MiniBlockHead
-from lancelet.encodings.miniblock.record import chunk_run
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
-from lancelet.encodings.run_record import Form
 from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
 from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError, UnsupportedError
-from lancelet.kernels import KnownRun
 from lancelet.values import dataclass
 
 DENSE_PICKS = 4
@@ -227,19 +224,6 @@ class MiniBlockPages(PageReader):
         validity = levels.validity if has_nulls else None
         values = self._pick(head, wanted, decoded, None, validity)
         return LeafRows(layers, levels.repetition, levels.definition, values)
-
-    def learn(self, rows: Rows) -> Reading[None]:
-        """Read where chunks are, and dictionaries."""
-        yield from self.read_head(rows)
-
-    def known_run(self, form: Form) -> KnownRun | None:
-        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
-        layout, head = self._layout, None if self._head is None else self._head()
-        if head is None or layout.repetition is not None or head.rows is not None:
-            return None
-        if layout.definition is not None and packed_level_bits(layout.definition) != 1:
-            return None
-        return chunk_run(layout, head, form, self._tables)
 
     def read_slots(
         self, head: MiniBlockHead, slots: Rows, validity: Bytes | None

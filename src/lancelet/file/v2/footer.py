@@ -134,9 +134,10 @@ def parse_table(data: Bytes, *, limit: int, what: str) -> Ranges:
     """
     rows = np.frombuffer(data, "<u8").reshape(-1, 2)
     position, size = rows[:, 0], rows[:, 1]
-    wrong = np.flatnonzero((position > limit) | (size > limit - np.minimum(position, limit)))
-    if len(wrong):
-        index = int(wrong[0])
+    # Where a position is beyond the limit, what is left behind it has no meaning.
+    wrong = (position > limit) | (size > limit - position)
+    if wrong.any():
+        index = int(wrong.argmax())
         raise CorruptDataError(
             f"a {what} lies outside of the file",
             index=index,

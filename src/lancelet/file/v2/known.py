@@ -14,18 +14,48 @@ compared with their checksums: while the file is the same, each block is compare
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import field, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import field
+from typing import Final
 
 from lancelet.encodings.base import Memo, StoredColumn
-from lancelet.file.selection import OpenedFields
+from lancelet.encodings.planned import Form, PlannedColumns
+from lancelet.file.selection import OpenedFields, are_same
 from lancelet.file.v2.metadata import FileMetadata
-from lancelet.format.schema import Schema
+from lancelet.format.schema import Field, Schema
 from lancelet.io.cache import LruCache
+from lancelet.kernels import ColumnPlan
 from lancelet.values import dataclass
+
+_RECENT: Final = 6
 
 _COLUMN_BYTES = 2048
 """What a column weighs besides its stored metadata, about."""
+
+
+@dataclass(slots=True, eq=False)
+class KnownPlans:
+    """The plans of columns, some of which have none, and those that were used together of late."""
+
+    each: dict[int, tuple[Form, ColumnPlan | None]] = field(default_factory=dict)
+    """By column, with the form for which each was made."""
+    recent: tuple[tuple[Sequence[Field], PlannedColumns], ...] = ()
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the plans take by now."""
+        return sum(plan.memory_bytes for _, plan in tuple(self.each.values()) if plan is not None)
+
+    def find(self, fields: Sequence[Field]) -> PlannedColumns | None:
+        """Return the plans of the very fields, if they were used together of late."""
+        for others, planned in self.recent:
+            if are_same(fields, others):
+                return planned
+        return None
+
+    def keep(self, fields: Sequence[Field], planned: PlannedColumns) -> None:
+        """Keep plans; threads that do so at once may lose one."""
+        self.recent = ((fields, planned), *self.recent[: _RECENT - 1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,19 +71,13 @@ class KnownFile:
     memo: Memo | None
     columns: dict[int, StoredColumn] = field(default_factory=dict)
     opened: OpenedFields = field(default_factory=OpenedFields)
+    plans: KnownPlans = field(default_factory=KnownPlans)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, more with each field that is opened."""
+        """How much memory it takes, more with each field that is opened and each page read."""
         stored = self.metadata.tail.nbytes + _COLUMN_BYTES * len(self.metadata.columns)
-        return 2 * stored + self.opened.memory_bytes
-
-    def detached(self) -> KnownFile:
-        """Return it apart from the map of the file.
-
-        A map that is kept would hold on to the space of a file that is deleted.
-        """
-        return replace(self, metadata=self.metadata.detached())
+        return 2 * stored + self.opened.memory_bytes + self.plans.memory_bytes
 
 
 def find_known(cache: LruCache, key: Hashable | None) -> KnownFile | None:

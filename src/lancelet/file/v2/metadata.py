@@ -13,7 +13,6 @@ column is first wanted, since a table may have thousands of columns and a query 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -62,10 +61,6 @@ class FileMetadata:
         """Where the bytes that were kept begin."""
         return self.file_bytes - self.tail.nbytes
 
-    def detached(self) -> FileMetadata:
-        """Return the same metadata over bytes of their own."""
-        return replace(self, tail=self.tail.copy())
-
     def in_tail(self, ranges: Ranges) -> Slices | None:
         """Return the bytes of ranges if all of them lie in the tail, or None.
 
@@ -79,16 +74,17 @@ class FileMetadata:
 
     def read_column(self, index: int) -> Reading[StoredColumn]:
         """Decode the metadata of one column; asks for nothing that opening has read."""
-        metadata = yield from self._metadata_of([index])
+        metadata = yield from self.read_stored([index])
         data = metadata.slice_bytes(0)
         return (yield from decode_column(data, index=index, file_bytes=self.file_bytes))
 
     def read_plain_columns(self, indices: Sequence[int]) -> Reading[PlainColumns | None]:
         """Decode the metadata of many columns at once, or return None if some are not plain."""
-        metadata = yield from self._metadata_of(indices)
+        metadata = yield from self.read_stored(indices)
         return decode_plain_columns(metadata, indices, file_bytes=self.file_bytes)
 
-    def _metadata_of(self, indices: Sequence[int]) -> Reading[Slices]:
+    def read_stored(self, indices: Sequence[int]) -> Reading[Slices]:
+        """Return the metadata of columns as they are stored."""
         if max(indices) >= len(self.columns):
             raise CorruptDataError(
                 "a field is said to be in a column that the file does not have",

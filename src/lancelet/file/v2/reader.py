@@ -15,24 +15,29 @@ from typing import Protocol
 
 import numpy as np
 
+from lancelet import kernels
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices, run, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
 from lancelet.encodings.bundle import Bundle, Columns, is_plain
+from lancelet.encodings.planned import Form, PlannedColumns
 from lancelet.encodings.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
+from lancelet.file.selection import forms_of
 from lancelet.file.v2.generation import bundle_columns, columns_of, generation_of
 from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
-from lancelet.kernels import MappedFile
+from lancelet.kernels import ColumnPlan, MappedFile
 
 _READER_BYTES = 4096
 """What an open file takes, about, beside what is known of it."""
+
+_PLANNED_VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
 
 _MANY_COLUMNS = 8
 """The metadata of so many columns are decoded at once."""
@@ -63,8 +68,13 @@ class FileReader(RowReader):
         verify: Verify,
         tail: Bytes | None = None,
         open_zones: Callable[[FileReader], ZoneSource | None] | None = None,
+        weigh: Callable[[], None] | None = None,
     ) -> None:
-        """Read a file of which so much is known; `tail` is what was read of it just now."""
+        """Read a file of which so much is known; `tail` is what was read of it just now.
+
+        `weigh` is called when more has become known.
+        """
+        self._weigh = weigh
         self._source = source
         self._known = known
         self._metadata = metadata = known.metadata
@@ -205,6 +215,39 @@ class FileReader(RowReader):
                 )
             readers.append(reader)
         return readers
+
+    def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:
+        plans = self._known.plans
+        found = plans.find(fields)
+        if found is None and self.version in _PLANNED_VERSIONS:
+            _, forms, ids = forms_of(fields)
+            columns = [
+                self._placement.get(field_id) if form else None
+                for field_id, form in zip(ids, forms, strict=True)
+            ]
+            found = PlannedColumns(forms, self._plans_of(columns, forms))
+            plans.keep(fields, found)
+        return found
+
+    def _plans_of(
+        self, columns: Sequence[int | None], forms: Sequence[Form | None]
+    ) -> list[ColumnPlan | None]:
+        """Return the plans of columns that become forms; None is a column without one."""
+        known, none = self._known.plans.each, (None, None)
+        missing = {
+            column: form
+            for column, form in zip(columns, forms, strict=True)
+            if column is not None and form and known.get(column, none)[0] is not form
+        }
+        if missing:
+            made = kernels.plan_columns(
+                run(self._metadata.read_stored(list(missing)), self._fetch_kept),
+                np.array([form.numbers for form in missing.values()], np.int64).reshape(-1),
+                num_rows=self.num_rows,
+                file_bytes=self._metadata.file_bytes,
+            )
+            known.update(zip(missing, zip(missing.values(), made, strict=True), strict=True))
+        return [None if column is None else known[column][1] for column in columns]
 
     def _opened_zones(self) -> ZoneSource | None:
         # Of several threads one opens them, and none takes them for absent meanwhile.

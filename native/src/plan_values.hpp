@@ -1,7 +1,8 @@
 // Single values of chunks: their parts, decompressed, and what is at a place in them.
 #pragma once
 
-#include "few_rows_places.hpp"
+#include "inflate.hpp"
+#include "plan_places.hpp"
 
 namespace LANCELET_NAMESPACE {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
@@ -13,10 +14,6 @@ namespace LANCELET_NAMESPACE {
 
 namespace few {
 
-static constexpr int64_t kPlainMax = 1 << 21;  // larger chunks are read in the general way
-static constexpr int64_t kZstdSlack = 64;
-static constexpr int64_t kZstdRatioMax = 128 * 1024 / 3;
-static constexpr int64_t kLz4RatioMax = 255;
 static constexpr int64_t kBlock = 1024;  // values of a packed block
 
 static LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
@@ -39,7 +36,7 @@ struct Output {
 
 // A chunk that was opened: its values, decompressed, and where its nulls are.
 struct Chunk {
-  const int64_t* run = nullptr;
+  const Page* page = nullptr;
   int64_t part = -1;
   int64_t count = 0;
   ConstBytes values = {nullptr, 0};
@@ -64,15 +61,12 @@ struct Scratch {
 // --- chunks -----------------------------------------------------------------------------------
 
 static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratch* scratch) {
-  const int64_t head = compression == kLz4 ? 4 : 8;
-  // Empty blocks, and frames without a size in front, are read in the general way.
-  if (values->size <= head) return fail(kTooShort, 0);
-  int64_t plain = number_at(values->data, head), from = head, size = values->size - head;
-  const int64_t ratio = compression == kLz4 ? kLz4RatioMax : kZstdRatioMax;
-  if (plain < 0 || plain > kPlainMax || plain / ratio > size) return fail(kBadCount, 0);
-  if (!scratch->reserve(plain + kZstdSlack)) return fail(kNoMemory, 0);
+  const int64_t plain = inflated_bytes(compression, *values);
+  if (plain < 0) return plain;
+  if (!scratch->reserve(plain + kInflateSlack)) return fail(kNoMemory, 0);
+  const int64_t from = inflate_head(compression), size = values->size - from;
   const bool is_lz4 = compression == kLz4;
-  const Bytes out = {scratch->data, is_lz4 ? plain : plain + kZstdSlack};
+  const Bytes out = {scratch->data, is_lz4 ? plain : plain + kInflateSlack};
   const int64_t status =
       is_lz4 ? lz4_decompress_chunks(*values, {&from, 1}, {&size, 1}, {&plain, 1}, out)
              : zstd_decompress_chunks(*values, {&from, 1}, {&size, 1}, {&plain, 1}, out);
@@ -82,33 +76,33 @@ static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratc
 }
 
 // Find the parts of a chunk, which lies within the file.
-static inline int64_t open_chunk(const ChunkRun& run, const Spot& spot, ConstBytes bytes, Scratch* scratch,
+static inline int64_t open_chunk(const Page& page, const Spot& spot, ConstBytes bytes, Scratch* scratch,
                    Chunk* chunk) {
-  chunk->run = spot.run;
+  chunk->page = spot.page;
   chunk->part = spot.part;
-  chunk->count = run.count[spot.part];
+  chunk->count = page.chunk_values[spot.part];
   chunk->definition = chunk->lengths = {nullptr, 0};
-  const int64_t buffers = run.codec == kRuns ? 2 : 1;
-  const int64_t head_bytes = padded(2 + 2 * run.has_definition + buffers * run.size_bytes);
+  const int64_t buffers = page.codec == kRuns ? 2 : 1;
+  const int64_t head_bytes = padded(2 + 2 * page.has_definition + buffers * page.size_bytes);
   if (bytes.size < head_bytes) return fail(kTooShort, 0);
   const uint8_t* head = bytes.data + 2;
   ConstBytes parts[3];
   int64_t at = head_bytes;
-  for (int64_t i = 0; i < run.has_definition + buffers; ++i) {
-    const int64_t width = i < run.has_definition ? 2 : run.size_bytes;
+  for (int64_t i = 0; i < page.has_definition + buffers; ++i) {
+    const int64_t width = i < page.has_definition ? 2 : page.size_bytes;
     const int64_t size = number_at(head, width);
     head += width;
     parts[i] = {bytes.data + at, size};
     at += padded(size);
     if (at > bytes.size) return fail(kTooShort, 0);
   }
-  if (run.has_definition) {
+  if (page.has_definition) {
     if (load<uint16_t>(bytes.data) != chunk->count) return fail(kBadCount, 0);
     chunk->definition = parts[0];
   }
-  chunk->values = parts[run.has_definition];
-  if (buffers == 2) chunk->lengths = parts[run.has_definition + 1];
-  return run.compression == kPlain ? 0 : decompress(run.compression, &chunk->values, scratch);
+  chunk->values = parts[page.has_definition];
+  if (buffers == 2) chunk->lengths = parts[page.has_definition + 1];
+  return page.compression == kPlain ? 0 : decompress(page.compression, &chunk->values, scratch);
 }
 
 // Whether a value is null, by levels of one bit in blocks of 1024; the last block may be plain.
@@ -141,10 +135,10 @@ static inline int64_t find_run(const Chunk& chunk, int64_t width, int64_t at) {
   return end == chunk.count && found >= 0 ? found : fail(kBadLength, 0);
 }
 
-// Write the value at a place of a chunk, which has the bits of the run.
-static inline int64_t read_value(const ChunkRun& run, const Chunk& chunk, int64_t at, uint8_t* to) {
-  const int64_t width = run.bits / 8;
-  switch (run.codec) {
+// Write the value at a place of a chunk, which has the bits of the page.
+static inline int64_t read_value(const Page& page, const Chunk& chunk, int64_t at, uint8_t* to) {
+  const int64_t width = page.bits / 8;
+  switch (page.codec) {
     case kFlat:
       if (chunk.values.size != chunk.count * width) return fail(kTooShort, 0);
       memcpy(to, chunk.values.data + at * width, width);
@@ -153,7 +147,7 @@ static inline int64_t read_value(const ChunkRun& run, const Chunk& chunk, int64_
       if (chunk.count > kBlock) return fail(kBadCount, 0);
       const int64_t start = 0, size = chunk.values.size;
       const int64_t status =
-          pick_packed(chunk.values, {&start, 1}, {&size, 1}, {&at, 1}, run.bits, {to, width});
+          pick_packed(chunk.values, {&start, 1}, {&size, 1}, {&at, 1}, page.bits, {to, width});
       return smaller<int64_t>(status, 0);
     }
     case kSplit:
@@ -173,13 +167,14 @@ static inline int64_t read_value(const ChunkRun& run, const Chunk& chunk, int64_
 }
 
 // The index of an item of a dictionary.
-static inline int64_t read_index(const ChunkRun& run, const Chunk& chunk, int64_t at, int64_t* index) {
+static inline int64_t read_index(const Page& page, const Chunk& chunk, int64_t at,
+                                 int64_t* index) {
   uint8_t word[8] = {};
-  if (run.bits < 8 || run.bits > 64) return fail(kBadWidth, 0);
-  const int64_t status = read_value(run, chunk, at, word);
+  if (page.bits < 8 || page.bits > 64) return fail(kBadWidth, 0);
+  const int64_t status = read_value(page, chunk, at, word);
   if (status < 0) return status;
   const uint64_t found = load<uint64_t>(word);
-  if (found >= static_cast<uint64_t>(run.items.count)) return fail(kBadIndex, 0);
+  if (found >= static_cast<uint64_t>(page.items.count)) return fail(kBadIndex, 0);
   *index = static_cast<int64_t>(found);
   return 0;
 }
@@ -187,8 +182,8 @@ static inline int64_t read_index(const ChunkRun& run, const Chunk& chunk, int64_
 // --- strings ----------------------------------------------------------------------------------
 
 // Where a string, or the codes of one, is in a chunk.
-static inline int64_t find_string(const ChunkRun& run, const Chunk& chunk, int64_t at, ConstBytes* found) {
-  const int64_t width = run.bits / 8, n = chunk.count;
+static inline int64_t find_string(const Page& page, const Chunk& chunk, int64_t at, ConstBytes* found) {
+  const int64_t width = page.bits / 8, n = chunk.count;
   if (n >= chunk.values.size / width) return fail(kTooShort, 0);
   const uint8_t* offsets = chunk.values.data;
   const int64_t start = number_at(offsets + at * width, width);
@@ -200,10 +195,10 @@ static inline int64_t find_string(const ChunkRun& run, const Chunk& chunk, int64
 }
 
 static inline int64_t find_item_string(const Items& items, int64_t index, ConstBytes* found) {
-  const int64_t start = number_at(items.values.get() + index * items.width, items.width);
-  const int64_t stop = number_at(items.values.get() + (index + 1) * items.width, items.width);
+  const int64_t start = number_at(items.values + index * items.width, items.width);
+  const int64_t stop = number_at(items.values + (index + 1) * items.width, items.width);
   if (start < 0 || stop < start || stop > items.num_bytes) return fail(kBadOffsets, 0);
-  *found = {items.bytes.get() + start, stop - start};
+  *found = {items.bytes + start, stop - start};
   return 0;
 }
 
@@ -229,25 +224,20 @@ static inline bool is_utf8(const uint8_t* at, int64_t size) {
   return true;
 }
 
-// Append a string, of which there may be codes by one of some tables.
-static inline int64_t append(ConstBytes found, const Symbols* symbols, int64_t part, Output* out) {
-  if (symbols == nullptr || symbols->tables == 0) {
+// Append a string, or the codes of one by a table of symbols.
+static inline int64_t append(ConstBytes found, const Symbols& symbols, Output* out) {
+  if (symbols.symbols == nullptr) {
     if (found.size > out->room()) return fail(kOutputFull, 0);
     if (found.size > 0) memcpy(out->bytes.data + out->end, found.data, found.size);
     out->end += found.size;
     return 0;
   }
-  int64_t table = 0;
-  if (symbols->tables > 1)
-    table = part_of({symbols->first_chunk.get(), symbols->tables + 1}, 0, part);
-  if (table >= symbols->tables) return fail(kBadIndex, 0);
-  const int64_t start = 0, size = found.size, codes = 256;
+  const int64_t start = 0, size = found.size, table = 0;
   uint8_t ends[16] = {};
   int64_t progress[4] = {};
   const int64_t status = fsst_decode_slices(
-      found, {&start, 1}, {&size, 1}, {symbols->symbols.get(), codes * symbols->tables},
-      {symbols->lengths.get(), codes * symbols->tables}, {&table, 1}, 8, {ends, 16},
-      {out->bytes.data + out->end, out->room()}, {progress, 4});
+      found, {&start, 1}, {&size, 1}, {symbols.symbols, kCodes}, {symbols.lengths, kCodes},
+      {&table, 1}, 8, {ends, 16}, {out->bytes.data + out->end, out->room()}, {progress, 4});
   if (status > 0) return fail(kOutputFull, 0);
   out->end += progress[3];
   return status;

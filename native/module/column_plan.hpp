@@ -1,0 +1,443 @@
+// The plan of a column: its pages, and of those that were read before all that a kernel needs.
+//
+// It is made of the metadata of the column as they are stored, and owns whatever it is made of. A
+// page is described when one of its rows is first wanted, and what its head says (where its chunks
+// are, the items of its dictionary) is read from the file then, once. Numbers from storage are
+// claims: none sizes memory or moves a pointer before it was compared with the bytes that are
+// there. What is not as all known writers write it is unknown here, and read in the general way.
+//
+// Threads may use one plan at the same time. Those that come to a page that is not known yet all
+// find out the same, and the first to be done is kept.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "kernels.hpp"
+#include "page_layout.hpp"
+
+namespace lancelet::columns {
+
+namespace nb = nanobind;
+
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+Span<T> span(const nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>& array) {
+  if (reinterpret_cast<uintptr_t>(array.data()) % alignof(T) != 0)
+    throw std::invalid_argument("an array is not aligned to its items");
+  return {array.data(), static_cast<int64_t>(array.shape(0))};
+}
+
+constexpr int64_t kPageRowsMax = int64_t{1} << 48;
+constexpr int64_t kChunkValuesMax = 32768;
+constexpr int64_t kItemsMax = 1 << 16;
+constexpr int64_t kItemsPerByteMax = 64;
+
+// A page as a kernel sees it, and what that points to.
+struct KnownPage {
+  plan::Page page;
+  std::vector<int64_t> numbers;
+  std::vector<uint8_t> bytes;
+  std::vector<uint64_t> symbols;
+
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(sizeof(KnownPage) + 8 * numbers.capacity() + bytes.capacity() +
+                                8 * symbols.capacity());
+  }
+};
+
+// A page that is being found out: what its message says, and where its head is.
+struct PendingPage {
+  std::unique_ptr<KnownPage> known;
+  PageLayout layout;
+  std::vector<int64_t> position, size;  // of the buffers of the page
+  std::vector<int64_t> head_position, head_size;
+};
+
+class ColumnPlan {
+ public:
+  // Raises unless the metadata are those of a column of so many rows that has nothing but pages.
+  ColumnPlan(Message metadata, const Form& form, int64_t num_rows, int64_t file_bytes)
+      : form_(form) {
+    first_row_.push_back(0);
+    const bool is_sound = each_field(metadata, [&](const WireField& field, Message part) {
+      if (field.number != 2) return true;
+      return field.wire_type == kBytes && add_page(part, num_rows, file_bytes);
+    });
+    is_sound_ = is_sound && first_row_.back() == num_rows;
+    if (!is_sound_) return;
+    known_ = std::make_unique<std::atomic<const KnownPage*>[]>(stored_.size());
+    for (size_t i = 0; i < stored_.size(); ++i) known_[i].store(nullptr, std::memory_order_relaxed);
+    column_ = {form.kind, form.width, form.is_text, static_cast<int64_t>(stored_.size()),
+               first_row_.data()};
+    memory_bytes_ = static_cast<int64_t>(sizeof(ColumnPlan) + stored_.size() * sizeof(Stored) +
+                                         8 * (first_row_.size() + positions_.size() * 2));
+  }
+
+  ColumnPlan(const ColumnPlan&) = delete;
+  ColumnPlan& operator=(const ColumnPlan&) = delete;
+
+  ~ColumnPlan() {
+    if (!known_) return;
+    for (size_t i = 0; i < stored_.size(); ++i) delete known_[i].load();
+  }
+
+  bool is_sound() const { return is_sound_; }
+  const plan::Column* column() const { return &column_; }
+  int64_t num_rows() const { return first_row_.back(); }
+  int64_t first_row(int64_t page) const { return first_row_[static_cast<size_t>(page)]; }
+  int64_t memory_bytes() const { return memory_bytes_.load(); }
+
+  // The metadata that messages of pages are in stay with the plan.
+  void keep(nb::object metadata) { metadata_ = std::move(metadata); }
+
+  int64_t page_of(int64_t row) const {
+    return once::part_of({first_row_.data(), static_cast<int64_t>(first_row_.size())}, 0, row);
+  }
+
+  const KnownPage* known(int64_t page) const {
+    return known_[static_cast<size_t>(page)].load(std::memory_order_acquire);
+  }
+
+  // What the message of a page says; a page that is unknown then has no head to be read.
+  PendingPage describe(int64_t page) const {
+    const Stored& stored = stored_[static_cast<size_t>(page)];
+    PendingPage pending;
+    pending.known = std::make_unique<KnownPage>();
+    const auto from = positions_.begin() + stored.first_buffer;
+    pending.position.assign(from, from + stored.buffers);
+    const auto sizes = sizes_.begin() + stored.first_buffer;
+    pending.size.assign(sizes, sizes + stored.buffers);
+    const int64_t rows = first_row_[static_cast<size_t>(page) + 1] - first_row(page);
+    if (!parse_page(stored.encoding, form_, rows, pending.position, pending.size, &pending.layout))
+      return pending;
+    if (pending.layout.page.layout == plan::kChunks) {
+      for (int64_t buffer = 0; buffer < 2 + pending.layout.has_items; ++buffer) {
+        if (buffer == 1) continue;
+        pending.head_position.push_back(pending.position[static_cast<size_t>(buffer)]);
+        pending.head_size.push_back(pending.size[static_cast<size_t>(buffer)]);
+      }
+    }
+    return pending;
+  }
+
+  // Find out the rest of a page, whose head is in the file and verified.
+  void finish(PendingPage& pending, const plan::File& file, const Kernels& kernels) const {
+    KnownPage& known = *pending.known;
+    const PageLayout& layout = pending.layout;
+    if (layout.page.layout == plan::kUnknown) return;
+    known.page = layout.page;
+    const bool is_sound = keep_symbols(layout, &known) && keep_value(layout, &known) &&
+                          (layout.page.layout != plan::kChunks ||
+                           (place_chunks(pending, file, kernels) &&
+                            (!layout.has_items || keep_items(pending, file, kernels))));
+    if (!is_sound) known.page = {};
+  }
+
+  // Keep a page unless another thread was first; adds the bytes it takes to `learned`.
+  const KnownPage* publish(int64_t page, std::unique_ptr<KnownPage> found, int64_t* learned) {
+    const KnownPage* expected = nullptr;
+    auto& slot = known_[static_cast<size_t>(page)];
+    if (!slot.compare_exchange_strong(expected, found.get(), std::memory_order_acq_rel))
+      return expected;
+    memory_bytes_ += found->memory_bytes();
+    *learned += found->memory_bytes();
+    return found.release();
+  }
+
+ private:
+  struct Stored {
+    int64_t first_buffer;
+    int64_t buffers;
+    Message encoding;
+  };
+
+  bool add_page(Message page, int64_t num_rows, int64_t file_bytes) {
+    Fields fields;
+    uint64_t length = 0;
+    if (!fields.parse(page) || !fields.number_at(3, &length)) return false;
+    const int64_t before = first_row_.back();
+    if (length == 0 || length >= static_cast<uint64_t>(kPageRowsMax) ||
+        static_cast<int64_t>(length) > num_rows - before)
+      return false;
+    Stored stored = {static_cast<int64_t>(positions_.size()), 0, {}};
+    if (!fields.packed_at(1, &positions_) || !fields.packed_at(2, &sizes_) ||
+        positions_.size() != sizes_.size())
+      return false;
+    stored.buffers = static_cast<int64_t>(positions_.size()) - stored.first_buffer;
+    for (size_t i = static_cast<size_t>(stored.first_buffer); i < positions_.size(); ++i)
+      if (!once::within(positions_[i], sizes_[i], file_bytes)) return false;
+    // The encoding is a message in place, in which an envelope is.
+    Fields encoding, direct;
+    if (!fields.has(4, kBytes) || !encoding.parse(fields.part[4]) || !encoding.has(2, kBytes) ||
+        encoding.is_there(1) || encoding.is_there(3) || !direct.parse(encoding.part[2]) ||
+        !direct.has(1, kBytes))
+      return false;
+    stored.encoding = direct.part[1];
+    stored_.push_back(stored);
+    first_row_.push_back(before + static_cast<int64_t>(length));
+    return true;
+  }
+
+  static bool keep_symbols(const PageLayout& layout, KnownPage* known) {
+    if (layout.page.codec != plan::kFsst) return true;
+    constexpr uint64_t magic = 0x46535354;
+    const Message table = layout.symbols;
+    const int64_t size = table.size();
+    if (size < 8) return false;
+    const uint64_t head = once::load<uint64_t>(table.at);
+    const int64_t count = static_cast<int64_t>(head & 0xFF);
+    if (head >> 32 != magic || !(head >> 24 & 1) || size < 8 + 9 * count) return false;
+    known->symbols.assign(plan::kCodes + plan::kCodes / 8, 0);
+    auto* lengths = reinterpret_cast<uint8_t*>(known->symbols.data() + plan::kCodes);
+    memcpy(known->symbols.data(), table.at + 8, static_cast<size_t>(8 * count));
+    memcpy(lengths, table.at + 8 + 8 * count, static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i)
+      if (lengths[i] > 8) return false;
+    known->page.symbols = {known->symbols.data(), lengths};
+    return true;
+  }
+
+  static bool keep_value(const PageLayout& layout, KnownPage* known) {
+    if (layout.page.layout != plan::kConstant || !layout.has_value) return true;
+    known->bytes.assign(layout.value.at, layout.value.stop);
+    known->page.value = known->bytes.data();
+    known->page.size = layout.value.size();
+    return true;
+  }
+
+  static bool place_chunks(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
+    KnownPage& known = *pending.known;
+    plan::Page& page = known.page;
+    const int64_t words = pending.size[0] / page.size_bytes;
+    known.numbers.assign(static_cast<size_t>(4 * words + 1), 0);
+    int64_t* const position = known.numbers.data();
+    int64_t* const size = position + words;
+    int64_t* const count = size + words;
+    int64_t* const first = count + words;
+    const int64_t status = kernels.place_chunks(
+        file.bytes, {&pending.position[0], 1}, {&pending.size[0], 1}, page.size_bytes,
+        {&page.rows, 1}, {&pending.position[1], 1}, {&pending.size[1], 1}, kChunkValuesMax,
+        {position, words}, {size, words}, {count, words});
+    if (status != words) return false;
+    for (int64_t i = 0; i < words; ++i) first[i + 1] = first[i] + count[i];
+    page.chunks = words;
+    page.chunk_position = position;
+    page.chunk_size = size;
+    page.chunk_values = count;
+    page.first_value = first;
+    return true;
+  }
+
+  // Read a dictionary: values, or offsets and strings, of which each is checked when it is read.
+  static bool keep_items(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
+    KnownPage& known = *pending.known;
+    const PageLayout& layout = pending.layout;
+    const int64_t bytes = pending.size[2], count = layout.num_items;
+    if (count <= 0 || count > kItemsMax + kItemsPerByteMax * bytes) return false;
+    const ConstBytes stored = {file.bytes.data + pending.position[2], bytes};
+    if (!inflate(layout.items.compression, stored, kernels, &known.bytes)) return false;
+    plan::Items& items = known.page.items;
+    const uint8_t* const data = known.bytes.data();
+    const int64_t size = static_cast<int64_t>(known.bytes.size());
+    if (layout.items.codec == plan::kFlat) {
+      const int64_t width = layout.items.bits / 8;
+      if (count > size / width || count * width != size) return false;
+      items = {count, width, data, nullptr, 0};
+      return true;
+    }
+    // Strings: the width of an offset, where they begin, offsets. Early writers put the width into a
+    // byte and the number of strings behind it, unaligned.
+    if (size < 4 || (data[0] != 32 && data[0] != 64)) return false;
+    const int64_t width = data[0] / 8;
+    const bool is_early = data[1] || data[2] || data[3];
+    const int64_t offsets = is_early ? 1 + 2 * width : 2 * width;
+    if (size < offsets || count >= (size - offsets) / width) return false;
+    const uint8_t* const at = data + offsets - width;
+    const int64_t start = width == 4 ? static_cast<int64_t>(once::load<uint32_t>(at))
+                                     : once::load<int64_t>(at);
+    if (start < offsets + (count + 1) * width || start > size) return false;
+    items = {count, width, data + offsets, data + start, size - start};
+    return true;
+  }
+
+  static bool inflate(int64_t compression, ConstBytes stored, const Kernels& kernels,
+                      std::vector<uint8_t>* out) {
+    if (compression == plan::kPlain) {
+      out->assign(stored.data, stored.data + stored.size);
+      return true;
+    }
+    const int64_t plain = once::inflated_bytes(compression, stored);
+    if (plain < 0) return false;
+    const bool is_lz4 = compression == plan::kLz4;
+    const int64_t from = once::inflate_head(compression), size = stored.size - from;
+    out->resize(static_cast<size_t>(plain + (is_lz4 ? 0 : once::kInflateSlack)));
+    const Bytes room = {out->data(), static_cast<int64_t>(out->size())};
+    const auto decompress =
+        is_lz4 ? kernels.lz4_decompress_chunks : kernels.zstd_decompress_chunks;
+    if (decompress(stored, {&from, 1}, {&size, 1}, {&plain, 1}, room) < 0) return false;
+    out->resize(static_cast<size_t>(plain));
+    return true;
+  }
+
+  Form form_;
+  bool is_sound_ = false;
+  nb::object metadata_;
+  std::vector<int64_t> first_row_, positions_, sizes_;
+  std::vector<Stored> stored_;
+  std::unique_ptr<std::atomic<const KnownPage*>[]> known_;
+  plan::Column column_;
+  std::atomic<int64_t> memory_bytes_ = 0;
+};
+
+// The pages that rows of columns are in, all of which are known afterwards; 0 or a fault.
+inline int64_t learn(const plan::File& file, ConstInts rows,
+                     const std::vector<ColumnPlan*>& plans, const Kernels& kernels,
+                     std::vector<const plan::Page*>* pages, std::vector<int64_t>* within,
+                     plan::Taken* taken) {
+  struct Found {
+    ColumnPlan* plan;
+    int64_t page;
+    PendingPage pending;
+  };
+  std::vector<Found> found;
+  std::vector<int64_t> position, size;
+  std::vector<int64_t> owner(pages->size());
+  for (size_t c = 0; c < plans.size(); ++c) {
+    ColumnPlan* const plan = plans[c];
+    const size_t first = found.size();
+    for (int64_t i = 0; i < rows.size; ++i) {
+      const size_t at = c * static_cast<size_t>(rows.size) + static_cast<size_t>(i);
+      const int64_t page = plan->page_of(rows.data[i]);
+      (*within)[at] = rows.data[i] - plan->first_row(page);
+      if (const KnownPage* known = plan->known(page)) {
+        (*pages)[at] = &known->page;
+        continue;
+      }
+      size_t which = found.size();
+      while (which > first && found[which - 1].page != page) --which;
+      if (which == first) {
+        which = found.size() + 1;
+        found.push_back({plan, page, plan->describe(page)});
+        const PendingPage& pending = found.back().pending;
+        position.insert(position.end(), pending.head_position.begin(),
+                        pending.head_position.end());
+        size.insert(size.end(), pending.head_size.begin(), pending.head_size.end());
+      }
+      owner[at] = static_cast<int64_t>(which);
+    }
+  }
+  if (found.empty()) return 0;
+  const auto count = static_cast<int64_t>(position.size());
+  const int64_t status = kernels.prepare_ranges(file, {position.data(), count}, {size.data(), count});
+  if (status < 0) return status;
+  for (int64_t i = 0; i < count; ++i) taken->head_bytes += size[static_cast<size_t>(i)];
+  taken->head_ranges += count;
+  std::vector<const plan::Page*> published;
+  for (Found& each : found) {
+    each.plan->finish(each.pending, file, kernels);
+    published.push_back(
+        &each.plan->publish(each.page, std::move(each.pending.known), &taken->learned)->page);
+  }
+  for (size_t at = 0; at < pages->size(); ++at)
+    if (owner[at]) (*pages)[at] = published[static_cast<size_t>(owner[at] - 1)];
+  return 0;
+}
+
+inline int64_t take(const plan::File& file, ConstInts rows, const std::vector<ColumnPlan*>& plans,
+                    const Kernels& kernels, Bytes out, Ints result) {
+  constexpr size_t words = sizeof(plan::Place) / sizeof(int64_t);
+  constexpr size_t heads = sizeof(plan::Taken) / sizeof(int64_t);
+  const size_t count = plans.size(), each = static_cast<size_t>(rows.size);
+  if (result.size < static_cast<int64_t>(heads + words * count))
+    throw std::invalid_argument("there is no room for the result");
+  for (const ColumnPlan* plan : plans)
+    for (int64_t i = 0; i < rows.size; ++i)
+      if (rows.data[i] < 0 || rows.data[i] >= plan->num_rows())
+        throw std::invalid_argument("a column does not have a row");
+  nb::gil_scoped_release release;
+  std::vector<const plan::Page*> pages(count * each);
+  std::vector<int64_t> within(count * each);
+  plan::Taken taken = {};
+  int64_t status = learn(file, rows, plans, kernels, &pages, &within, &taken);
+  if (status < 0) return status;
+  std::vector<plan::Wanted> wanted;
+  for (size_t c = 0; c < count; ++c)
+    wanted.push_back({plans[c]->column(), pages.data() + c * each, within.data() + c * each});
+  std::vector<plan::Place> places(count);
+  const auto all = static_cast<int64_t>(count);
+  status = kernels.take_planned(file, rows.size, {wanted.data(), all}, out, {places.data(), all},
+                                &taken);
+  memcpy(result.data, &taken, sizeof taken);
+  if (status < 0) return status;
+  if (count) memcpy(result.data + heads, places.data(), count * sizeof(plan::Place));
+  return taken.used;
+}
+
+inline void define(nb::module_& module, const Kernels& kernels) {
+  using nb::arg;
+  nb::class_<ColumnPlan>(module, "ColumnPlan")
+      .def_prop_ro("memory_bytes", &ColumnPlan::memory_bytes);
+  module.def(
+      "plan_columns",
+      [](const Array<uint8_t>& source, const Array<int64_t>& position, const Array<int64_t>& size,
+         const Array<int64_t>& forms, int64_t num_rows, int64_t file_bytes) {
+        const Span<const uint8_t> data = span(source);
+        const ConstInts at = span(position), sizes = span(size), form = span(forms);
+        if (sizes.size != at.size || form.size != 3 * at.size)
+          throw std::invalid_argument("columns differ in number");
+        nb::list found;
+        for (int64_t i = 0; i < at.size; ++i) {
+          if (!once::within(at.data[i], sizes.data[i], data.size))
+            throw std::invalid_argument("the metadata of a column are not within their source");
+          const int64_t* const own = form.data + 3 * i;
+          if (own[0] < plan::kFixed || own[0] > plan::kStrings64 || own[1] < 0 || own[1] > INT32_MAX)
+            throw std::invalid_argument("a column has an unknown form");
+          const uint8_t* const start = data.data + at.data[i];
+          auto plan = std::make_unique<ColumnPlan>(Message{start, start + sizes.data[i]},
+                                                   Form{own[0], own[1], own[2]}, num_rows,
+                                                   file_bytes);
+          if (!plan->is_sound()) {
+            found.append(nb::none());
+            continue;
+          }
+          plan->keep(nb::cast(source));
+          found.append(nb::cast(plan.release(), nb::rv_policy::take_ownership));
+        }
+        return found;
+      },
+      arg("source").noconvert(), arg("position").noconvert(), arg("size").noconvert(),
+      arg("forms").noconvert(), arg("num_rows"), arg("file_bytes"));
+  module.def(
+      "take_rows",
+      [&kernels](const Array<uint8_t>& source, const Array<int64_t>& rows,
+                 const std::vector<ColumnPlan*>& plans, const Out<uint8_t>& known,
+                const Array<int64_t>& blocks, const Array<uint32_t>& sums,
+                const Out<uint8_t>& verified, const Out<uint8_t>& out,
+                const Out<int64_t>& result) {
+        for (const ColumnPlan* plan : plans)
+          if (plan == nullptr) throw std::invalid_argument("a column has no plan");
+        const plan::File file = {span(source), span(known), span(blocks), span(sums),
+                                 span(verified)};
+        return take(file, span(rows), plans, kernels, span(out), span(result));
+      },
+      arg("source").noconvert(), arg("rows").noconvert(), arg("plans"), arg("known").noconvert(),
+      arg("blocks").noconvert(), arg("sums").noconvert(), arg("verified").noconvert(),
+      arg("out").noconvert(), arg("result").noconvert());
+}
+
+}  // namespace lancelet::columns

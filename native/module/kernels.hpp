@@ -1,0 +1,18 @@
+// The kernels of one instruction set, as pointers to functions.
+#pragma once
+
+#include "kernel.hpp"
+#include "plan.hpp"
+
+#include "declarations.inc"
+
+namespace lancelet {
+
+struct Kernels {
+  const char* instruction_set;
+#define KERNEL(name, ...) int64_t (*name)(__VA_ARGS__);
+#include "topics.inc"
+#undef KERNEL
+};
+
+}  // namespace lancelet

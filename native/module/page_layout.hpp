@@ -1,0 +1,359 @@
+// From the message of a page to how it is laid out, for what `take_planned` can read.
+//
+// A message is refused for whatever no known writer does (a field twice, a codec in an odd place):
+// what it means then is found out in the general way.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "inflate.hpp"
+#include "plan.hpp"
+#include "search.hpp"
+#include "wire.hpp"
+
+namespace lancelet::columns {
+
+using once::Cursor;
+using once::kBytes;
+using once::kVarint;
+using once::WireField;
+
+struct Message {
+  const uint8_t* at = nullptr;
+  const uint8_t* stop = nullptr;
+  int64_t size() const { return stop - at; }
+};
+
+// Calls `visit` with each field; says whether all were sound and welcome.
+template <class Visit>
+bool each_field(Message message, Visit&& visit) {
+  Cursor cursor{message.at, message.stop, kTooShort};
+  WireField field;
+  while (cursor.at < cursor.stop) {
+    if (!once::read_field(cursor, field)) return false;
+    const uint8_t* const end = once::behind(cursor, field);
+    if (!visit(field, Message{cursor.at, end})) return false;
+    cursor.at = end;
+  }
+  return true;
+}
+
+// The fields of a message up to number 15, each of which it has once at most.
+struct Fields {
+  static constexpr int kMost = 16;
+  int wire[kMost];
+  uint64_t number[kMost];
+  Message part[kMost];
+
+  bool parse(Message message) {
+    for (int& each : wire) each = -1;
+    return each_field(message, [&](const WireField& field, Message content) {
+      if (field.number >= kMost) return true;
+      if (wire[field.number] >= 0) return false;
+      wire[field.number] = field.wire_type;
+      number[field.number] = field.value;
+      part[field.number] = content;
+      return true;
+    });
+  }
+
+  bool is_there(int field) const { return wire[field] >= 0; }
+  bool has(int field, int wire_type) const { return wire[field] == wire_type; }
+
+  // A number, which is 0 where it is left out.
+  bool number_at(int field, uint64_t* out) const {
+    *out = is_there(field) ? number[field] : 0;
+    return !is_there(field) || wire[field] == kVarint;
+  }
+
+  // Append numbers that are packed; a number of more than 63 bits is refused.
+  bool packed_at(int field, std::vector<int64_t>* out) const {
+    if (!is_there(field)) return true;
+    if (wire[field] != kBytes) return false;
+    Cursor cursor{part[field].at, part[field].stop, kTooShort};
+    while (cursor.at < cursor.stop) {
+      uint64_t value;
+      if (!once::read_varint(cursor, value) || value >> 63) return false;
+      out->push_back(static_cast<int64_t>(value));
+    }
+    return true;
+  }
+};
+
+// What values of a column become; see plan.hpp.
+struct Form {
+  int64_t kind;
+  int64_t width;
+  int64_t is_text;
+  bool is_strings() const { return kind == plan::kStrings32 || kind == plan::kStrings64; }
+};
+
+// How values are encoded. `bits` are those of a value, or of an offset.
+struct Coding {
+  int64_t compression = plan::kPlain;
+  int64_t codec = plan::kFlat;
+  int64_t bits = 0;
+  Message symbols;
+
+  int64_t num_buffers() const { return codec == plan::kRuns ? 2 : 1; }
+  bool is_strings() const { return codec == plan::kVariable || codec == plan::kFsst; }
+
+  // Whether what is decoded are the bytes of the form.
+  bool fits(const Form& form) const {
+    if (form.is_strings() || is_strings()) return form.is_strings() && is_strings();
+    if (form.kind == plan::kBits) return codec == plan::kFlat && bits == 1;
+    return bits == 8 * form.width;
+  }
+};
+
+// What the message of a page says.
+struct PageLayout {
+  plan::Page page;
+  Message symbols;
+  Message value;
+  bool has_value = false;
+  bool has_items = false;
+  int64_t num_items = 0;
+  Coding items;
+};
+
+constexpr uint64_t kFlatBitsMax = 1 << 24;
+constexpr int kNestedMax = 8;
+
+inline bool is_word(int64_t bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
+
+// The width of plain values, or 0 if they are anything else.
+inline int64_t flat_bits(Message encoding) {
+  Fields fields, flat;
+  uint64_t bits = 0;
+  if (!fields.parse(encoding) || !fields.has(1, kBytes) || !flat.parse(fields.part[1])) return 0;
+  for (int other = 2; other < Fields::kMost; ++other)
+    if (fields.is_there(other)) return 0;
+  if (!flat.number_at(1, &bits) || flat.is_there(2)) return 0;
+  return bits <= kFlatBitsMax && (bits == 1 || bits % 8 == 0) ? static_cast<int64_t>(bits) : 0;
+}
+
+// The width of the offsets of plain strings, or 0.
+inline int64_t offset_bits(const Fields& variable) {
+  const int64_t bits = variable.has(1, kBytes) && !variable.is_there(2) ? flat_bits(variable.part[1]) : 0;
+  return bits == 32 || bits == 64 ? bits : 0;
+}
+
+// Read the message of an encoding, which has one field, its kind; false if it is not known here.
+inline bool parse_coding(Message encoding, Coding* out, int depth = 0) {
+  Fields outer, own;
+  if (depth > kNestedMax || !outer.parse(encoding)) return false;
+  int kind = 0;
+  for (int each = 1; each < Fields::kMost; ++each) {
+    if (!outer.is_there(each)) continue;
+    if (kind || !outer.has(each, kBytes)) return false;
+    kind = each;
+  }
+  if (!kind || !own.parse(outer.part[kind])) return false;
+  switch (kind) {
+    case 1:
+      *out = {out->compression, plan::kFlat, flat_bits(encoding), {}};
+      return out->bits > 0;
+    case 2:
+      *out = {out->compression, plan::kVariable, offset_bits(own), {}};
+      return out->bits > 0;
+    case 5: {
+      uint64_t bits = 0;
+      if (!own.number_at(1, &bits) || own.is_there(2) || bits > 64) return false;
+      *out = {out->compression, plan::kInline, static_cast<int64_t>(bits), {}};
+      return is_word(out->bits);
+    }
+    case 6: {
+      Fields inner, variable;
+      if (!own.has(1, kBytes) || !own.has(2, kBytes) || !inner.parse(own.part[2]) ||
+          !inner.has(2, kBytes) || !variable.parse(inner.part[2]))
+        return false;
+      for (int other = 1; other < Fields::kMost; ++other)
+        if (other != 2 && inner.is_there(other)) return false;
+      *out = {out->compression, plan::kFsst, offset_bits(variable), own.part[1]};
+      return out->bits > 0;
+    }
+    case 8:
+      if (!own.has(1, kBytes) || !own.has(2, kBytes) || flat_bits(own.part[2]) != 8) return false;
+      *out = {out->compression, plan::kRuns, flat_bits(own.part[1]), {}};
+      return is_word(out->bits);
+    case 9:
+      if (!own.has(1, kBytes)) return false;
+      *out = {out->compression, plan::kSplit, flat_bits(own.part[1]), {}};
+      return out->bits == 32 || out->bits == 64;
+    case 10: {
+      Fields compression;
+      uint64_t scheme = 0;
+      if (depth || !own.has(1, kBytes) || !own.has(3, kBytes) ||
+          !compression.parse(own.part[1]) || !compression.number_at(1, &scheme) ||
+          (scheme != plan::kLz4 && scheme != plan::kZstd))
+        return false;
+      out->compression = static_cast<int64_t>(scheme);
+      return parse_coding(own.part[3], out, depth + 1);
+    }
+    case 11: {
+      uint64_t items = 0, has_validity = 0;
+      if (!own.number_at(1, &items) || !own.number_at(3, &has_validity) || has_validity ||
+          !own.has(2, kBytes) || items == 0 || items > kFlatBitsMax)
+        return false;
+      Coding inner;
+      if (!parse_coding(own.part[2], &inner, depth + 1) || inner.codec != plan::kFlat ||
+          inner.compression != plan::kPlain || inner.bits % 8)
+        return false;
+      *out = {out->compression, plan::kFlat, inner.bits * static_cast<int64_t>(items), {}};
+      return out->bits <= INT32_MAX;
+    }
+    default:
+      return false;
+  }
+}
+
+// Whether a page has one layer, of values some of which may be null if there are definitions.
+inline bool is_optional(const Fields& layout, int field, bool has_definition) {
+  std::vector<int64_t> layers;
+  if (layout.has(field, kVarint)) layers.push_back(static_cast<int64_t>(layout.number[field]));
+  else if (!layout.packed_at(field, &layers)) return false;
+  constexpr int64_t all_valid = 1, nullable = 3;
+  return layers.size() == 1 &&
+         (layers[0] == nullable || (layers[0] == all_valid && !has_definition));
+}
+
+// Whether definition levels are packed to a bit each.
+inline bool are_bits(Message encoding) {
+  Fields fields, packed;
+  uint64_t bits = 0;
+  if (!fields.parse(encoding) || !fields.has(4, kBytes) || !packed.parse(fields.part[4]))
+    return false;
+  for (int other = 1; other < Fields::kMost; ++other)
+    if (other != 4 && fields.is_there(other)) return false;
+  return packed.number_at(1, &bits) && bits == 16 && packed.has(3, kBytes) &&
+         flat_bits(packed.part[3]) == 1;
+}
+
+inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers, PageLayout* out) {
+  uint64_t num_items = 0, num_buffers = 0, depth = 0, values = 0, is_large = 0;
+  if (fields.is_there(1) || !fields.has(3, kBytes) || !fields.number_at(5, &num_items) ||
+      !fields.number_at(7, &num_buffers) || !fields.number_at(8, &depth) || depth ||
+      !fields.number_at(9, &values) || !fields.number_at(10, &is_large))
+    return false;
+  plan::Page& page = out->page;
+  page.has_definition = fields.is_there(2);
+  if (page.has_definition && (!fields.has(2, kBytes) || !are_bits(fields.part[2]))) return false;
+  Coding coding;
+  if (!is_optional(fields, 6, page.has_definition) || !parse_coding(fields.part[3], &coding) ||
+      num_buffers != static_cast<uint64_t>(coding.num_buffers()) ||
+      values != static_cast<uint64_t>(page.rows))
+    return false;
+  out->has_items = fields.is_there(4);
+  if (out->has_items) {
+    if (!fields.has(4, kBytes) || !parse_coding(fields.part[4], &out->items) ||
+        coding.is_strings() || !is_word(coding.bits) || num_items > INT32_MAX)
+      return false;
+    const Coding& items = out->items;
+    const bool is_sound = form.is_strings()
+                              ? items.codec == plan::kVariable
+                              : items.codec == plan::kFlat && form.kind == plan::kFixed &&
+                                    items.bits == 8 * form.width;
+    if (!is_sound) return false;
+    out->num_items = static_cast<int64_t>(num_items);
+  } else if (!coding.fits(form)) {
+    return false;
+  }
+  if (buffers < 2 + static_cast<size_t>(out->has_items)) return false;
+  page.layout = plan::kChunks;
+  page.compression = coding.compression;
+  page.codec = coding.codec;
+  page.bits = coding.bits;
+  page.size_bytes = is_large ? 4 : 2;
+  out->symbols = coding.symbols;
+  return true;
+}
+
+inline bool parse_items(const Fields& fields, const Form& form,
+                        const std::vector<int64_t>& position, const std::vector<int64_t>& size,
+                        PageLayout* out) {
+  uint64_t repetition = 0, definition = 0, value_bits = 0, length_bits = 0;
+  if (!fields.number_at(1, &repetition) || repetition || !fields.number_at(2, &definition) ||
+      definition > 1 || !fields.number_at(3, &value_bits) || !fields.number_at(4, &length_bits) ||
+      fields.is_there(3) == fields.is_there(4) || !fields.has(7, kBytes))
+    return false;
+  plan::Page& page = out->page;
+  page.has_definition = definition > 0;
+  Coding coding;
+  if (!is_optional(fields, 8, page.has_definition) || !parse_coding(fields.part[7], &coding) ||
+      coding.compression != plan::kPlain || !coding.fits(form))
+    return false;
+  page.codec = coding.codec;
+  out->symbols = coding.symbols;
+  if (!form.is_strings()) {
+    if (form.kind != plan::kFixed || position.empty() ||
+        value_bits != static_cast<uint64_t>(coding.bits))
+      return false;
+    page.layout = plan::kItems;
+    page.position = position[0];
+    page.item_bytes = page.has_definition + form.width;
+    return page.item_bytes > 0 && page.rows <= size[0] / page.item_bytes;
+  }
+  const int64_t entries = page.rows + 1;
+  if (position.size() < 2 || (length_bits != 32 && length_bits != 64) || size[1] % entries)
+    return false;
+  page.layout = plan::kZippedStrings;
+  page.position = position[0];
+  page.size = size[0];
+  page.index_position = position[1];
+  page.index_width = size[1] / entries;
+  page.length_bytes = static_cast<int64_t>(length_bits / 8);
+  return page.index_width <= 8 && is_word(8 * page.index_width);
+}
+
+inline bool parse_constant(const Fields& fields, const Form& form,
+                           const std::vector<int64_t>& size, PageLayout* out) {
+  uint64_t repetitions = 0, definitions = 0;
+  for (const int64_t bytes : size)
+    if (bytes) return false;
+  if (!is_optional(fields, 5, false) || !fields.number_at(9, &repetitions) || repetitions ||
+      !fields.number_at(10, &definitions) || definitions)
+    return false;
+  out->has_value = fields.is_there(6);
+  if (out->has_value) {
+    if (!fields.has(6, kBytes) || form.kind != plan::kFixed || form.width == 0 ||
+        fields.part[6].size() != form.width)
+      return false;
+    out->value = fields.part[6];
+  } else if (size.size() == 1 || size.size() == 3) {
+    return false;
+  }
+  out->page.layout = plan::kConstant;
+  return true;
+}
+
+// Read the message of a page of so many rows, in its envelope; false if it is not known here.
+inline bool parse_page(Message envelope, const Form& form, int64_t rows,
+                       const std::vector<int64_t>& position, const std::vector<int64_t>& size,
+                       PageLayout* out) {
+  static constexpr char kUrl[] = "/lance.encodings21.PageLayout";
+  Fields sealed, layout, fields;
+  PageLayout found;
+  found.page.rows = rows;
+  if (!sealed.parse(envelope) || !sealed.has(1, kBytes) || !sealed.has(2, kBytes) ||
+      sealed.part[1].size() != sizeof kUrl - 1 ||
+      memcmp(sealed.part[1].at, kUrl, sizeof kUrl - 1) != 0 || !layout.parse(sealed.part[2]))
+    return false;
+  int kind = 0;
+  for (int each = 1; each < Fields::kMost; ++each) {
+    if (!layout.is_there(each)) continue;
+    if (kind || !layout.has(each, kBytes)) return false;
+    kind = each;
+  }
+  if (!kind || !fields.parse(layout.part[kind])) return false;
+  const bool is_known = kind == 1   ? parse_chunks(fields, form, position.size(), &found)
+                        : kind == 2 ? parse_constant(fields, form, size, &found)
+                        : kind == 3 ? parse_items(fields, form, position, size, &found)
+                                    : false;
+  if (is_known) *out = found;
+  return is_known;
+}
+
+}  // namespace lancelet::columns

@@ -1,0 +1,261 @@
+// A few rows of several columns at once, from the map of a file to buffers of Arrow.
+//
+//     rows 7 90000   ->  where: chunks, items, spans   ->  asked for, verified   ->  decoded
+//
+// What pages hold is found by their plans, and single values are decoded by the kernels that decode
+// many. Where anything is not as it should be, the column gets a fault: the caller then reads its
+// rows in the general way, which says what is wrong, or knows what is not known here.
+#include "plan_values.hpp"
+
+namespace lancelet::once {
+#define KERNEL(name, ...) int64_t name(__VA_ARGS__);
+#include "once/read_ahead.def"
+#undef KERNEL
+}  // namespace lancelet::once
+
+namespace LANCELET_NAMESPACE {
+#define KERNEL(name, ...) int64_t name(__VA_ARGS__);
+#include "checksum.def"
+#undef KERNEL
+
+namespace few {
+namespace {
+
+// What is read of a column: a range of the file for each row.
+struct Ranges {
+  Spot* spots;
+  int64_t* position;
+  int64_t* size;
+};
+
+struct Reader {
+  const File& file;
+  Output* out;
+  Scratch* scratch;
+  Chunk chunk;
+
+  LANCELET_INLINE ConstBytes range(int64_t position, int64_t size) const {
+    return {file.bytes.data + position, size};
+  }
+
+  // Open the chunk of a spot unless it is open, and find out whether the value is null.
+  int64_t enter(const Spot& spot, ConstBytes bytes) {
+    if (chunk.page != spot.page || chunk.part != spot.part) {
+      chunk.page = nullptr;
+      const int64_t status = open_chunk(*spot.page, spot, bytes, scratch, &chunk);
+      if (status < 0) {
+        chunk.page = nullptr;
+        return status;
+      }
+    }
+    return spot.page->has_definition ? is_null(chunk, spot.within) : 0;
+  }
+
+  // Write a value of fixed width; returns 1 if it is null, and then writes nothing.
+  int64_t fixed(const Column& column, const Spot& spot, ConstBytes bytes, uint8_t* to) {
+    const Page& page = *spot.page;
+    switch (page.layout) {
+      case kChunks: {
+        const int64_t status = enter(spot, bytes);
+        if (status != 0) return status;
+        if (page.items.count < 0)
+          return page.bits == 8 * column.width ? read_value(page, chunk, spot.within, to)
+                                               : fail(kBadWidth, 0);
+        int64_t index = 0;
+        const int64_t found = read_index(page, chunk, spot.within, &index);
+        if (found < 0) return found;
+        if (page.items.width != column.width) return fail(kBadWidth, 0);
+        memcpy(to, page.items.values + index * column.width, column.width);
+        return 0;
+      }
+      case kItems: {
+        if (page.has_definition && (bytes.data[0] & 1)) return 1;
+        if (page.item_bytes != page.has_definition + column.width) return fail(kBadWidth, 0);
+        memcpy(to, bytes.data + page.has_definition, column.width);
+        return 0;
+      }
+      case kConstant: {
+        if (page.value == nullptr) return 1;
+        if (page.size != column.width) return fail(kBadWidth, 0);
+        memcpy(to, page.value, column.width);
+        return 0;
+      }
+      default:
+        return fail(kBadWidth, 0);
+    }
+  }
+
+  // Write a bit; returns 1 if it is null.
+  int64_t bit(const Spot& spot, ConstBytes bytes, uint8_t* to) {
+    const Page& page = *spot.page;
+    if (page.layout == kConstant) return page.value == nullptr ? 1 : fail(kBadWidth, 0);
+    if (page.layout != kChunks || page.bits != 1 || page.codec != kFlat || page.items.count >= 0)
+      return fail(kBadWidth, 0);
+    const int64_t status = enter(spot, bytes);
+    if (status != 0) return status;
+    if (chunk.values.size != (chunk.count + 7) / 8) return fail(kTooShort, 0);
+    *to = chunk.values.data[spot.within / 8] >> (spot.within % 8) & 1;
+    return 0;
+  }
+
+  // Append a string; returns 1 if it is null.
+  int64_t string(const Spot& spot, ConstBytes bytes) {
+    const Page& page = *spot.page;
+    ConstBytes found = {nullptr, 0};
+    switch (page.layout) {
+      case kChunks: {
+        int64_t status = enter(spot, bytes);
+        if (status != 0) return status;
+        if (page.items.count >= 0) {
+          int64_t index = 0;
+          status = read_index(page, chunk, spot.within, &index);
+          if (status == 0) status = find_item_string(page.items, index, &found);
+          return status < 0 ? status : append(found, {}, out);
+        }
+        if (page.codec != kVariable && page.codec != kFsst) return fail(kBadWidth, 0);
+        status = find_string(page, chunk, spot.within, &found);
+        return status < 0 ? status : append(found, page.symbols, out);
+      }
+      case kZippedStrings: {
+        const int64_t head = page.has_definition + page.length_bytes;
+        if (page.has_definition && bytes.size > 0 && (bytes.data[0] & 1))
+          return bytes.size == 1 ? 1 : fail(kBadLength, 0);
+        if (bytes.size < head) return fail(kTooShort, 0);
+        const int64_t size = number_at(bytes.data + page.has_definition, page.length_bytes);
+        if (size != bytes.size - head) return fail(kBadLength, 0);
+        return append({bytes.data + head, size}, page.symbols, out);
+      }
+      case kConstant:
+        return page.value == nullptr ? 1 : append({page.value, page.size}, {}, out);
+      default:
+        return fail(kBadWidth, 0);
+    }
+  }
+
+  // Decode a column; `place` gets the number of nulls, and where its buffers are.
+  int64_t column(const Column& column, int64_t rows, const Ranges& ranges, Place* place) {
+    const int64_t validity = out->take((rows + 7) / 8);
+    const int64_t offset_bytes = column.form == kStrings32 ? 4 : 8;
+    const bool is_string = column.form == kStrings32 || column.form == kStrings64;
+    const int64_t values = out->take(is_string               ? (rows + 1) * offset_bytes
+                                     : column.form == kBits  ? (rows + 7) / 8
+                                                             : rows * column.width);
+    if (validity < 0 || values < 0) return fail(kOutputFull, 0);
+    uint8_t* const valid = out->bytes.data + validity;
+    uint8_t* const to = out->bytes.data + values;
+    memset(valid, 0, (rows + 7) / 8);
+    if (column.form == kBits) memset(to, 0, (rows + 7) / 8);
+    const int64_t start = is_string ? out->take(0) : 0;
+    if (start < 0) return fail(kOutputFull, 0);
+    if (is_string) memset(to, 0, offset_bytes);
+    int64_t nulls = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      const Spot& spot = ranges.spots[i];
+      const ConstBytes bytes = range(ranges.position[i], ranges.size[i]);
+      int64_t status = 0;
+      if (is_string) {
+        const int64_t before = out->end;
+        status = string(spot, bytes);
+        if (status == 0 && column.is_text &&
+            !is_utf8(out->bytes.data + before, out->end - before))
+          status = fail(kBadCode, 0);
+        if (column.form == kStrings32)
+          store<int32_t>(to + (i + 1) * 4, static_cast<int32_t>(out->end - start));
+        else
+          store<int64_t>(to + (i + 1) * 8, out->end - start);
+        if (out->end - start > INT32_MAX) status = fail(kTooLarge, 0);
+      } else if (column.form == kBits) {
+        uint8_t value = 0;
+        status = bit(spot, bytes, &value);
+        to[i / 8] |= static_cast<uint8_t>(value << i % 8);
+      } else {
+        status = fixed(column, spot, bytes, to + i * column.width);
+        if (status > 0) memset(to + i * column.width, 0, column.width);
+      }
+      if (status < 0) return status;
+      nulls += status > 0;
+      if (status == 0) valid[i / 8] |= static_cast<uint8_t>(1 << i % 8);
+    }
+    *place = {0, nulls, validity, values, start, is_string ? out->end - start : 0};
+    return 0;
+  }
+};
+
+// Find the rows of a column; 0 or a fault.
+int64_t find_rows(const File& file, const Wanted& wanted, int64_t rows, const Ranges& ranges,
+                  Taken* taken) {
+  for (int64_t i = 0; i < rows; ++i) {
+    int64_t* const position = ranges.position + i;
+    int64_t* const size = ranges.size + i;
+    const int64_t status =
+        find(*wanted.pages[i], file, wanted.rows[i], ranges.spots + i, position, size);
+    if (status < 0) return status;
+    if (!within(*position, *size, file.bytes.size)) return fail(kOutOfSource, i);
+    const bool is_same = i > 0 && position[0] == position[-1] && size[0] == size[-1];
+    if (is_same || *size == 0) continue;
+    ++taken->ranges;
+    taken->bytes += *size;
+  }
+  return 0;
+}
+
+int64_t take(const File& file, int64_t rows, Span<const Wanted> wanted, const Ranges& all,
+             Output* out, Scratch* scratch, Place* places, Taken* taken) {
+  for (int64_t c = 0; c < wanted.size; ++c) {
+    const Ranges own = {all.spots + c * rows, all.position + c * rows, all.size + c * rows};
+    places[c] = {find_rows(file, wanted.data[c], rows, own, taken), 0, 0, 0, 0, 0};
+    if (places[c].fault < 0) memset(own.size, 0, rows * sizeof(int64_t));
+    if (places[c].fault < 0) memset(own.position, 0, rows * sizeof(int64_t));
+  }
+  const int64_t count = rows * wanted.size;
+  const int64_t status = prepare_ranges(file, {all.position, count}, {all.size, count});
+  if (status < 0) return status;
+  Reader reader = {file, out, scratch, {}};
+  for (int64_t c = 0; c < wanted.size; ++c) {
+    if (places[c].fault < 0) continue;
+    const Ranges own = {all.spots + c * rows, all.position + c * rows, all.size + c * rows};
+    const int64_t before = out->end;
+    const int64_t decoded = reader.column(*wanted.data[c].column, rows, own, &places[c]);
+    if (decoded >= 0) continue;
+    // A full output is the caller's to mend; other faults are those of the column.
+    if (-decoded % 16 == kOutputFull) return decoded;
+    out->end = before;
+    places[c].fault = decoded;
+  }
+  taken->used = out->end;
+  return 0;
+}
+
+}  // namespace
+}  // namespace few
+
+int64_t prepare_ranges(const plan::File& file, ConstInts position, ConstInts size) {
+  const int64_t asked = lancelet::once::read_ahead(file.bytes, position, size, file.known);
+  if (asked < 0) return asked;
+  if (file.blocks.size < 3) return 0;
+  const int64_t* blocks = file.blocks.data;
+  const int64_t wrong = crc32c_verify(file.bytes, position, size, blocks[0], blocks[1], blocks[2],
+                                      file.sums, file.verified);
+  return wrong > 0 ? fail(kBadStream, wrong) : wrong;
+}
+
+int64_t take_planned(const plan::File& file, int64_t rows, Span<const plan::Wanted> wanted,
+                     Bytes out, Span<plan::Place> places, plan::Taken* taken) {
+  using namespace few;
+  if (places.size < wanted.size) return fail(kBadCount, 0);
+  const int64_t all = rows * wanted.size;
+  constexpr int64_t bytes = sizeof(Spot) + 2 * sizeof(int64_t);
+  auto* memory = static_cast<uint8_t*>(malloc(static_cast<size_t>((all + 1) * bytes)));
+  if (memory == nullptr) return fail(kNoMemory, 0);
+  auto* spots = reinterpret_cast<Spot*>(memory);
+  auto* position = reinterpret_cast<int64_t*>(memory + all * sizeof(Spot));
+  Scratch scratch;
+  Output output = {out};
+  const int64_t status = take(file, rows, wanted, {spots, position, position + all}, &output,
+                              &scratch, places.data, taken);
+  free(scratch.data);
+  free(memory);
+  return status;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,81 @@
+"""Plans of columns, and rows by them: `native/module/column_plan.hpp` and `take_planned.cpp`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_int64s
+from lancelet.kernels.faults import Fault
+from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
+from lancelet.kernels.native.allocate import empty_bytes
+
+_HEAD_WORDS: Final = 6
+_PLACE_WORDS: Final = 6
+_ROOM_MAX: Final = 1 << 24
+_SPARE_BYTES: Final = 4096
+"""So much memory may be held for nothing."""
+
+
+def plan_columns(
+    metadata: Slices, forms: Int64s, *, num_rows: int, file_bytes: int
+) -> list[ColumnPlan | None]:
+    """Return plans of columns, of which `metadata` has what the file says of each.
+
+    `forms` has three numbers for each column: what its values become, their width, and whether
+    they must be text. A column that is not as known writers write it has no plan.
+    """
+    found: Any = _native.plan_columns(
+        metadata.source,
+        as_int64s(metadata.position),
+        as_int64s(metadata.size),
+        as_int64s(forms),
+        num_rows,
+        file_bytes,
+    )
+    return cast("list[ColumnPlan | None]", found)
+
+
+def take_rows(
+    file: MappedFile, rows: Int64s, plans: Sequence[ColumnPlan], room: int
+) -> TakenRows | None:
+    """Return rows, in any order, of columns of a file; all of them have the rows.
+
+    A column that cannot be read like this has no place, and `None` stands for all. `room` is a
+    guess of how many bytes the result has.
+    """
+    result = np.empty(_HEAD_WORDS + _PLACE_WORDS * len(plans), np.int64)
+    wanted = as_int64s(rows)
+    of_heads = np.zeros(3, np.int64)
+    while True:
+        out = empty_bytes(room)
+        used = _native.take_rows(
+            file.source,
+            wanted,
+            plans,
+            file.known,
+            file.blocks,
+            file.sums,
+            file.verified,
+            out,
+            result,
+        )
+        if used < 0 and (-used % 16 != Fault.OUTPUT_FULL or room > _ROOM_MAX):
+            return None
+        of_heads += result[2:5]
+        if used >= 0:
+            break
+        # What was read says how much plain values take; only what is compressed takes more.
+        room = max(2 * room, min(room + int(result[1]), _ROOM_MAX))
+    if room > 2 * used + _SPARE_BYTES:
+        out = out[:used].copy()
+    num_ranges, num_bytes, *_ = result.tolist()
+    head_ranges, head_bytes, learned = of_heads.tolist()
+    words = result[_HEAD_WORDS:].tolist()
+    each: Any = zip(*[iter(words)] * _PLACE_WORDS, strict=True)
+    places = [None if fault else tuple(place) for fault, *place in each]
+    return TakenRows(out, places, num_ranges + head_ranges, num_bytes + head_bytes, learned)
