@@ -371,3 +371,72 @@ def test_blobs_are_not_lost_by_updates(run, spark, path):
     with pytest.raises(UnsupportedError, match="blobs"):
         run("UPDATE <t> SET id = 5 WHERE id = 1")
     assert run("DELETE FROM <t> WHERE id = 1")[0][2] == 1
+
+
+def test_bases_are_given_by_options_and_statements(run, path, tmp_path):
+    run(
+        f"""CREATE TABLE <t> TBLPROPERTIES (initial_bases = 'hot={tmp_path}/hot',
+            target_bases = 'hot', 'storage.no_such_thing' = 'secret') AS SELECT id FROM range(4)"""
+    )
+    assert not lance.dataset(path).config(), "options of the store are not written anywhere"
+    run(f"ALTER TABLE <t> ADD BASE cold AT '{tmp_path}/cold'")
+    assert run("SHOW BASES IN <t>") == [("hot", f"{tmp_path}/hot"), ("cold", f"{tmp_path}/cold")]
+    run("INSERT INTO <t> WITH (target_bases = 'cold', max_rows_per_file = 1) VALUES (10), (11)")
+    run("UPDATE <t> WITH (target_bases = 'cold') SET id = id + 20 WHERE id < 1")
+    merge = """MERGE INTO <t> WITH (target_bases = 'cold') AS t USING (SELECT 30L AS id) AS s
+               ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"""
+    run(merge)
+    bases = [
+        file.base_id for each in lance.dataset(path).get_fragments() for file in each.metadata.files
+    ]
+    assert (bases.count(2), set(bases)) == (4, {1, 2}), bases
+    assert sorted(run("SELECT id FROM <t> WITH ('storage.no_such_thing' = 'x') AS t")) == [
+        (i,) for i in (1, 2, 3, 10, 11, 20, 30)
+    ]
+    version = lance.dataset(path).version
+    for text, message in (
+        ("INSERT INTO <t> WITH (initial_bases = 'a=b') VALUES (1)", "no option here"),
+        ("INSERT INTO <t> WITH (target_base = 'hot') VALUES (1)", "did you mean target_bases"),
+        ("INSERT INTO <t> WITH (target_bases = 'warm') VALUES (1)", "not found"),
+        ("DELETE FROM <t> WITH (target_bases = 'hot') WHERE id = 1", "no option here"),
+        ("OPTIMIZE <t> WITH (no_such_thing = 1)", "no_such_thing"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run(text)
+    assert lance.dataset(path).version == version
+
+
+def test_columns_of_uris_become_blobs_that_stay_where_they_are(run, path, tmp_path):
+    media = tmp_path / "media"
+    media.mkdir()
+    for name in "abc":
+        (media / name).write_bytes(name.encode() * 50_000)
+    run(
+        f"""CREATE TABLE <t> (id BIGINT, data BINARY) TBLPROPERTIES
+            ('encoding.data.blob' = 'true', initial_bases = 'media={media}')"""
+    )
+    run(f"INSERT INTO <t> SELECT 1L, '{media}/a'")
+    run(f"INSERT INTO <t> BY NAME SELECT '{media}/b' AS data, 2L AS id")
+    run("INSERT INTO <t> VALUES (3, X'616263')")
+    run(f"UPDATE <t> SET data = '{media}/c' WHERE id = 1")
+    merge = f"""MERGE INTO <t> AS t USING (SELECT 3L AS id, '{media}/a' AS data) AS s
+                ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"""
+    run(merge)
+    made = lance.dataset(path)
+    ids = made.to_table(columns=["id"])["id"].to_pylist()
+    blobs = made.take_blobs("data", indices=list(range(3)))
+    found = {i: blob.readall() for i, blob in zip(ids, blobs, strict=True)}
+    assert found == {1: b"c" * 50_000, 2: b"b" * 50_000, 3: b"a" * 50_000}
+    size = sum(each.stat().st_size for each in (tmp_path / "t.lance").rglob("*") if each.is_file())
+    assert size < 50_000, "nothing was copied"
+    version = made.version
+    with pytest.raises(Exception, match="outside registered"):
+        run("INSERT INTO <t> SELECT 4L, '/etc/hostname'")
+    assert lance.dataset(path).version == version
+    run("INSERT INTO <t> WITH (external_blob_mode = 'ingest') SELECT 4L, '/etc/hostname'")
+    run(
+        "CREATE OR REPLACE TABLE <t> TBLPROPERTIES ('encoding.data.blob' = 'true', "
+        "allow_external_blob_outside_bases = true) "
+        f"AS SELECT id, '{media}/a' AS data FROM range(2)"
+    )
+    assert lance.dataset(path).take_blobs("data", indices=[1])[0].readall() == b"a" * 50_000

@@ -125,7 +125,7 @@ def join_columns(
     if ROW_ADDRESS not in frame.columns:
         raise InvalidInputError("rows are named by `_rowaddr`, which the data frame lacks")
     names = [name for name in frame.columns if name != ROW_ADDRESS]
-    settings = write_settings(uri, table, None)
+    settings = write_settings(table, None)
     new = schema_for_new_table(frame.select(*map(quoted, names)).schema, settings)
     schema = pa.schema([pa.field(ROW_ADDRESS, pa.uint64()), *(each for each in new)])
     plan = plan_join(snapshot, ROW_ADDRESS, Joined.of(RowStream(schema, iter(())), ROW_ADDRESS))

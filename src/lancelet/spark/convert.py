@@ -18,6 +18,7 @@ import pyarrow.types as kinds
 from pyspark.sql.variant_utils import VariantUtils
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.format.blob_values import BlobType
 from lancelet.spark.types import VARIANT, is_json_type, is_list
 
 
@@ -57,6 +58,8 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         return pa.ExtensionArray.from_storage(target, _json_of_variant(array))
     if is_json_type(array.type) and kinds.is_struct(target):
         return _variant_of_json(array.storage)
+    if isinstance(target, BlobType) and kinds.is_string(array.type):
+        return _blobs_by_uri(array, target)
     if isinstance(target, pa.BaseExtensionType):
         storage = _convert(array, target.storage_type, path)
         return pa.ExtensionArray.from_storage(target, storage)
@@ -73,6 +76,15 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if is_list(target) and is_list(array.type):
         return _convert_list(array, target, path)
     return _cast(array, target, path)
+
+
+def _blobs_by_uri(array: pa.Array, target: BlobType) -> pa.Array:
+    parts = {field.name: pa.nulls(len(array), field.type) for field in target.storage_type}
+    parts["uri"] = array
+    mask = array.is_null() if array.null_count else None
+    fields = list(target.storage_type)
+    storage = pa.StructArray.from_arrays(list(parts.values()), fields=fields, mask=mask)
+    return pa.ExtensionArray.from_storage(target, storage)
 
 
 def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:

@@ -20,12 +20,12 @@ from pyspark.sql.types import StructType
 
 from lancelet.errors import AlreadyExistsError, StorageError
 from lancelet.file.batches import rebatch
-from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
-from lancelet.ops.bases import BaseChoice
+from lancelet.ops.bases import BaseChoice, BaseError
+from lancelet.ops.blob_input import BlobPolicy, resolved_blobs
 from lancelet.ops.fit import fit_to_table
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
@@ -55,12 +55,13 @@ class FilePlan:
     arrow: pa.Schema
     version: FileVersion
     limits: FileLimits
-    chosen: BaseChoice = field(default_factory=BaseChoice)
-    bases: tuple[BasePath, ...] = ()
+    chosen: BaseChoice
+    blobs: BlobPolicy
 
     def targets(self) -> list[Target]:
         """Return where files go in turn."""
-        return self.chosen.targets(self.table.locate(), {base.id: base for base in self.bases})
+        bases = {base.id: base for base in self.blobs.bases}
+        return self.chosen.targets(self.table.locate(), bases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +93,53 @@ def plan_files(
 ) -> FilePlan:
     """Return how the rows of a data frame are written, beside or instead of those of a version."""
     known = None if latest is None else with_true_version(latest.manifest).data_version
-    read_version = 0 if latest is None else latest.version
-    chosen = BaseChoice(settings.target_bases)
-    bases = () if latest is None else latest.manifest.base_paths
     if latest is not None and known is not None and not replaces:
         arrow = schema_for_table(latest.schema, schema)
-        fields = fit_to_table(latest.schema, arrow)
-        return FilePlan(
-            settings.table, read_version, fields, arrow, known, settings.limits, chosen, bases
-        )
+        return file_plan(settings, latest, arrow, fit_to_table(latest.schema, arrow), known)
     version = settings.version or known or DEFAULT_VERSION
     arrow = schema_for_new_table(schema, settings)
     fields = Schema.from_arrow(arrow, blob_v2=version >= FileVersion.V2_2)
+    return file_plan(settings, latest, arrow, fields, version)
+
+
+def file_plan(
+    settings: WriteSettings,
+    latest: Snapshot | None,
+    arrow: pa.Schema,
+    fields: Schema,
+    version: FileVersion,
+) -> FilePlan:
+    """Return how rows of an Arrow schema are written as some fields."""
+    if latest is not None and settings.initial_bases:
+        raise BaseError(
+            "only a table that is made can begin with bases; there is one already",
+            uri=settings.table.uri,
+            version=latest.version,
+        )
+    blobs = BlobPolicy(
+        settings.initial_bases if latest is None else latest.manifest.base_paths,
+        settings.allows_blobs_outside,
+        settings.ingests_blobs,
+        dict(settings.table.options),
+    )
     return FilePlan(
-        settings.table, read_version, fields, arrow, version, settings.limits, chosen, bases
+        settings.table,
+        0 if latest is None else latest.version,
+        fields,
+        arrow,
+        version,
+        settings.limits,
+        BaseChoice(settings.target_bases),
+        blobs,
     )
 
 
 def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragment, ...]:
     """Write the rows of a task under names that no other attempt has."""
     converted = (convert_batch(batch, plan.arrow) for batch in batches)
+    resolved = resolved_blobs(converted, plan.schema.fields, plan.blobs)
     options = FileOptions(version=plan.version, limits=plan.limits)
-    rows = rebatch(converted, _PAGE_ROWS, bytes_max=_PAGE_BYTES)
+    rows = rebatch(resolved, _PAGE_ROWS, bytes_max=_PAGE_BYTES)
     return write_fragments(plan.targets(), rows, plan.schema, options)
 
 
@@ -127,7 +153,8 @@ def publish_rows(
     if plan.read_version and not how.replaces:
         return _append(plan, plan.read_version, fragments, how) if fragments else None
     location = plan.table.locate()
-    operation = Overwrite(fragments, plan.schema, dict(how.config))
+    new_bases = () if plan.read_version else plan.blobs.bases
+    operation = Overwrite(fragments, plan.schema, dict(how.config), new_bases)
     transaction = new_transaction(plan.read_version, operation, how.remarks)
     options = CommitOptions(
         stable_row_ids=how.stable_row_ids,
@@ -139,7 +166,7 @@ def publish_rows(
         return commit_transaction(location, transaction, options)
     except AlreadyExistsError:
         latest = latest_snapshot(location)
-        has_own_wishes = how.replaces or bool(how.config)
+        has_own_wishes = how.replaces or bool(how.config) or bool(new_bases)
         if latest is None or has_own_wishes or latest.schema.fields != plan.schema.fields:
             raise
         return _append(plan, latest.version, fragments, how) if fragments else None

@@ -39,6 +39,12 @@ def _on_worker(
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 
 
+def literal(text: str) -> str:
+    """Return a text as a statement has it in quotes, whatever is in it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def quoted(name: str) -> str:
     """Return a name as Spark reads it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"

@@ -27,7 +27,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.inserts import OnChange, find_inserts
 from lancelet.ops.jobs.scan_task import ScanTask
 from lancelet.ops.jobs.split import Split
-from lancelet.spark.options import ReadOptions
+from lancelet.spark.options import ReadOptions, text_of
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.location import TableLocation
@@ -209,11 +209,6 @@ def _files_of(snapshot: Snapshot, fragment: Any) -> Iterator[dict[str, Any]]:
 def _read_options(path: Any, options: dict[str, Any]) -> ReadOptions:
     given = {name.lower(): text_of(value) for name, value in options.items() if value is not None}
     return ReadOptions.parse(given | {"path": str(path)})
-
-
-def text_of(value: Any) -> str:
-    """Return a value as the text that options have for it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def constants_of(options: Mapping[str, AnalyzeArgument]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ from lancelet.spark.options import WriteSettings
 from lancelet.spark.running import Running, begin
 from lancelet.spark.scanning import scan_version
 from lancelet.spark.types import spark_schema
-from lancelet.spark.write_schema import schema_for_table, stored_field
+from lancelet.spark.write_schema import brought_field, schema_for_table
 from lancelet.spark.writing import Once
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
@@ -136,7 +136,7 @@ class Merge:
 
     def _joined(self, snapshot: Snapshot) -> DataFrame:
         """Return the rows that change: what happens to each, where it is, and its new values."""
-        schema = target_schema(snapshot)
+        schema = target_schema(snapshot, self.frame.schema)
         names = schema.fieldNames()
         self._check(snapshot, schema)
         read = names if self._reads_target(names) else list(self.on)
@@ -259,6 +259,7 @@ def change_rows(
     *,
     mark: Mark | None = None,
     retries: Retries | None = None,
+    settings: WriteSettings | None = None,
 ) -> MergeResult:
     """Change the rows that `changed` finds in a version, again where others changed them first.
 
@@ -270,23 +271,32 @@ def change_rows(
         on: The key of inserted rows, by which two merges notice that they insert the same.
         mark: Makes a batch of a stream that comes again change nothing.
         retries: How often it is tried again.
+        settings: How new rows are written.
     """
 
     def attempt(snapshot: Snapshot) -> MergeResult:
         if mark is not None and mark.is_reached(snapshot.manifest.config):
             return MergeResult(snapshot.version, MergeCounts(), job.report)
-        files = plan_files(WriteSettings(table), snapshot, target_schema(snapshot), replaces=False)
+        frame = changed(snapshot)
+        brought = target_schema(snapshot, frame.schema)
+        files = plan_files(settings or WriteSettings(table), snapshot, brought, replaces=False)
         run = partial(write_merged, files, on)
-        parts = run_over(job, "merge", changed(snapshot), run)
+        parts = run_over(job, "merge", frame, run)
         published, counts = commit_merge(snapshot, files, on, parts, mark)
         return MergeResult(published.version, counts, job.report)
 
     return with_retries(table.at(None).open(), attempt, retries or Retries(seconds=3600.0))
 
 
-def target_schema(snapshot: Snapshot) -> StructType:
-    """Return the schema of rows that a merge writes: that of the table, with blobs as bytes."""
-    fields = [stored_field(field.to_arrow()) for field in snapshot.schema.fields]
+def target_schema(snapshot: Snapshot, brought: StructType | None = None) -> StructType:
+    """Return the schema of rows that are written to a table, given what brings their values.
+
+    Blobs are bytes there, or text with their URIs where that is what is brought.
+    """
+    types = {} if brought is None else {field.name: field.dataType for field in brought}
+    fields = [
+        brought_field(field.to_arrow(), types.get(field.name)) for field in snapshot.schema.fields
+    ]
     return spark_schema(pa.schema(fields))
 
 

@@ -10,14 +10,16 @@ error with the nearest one that is, since a filter that is misspelt would otherw
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from lancelet.errors import InvalidInputError
+from lancelet.format.base_paths import BasePath
 from lancelet.format.version import FileVersion
+from lancelet.ops.bases import absolute_path, number_bases
 from lancelet.ops.jobs.inserts import OnChange
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, FileLimits
@@ -53,9 +55,22 @@ WRITE_NAMES: Final = frozenset(
         "data_storage_version",
         "enable_stable_row_ids",
         "commit_message",
+        "initial_bases",
         "target_bases",
+        "external_blob_mode",
+        "allow_external_blob_outside_bases",
     }
 )
+ROW_NAMES: Final = frozenset(
+    {
+        "max_rows_per_file",
+        "max_bytes_per_file",
+        "target_bases",
+        "external_blob_mode",
+        "allow_external_blob_outside_bases",
+    }
+)
+"""Options of a write that mean something for rows of a table that is there."""
 STREAM_READ_NAMES: Final = frozenset(
     {
         "branch",
@@ -177,10 +192,7 @@ class StreamOptions:
         """Return the options of a stream's source."""
         given = _checked(options, STREAM_READ_NAMES, prefixes=(STORAGE_PREFIX,))
         columns = given.get("columns")
-        on_change = given.get("on_change", OnChange.FAIL.value).lower()
-        known = [each.value for each in OnChange]
-        if on_change not in known:
-            raise InvalidInputError("`on_change` has no such value", found=on_change, known=known)
+        on_change = _choice(given, "on_change", [each.value for each in OnChange])
         return StreamOptions(
             ReadOptions(table_of(options), None if columns is None else _names(columns)),
             given.get("starting_version"),
@@ -205,7 +217,10 @@ class WriteSettings:
     message: str | None = None
     dimensions: Mapping[str, int] = field(default_factory=dict)
     encodings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    initial_bases: tuple[BasePath, ...] = ()
     target_bases: tuple[str, ...] = ()
+    ingests_blobs: bool = False
+    allows_blobs_outside: bool = False
     stream_id: str | None = None
     upsert_on: tuple[str, ...] = ()
     log: bool = False
@@ -238,7 +253,10 @@ class WriteSettings:
             given.get("commit_message"),
             _dimensions(given),
             _encodings(given),
+            _bases(given.get("initial_bases", "")),
             _names(given.get("target_bases", "")),
+            _choice(given, "external_blob_mode", ("reference", "ingest")) == "ingest",
+            _flag(given, "allow_external_blob_outside_bases"),
         )
 
 
@@ -259,6 +277,12 @@ def table_of(options: Mapping[str, str]) -> TableRef:
     table = TableRef.of(path, storage)
     branch = options.get("branch")
     return table if branch in {None, "main"} else table.on_branch(branch)
+
+
+def text_of(value: Any) -> str:
+    """Return a value as the text that options have for it."""
+    is_structured = isinstance(value, bool | Mapping | list | tuple)
+    return json.dumps(value) if is_structured else str(value)
 
 
 def _checked(
@@ -322,6 +346,35 @@ def _flag(given: Mapping[str, str], name: str) -> bool:
     if text not in {"true", "false"}:
         raise InvalidInputError("the option is true or false", option=name, found=given[name])
     return text == "true"
+
+
+def _choice(given: Mapping[str, str], name: str, known: Sequence[str]) -> str:
+    """Return one of some words, by default the first."""
+    text = given.get(name, known[0]).lower()
+    if text not in known:
+        raise InvalidInputError(f"`{name}` has no such value", found=text, known=known)
+    return text
+
+
+def _bases(text: str) -> tuple[BasePath, ...]:
+    """Return the bases that are written as name=path, with commas between, or as a JSON object.
+
+    >>> [(base.name, base.path) for base in _bases("hot=s3://fast/t, cold=s3://slow/t")]
+    [('hot', 's3://fast/t'), ('cold', 's3://slow/t')]
+    """
+    if text.lstrip().startswith("{"):
+        found = json.loads(text)
+        pairs = [(name, path) for name, path in found.items() if name and isinstance(path, str)]
+        is_sound = len(pairs) == len(found)
+    else:
+        parts = [part.partition("=") for part in _names(text)]
+        pairs = [(name.strip(), path.strip()) for name, _, path in parts]
+        is_sound = all(name and path for name, path in pairs)
+    if not is_sound:
+        raise InvalidInputError(
+            "`initial_bases` is written as name=path, with commas between", found=text
+        )
+    return number_bases([BasePath(0, absolute_path(path), name=name) for name, path in pairs])
 
 
 def _time(text: str) -> datetime:

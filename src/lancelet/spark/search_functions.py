@@ -7,7 +7,8 @@
         path => 's3://b/t', text => 'red fox', column => 'v', query => array(0.1, 0.2))
 
 Options of reads, such as `columns`, `filter` and `version`, work as in `lance_scan`. A call runs in
-one task, which suits a few rows through an index; `lancelet.spark.search` spreads many queries.
+one task, which suits a few rows through an index; `lancelet.spark.search` spreads many queries, and
+`lancelet.spark.sql` makes a search for a vector in a large table one of many tasks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from lancelet.dataset.hybrid import hybrid_search
 from lancelet.errors import InvalidInputError
+from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.execute import execute
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
@@ -28,9 +30,9 @@ from lancelet.query.search.hits import Search
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import COUNT, read_vector_search
 from lancelet.spark.convert import convert_batch
-from lancelet.spark.functions import Row, constant_of, constants_of, rows_of, text_of
-from lancelet.spark.options import SEARCH_NAMES, ReadOptions
-from lancelet.spark.reader import pinned
+from lancelet.spark.functions import Row, constant_of, constants_of, rows_of
+from lancelet.spark.options import SEARCH_NAMES, ReadOptions, text_of
+from lancelet.spark.reader import pinned, ref_of
 from lancelet.spark.searching import schema_found
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
@@ -114,10 +116,23 @@ SEARCH_FUNCTIONS: Final = {
 }
 
 
+def plan_vector_search(
+    path: Any, column: Any, query: Any, options: Mapping[str, Any]
+) -> tuple[TableRef, ScanPlan]:
+    """Return the version that a search for a vector is about, and its plan."""
+    return _planned(path, options, _NEAREST, _by_vector(column, query))
+
+
 def _plan(
     path: Any, options: Mapping[str, Any], own: frozenset[str] | set[str], make: MakeSearch
 ) -> ScanPlan:
-    """Return the plan of a search; `own` are options of that search alone."""
+    return _planned(path, options, own, make)[1]
+
+
+def _planned(
+    path: Any, options: Mapping[str, Any], own: frozenset[str] | set[str], make: MakeSearch
+) -> tuple[TableRef, ScanPlan]:
+    """Return the table and the plan of a search; `own` are options of that search alone."""
     given = {name.lower(): value for name, value in options.items() if value is not None}
     asked = {name: given.pop(name) for name in own | _COMMON if name in given}
     read = {name: text_of(value) for name, value in given.items()}
@@ -129,17 +144,15 @@ def _plan(
     prefilter = bool(asked.pop("prefilter", True))
     indexed_only = bool(asked.pop("fast_search", False))
     names = snapshot.schema.names if wanted.columns is None else wanted.columns
-    return plan_scan(
-        snapshot,
-        ScanOptions(
-            columns=(*names, *wanted.row_columns),
-            filter=wanted.filter,
-            limit=count,
-            prefilter=prefilter,
-            indexed_only=indexed_only,
-            search=make(snapshot, asked, count),
-        ),
+    scan = ScanOptions(
+        columns=(*names, *wanted.row_columns),
+        filter=wanted.filter,
+        limit=count,
+        prefilter=prefilter,
+        indexed_only=indexed_only,
+        search=make(snapshot, asked, count),
     )
+    return ref_of(snapshot, wanted), plan_scan(snapshot, scan)
 
 
 def _by_vector(column: Any, query: Any) -> MakeSearch:

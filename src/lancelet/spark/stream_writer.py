@@ -89,6 +89,9 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
                     uri=settings.table.uri,
                 )
             mem_wal.ingest.check_log(latest)
+        if latest is not None:
+            # The first start has made the table with them.
+            settings = replace(settings, initial_bases=())
         plan = plan_files(settings, latest, schema, replaces=overwrite)
         publication = Publication(overwrite, settings.stable_row_ids, settings.message)
         stream_id = settings.stream_id or checkpoint_id(options)

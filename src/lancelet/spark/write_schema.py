@@ -6,18 +6,22 @@
                             v list<float32>                     otherwise
 
 A data frame fits a table if each of its columns has the type that Spark would read the table's
-column as. What does not fit is refused before any task runs, with every difference.
+column as; a blob is brought as bytes, or as text that says by a URI where it is. What does not fit
+is refused before any task runs, with every difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError, similar_names
+from lancelet.format.blob_values import BlobType
+from lancelet.format.extension import BLOB_V2
+from lancelet.format.field import BLOB_KEY
 from lancelet.format.schema import Schema
 from lancelet.ops.fit import check_new_schema
 from lancelet.spark.options import WriteSettings, unused
@@ -29,8 +33,6 @@ from lancelet.spark.types import (
     is_json_type,
     spark_type,
 )
-
-_BLOB: Final = "lance.blob.v2"
 
 
 def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
@@ -47,7 +49,7 @@ def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
             expected=list(known),
             found=frame.fieldNames(),
         )
-    return pa.schema([stored_field(known[field.name]) for field in frame])
+    return pa.schema([_written_field(known[field.name], field.dataType) for field in frame])
 
 
 def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa.Schema:
@@ -83,7 +85,7 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
             missing = [name for name in known if name not in names]
             yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
             continue
-        expected = spark_type(stored_field(field).type, path=own.name)
+        expected = spark_type(brought_field(field, own.dataType).type, path=own.name)
         if is_json_type(field.type) and isinstance(own.dataType, spark.VariantType):
             continue
         if expected.simpleString() != own.dataType.simpleString():
@@ -93,12 +95,22 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
             )
 
 
-def stored_field(field: pa.Field) -> pa.Field:
-    """Return what rows bring for a field of a table: for a blob, the bytes."""
+def brought_field(field: pa.Field, brought: spark.DataType | None = None) -> pa.Field:
+    """Return what rows bring for a field of a table: for a blob, its bytes, or its URI as text."""
+    if not _is_blob(field):
+        return field
+    kind = pa.string() if isinstance(brought, spark.StringType) else pa.large_binary()
+    return pa.field(field.name, kind, field.nullable, field.metadata)
+
+
+def _written_field(field: pa.Field, brought: spark.DataType) -> pa.Field:
+    made = brought_field(field, brought)
+    return made.with_type(BlobType()) if _is_blob(field) and pa.types.is_string(made.type) else made
+
+
+def _is_blob(field: pa.Field) -> bool:
     named = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
-    if getattr(field.type, "extension_name", named) == _BLOB:
-        return pa.field(field.name, pa.large_binary(), field.nullable, field.metadata)
-    return field
+    return bool(getattr(field.type, "extension_name", named) == BLOB_V2)
 
 
 def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
@@ -110,6 +122,9 @@ def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
     if field.metadata.get(JSON_KEY) or isinstance(field.dataType, spark.VariantType):
         made = made.with_type(pa.json_())
     metadata = _encoding_metadata(field.metadata) | dict(settings.encodings.get(name, {}))
+    if BLOB_KEY in metadata and pa.types.is_string(made.type):
+        del metadata[BLOB_KEY]
+        made = made.with_type(BlobType())
     return made.with_metadata(metadata) if metadata else made
 
 

@@ -40,7 +40,7 @@ from lancelet.spark.files import (
     write_task,
 )
 from lancelet.spark.frames import run_over
-from lancelet.spark.options import WriteSettings
+from lancelet.spark.options import WriteSettings, text_of
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
@@ -94,7 +94,7 @@ def write(
     if config and mode not in {"create", "overwrite"}:
         raise InvalidInputError("`config` belongs to the modes create and overwrite", mode=mode)
     job, table = begin(uri, running | {"spark": frame.sparkSession})
-    settings = write_settings(uri, table, options)
+    settings = write_settings(table, options)
     latest = latest_of(table)
     if mode == "create" and latest is not None:
         raise AlreadyExistsError("Dataset already exists", uri=table.uri)
@@ -119,16 +119,10 @@ def write(
     return Finished(published.version, job.report.phases[0].work.rows, job.report)
 
 
-def write_settings(
-    uri: str | os.PathLike[str], table: TableRef, options: Mapping[str, Any] | None
-) -> WriteSettings:
+def write_settings(table: TableRef, options: Mapping[str, Any] | None) -> WriteSettings:
     """Return the settings of a write to a table."""
-    given = {name.lower(): _text(value) for name, value in (options or {}).items()}
-    return replace(WriteSettings.parse(given | {"path": os.fspath(uri)}), table=table)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    given = {name.lower(): text_of(value) for name, value in (options or {}).items()}
+    return replace(WriteSettings.parse(given | {"path": table.uri}), table=table)
 
 
 def _write(

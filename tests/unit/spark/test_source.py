@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 
 import lancelet
 from lancelet.errors import (
+    AlreadyExistsError,
     DatasetNotFoundError,
     FieldNotFoundError,
     InvalidInputError,
@@ -27,6 +28,7 @@ from lancelet.errors import (
     SchemaMismatchError,
 )
 from lancelet.spark.testing import exact_schema
+from lancelet.spark.types import spark_schema
 from pyspark_lance import DefaultSource
 
 ROWS = pa.table({"id": range(100), "name": [f"row {i}" for i in range(100)]})
@@ -64,8 +66,6 @@ def read(made, schema=None):
 
 def write(made, parts, *, overwrite=False, schema=None):
     """Write as Spark does: one task for each table of `parts`."""
-    from lancelet.spark.types import spark_schema
-
     schema = spark_schema(parts[0].schema) if schema is None else schema
     writer = sent(made.writer(schema, overwrite))
     messages = [sent(sent(writer).write(iter(part.to_batches(10)))) for part in parts]
@@ -280,8 +280,6 @@ def test_an_append_without_rows_makes_no_version(uri):
 
 
 def test_an_abort_takes_the_files_away(uri, tmp_path):
-    from lancelet.spark.types import spark_schema
-
     writer = source(uri).writer(spark_schema(ROWS.schema), False)
     message = writer.write(iter(ROWS.to_batches()))
     assert list((tmp_path / "t.lance" / "data").iterdir())
@@ -354,8 +352,6 @@ def test_a_table_decides_the_types_of_what_is_appended(uri):
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_any_task(uri, rows, message):
-    from lancelet.spark.types import spark_schema
-
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
     lance.write_dataset(pa.table([[1], ["a"]], schema=schema), uri)
     with pytest.raises(SchemaMismatchError, match=message):
@@ -369,8 +365,6 @@ def test_missing_columns_that_may_be_null_are_null(uri):
 
 
 def test_two_writers_that_make_a_table_at_once_both_land(uri):
-    from lancelet.spark.types import spark_schema
-
     first, second = (source(uri).writer(spark_schema(ROWS.schema), False) for _ in range(2))
     first.commit([first.write(iter(ROWS.slice(0, 50).to_batches()))])
     second.commit([second.write(iter(ROWS.slice(50).to_batches()))])
@@ -378,8 +372,6 @@ def test_two_writers_that_make_a_table_at_once_both_land(uri):
 
 
 def test_an_option_for_a_column_that_is_not_there_is_refused(uri):
-    from lancelet.spark.types import spark_schema
-
     with pytest.raises(InvalidInputError, match="lacks"):
         source(uri, **{"vector.x": "2"}).writer(spark_schema(ROWS.schema), False)
 
@@ -436,3 +428,63 @@ def test_writers_put_files_where_bases_are(tmp_path):
     writer.commit([sent(writer.write(iter(ROWS.to_batches())))])
     assert len(list((cold / "data").iterdir())) == 1
     assert lance.dataset(uri).count_rows() == 200
+
+
+def test_a_table_begins_with_bases_and_no_other_does(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    bases = {"initial_bases": f"hot={tmp_path}/hot, cold={tmp_path}/cold"}
+    two = ROWS.slice(0, 2)
+    write(source(uri, target_bases="hot,cold", max_rows_per_file="1", **bases), [two])
+    made = lance.dataset(uri)
+    assert made.to_table() == two
+    assert {each.name: each.path for each in made._ds.base_paths().values()} == {
+        "hot": f"{tmp_path}/hot",
+        "cold": f"{tmp_path}/cold",
+    }
+    assert [len(list((tmp_path / name).iterdir())) for name in ("hot", "cold")] == [1, 1]
+    with pytest.raises(InvalidInputError, match="only a table that is made"):
+        source(uri, **bases).writer(source(uri).schema(), overwrite=True)
+    with pytest.raises(InvalidInputError, match="name=path"):
+        source(f"{uri}2", initial_bases="/cold").writer(source(uri).schema(), overwrite=False)
+    with pytest.raises(InvalidInputError, match="not found"):
+        write(source(f"{uri}2", target_bases="warm", **bases), [two])
+
+
+def test_a_writer_that_was_not_first_does_not_lose_its_bases(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    bases = {"initial_bases": f"cold={tmp_path}/cold", "target_bases": "cold"}
+    writer = source(uri, **bases).writer(spark_schema(ROWS.schema), False)
+    written = writer.write(iter(ROWS.to_batches()))
+    lance.write_dataset(ROWS, uri)
+    with pytest.raises(AlreadyExistsError):
+        writer.commit([written])
+    assert lance.dataset(uri).count_rows() == 100
+
+
+def test_text_in_a_column_of_blobs_says_where_they_are(tmp_path):
+    uri, media = str(tmp_path / "t.lance"), tmp_path / "media"
+    media.mkdir()
+    (media / "a.bin").write_bytes(b"a" * 100_000)
+    rows = pa.table({"id": [1, 2], "data": [str(media / "a.bin"), None]})
+    options = {"encoding.data.blob": "true"}
+    with pytest.raises(InvalidInputError, match="outside registered"):
+        write(source(uri, **options), [rows])
+    write(source(uri, initial_bases=f"media={media}", **options), [rows])
+    kept = source(uri, allow_external_blob_outside_bases="true")
+    elsewhere = tmp_path / "b.bin"
+    elsewhere.write_bytes(b"b" * 100_000)
+    write(kept, [pa.table({"id": [3], "data": [elsewhere.as_uri()]})])
+    write(source(uri), [pa.table({"id": [4], "data": pa.array([b"bytes"], pa.binary())})])
+    made = lance.dataset(uri)
+    blobs = made.take_blobs("data", indices=[0, 2, 3])
+    assert [each.readall()[:5] for each in blobs] == [b"aaaaa", b"bbbbb", b"bytes"]
+    assert made.to_table()["data"][1].as_py() is None
+    size = sum(path.stat().st_size for path in (tmp_path / "t.lance").rglob("*") if path.is_file())
+    assert size < 100_000, "nothing was copied"
+    copied = source(uri, external_blob_mode="ingest")
+    write(copied, [pa.table({"id": [5], "data": [str(elsewhere)]})])
+    elsewhere.unlink()
+    last = lance.dataset(uri).take_blobs("data", indices=[4])[0]
+    assert last.readall() == b"b" * 100_000
+    with pytest.raises(InvalidInputError, match="external_blob_mode"):
+        source(uri, external_blob_mode="copy").writer(kept.schema(), overwrite=False)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lancelet.spark.sql.analysis import TableColumns, analyse
-from lancelet.spark.sql.names import find_references
+from lancelet.spark.sql.names import find_references, locate
 from lancelet.spark.sql.source import Source, StatementError, parse_query
 
 T = TableColumns(
@@ -211,3 +211,38 @@ def test_errors_point_at_the_place():
     with pytest.raises(StatementError) as caught:
         Source("SELECT 1\nFORM t").fail("a word is wrong", 9)
     assert str(caught.value) == "a word is wrong\nline 2, column 1:\nFORM t\n^"
+
+
+def located(text, **known):
+    source = Source(text)
+    (found,) = find_references(source, {})
+    return locate(None, source, found, **known), found
+
+
+def test_options_of_the_store_stand_behind_a_table():
+    table, found = located(
+        "SELECT * FROM lance.`s3://b/t`@dev WITH ('storage.region' = 'eu', storage.n = -1) x"
+    )
+    assert (table.uri, table.branch) == ("s3://b/t", "dev")
+    assert dict(table.options) == {"region": "eu", "n": "-1"}
+    assert found.given(storage=False) == {}
+    table, found = located("INSERT INTO lance.`/t` WITH (target_bases = 'hot') SELECT 1",
+                           known={"target_bases"})  # fmt: skip
+    assert found.given(storage=False) == {"target_bases": "hot"}
+    assert not table.options
+    (query,) = find_references(Source("WITH a AS (SELECT 1) SELECT * FROM lance.`/t`"), {})
+    assert query.options == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM lance.`/t` WITH (target_bases = 'a')", "no option here has the name"),
+        ("SELECT * FROM lance.`/t` WITH (storage.a = )", "expected the value of a property"),
+        ("SELECT * FROM lance.`/t` WITH ('storage.a' = 'b'", "expected COMMA or"),
+        ("SELECT * FROM lance.`/t` WITH ('storage.a' = 'b' 'c' = 'd')", "expected COMMA or"),
+    ],
+)
+def test_options_that_a_table_does_not_have_are_refused(text, message):
+    with pytest.raises(StatementError, match=message):
+        located(text)

@@ -142,7 +142,7 @@ class VectorSearch:
         """Return what the search will do, the last first."""
         self.check(plan)
         snapshot = plan.snapshot
-        segments = self._segments(snapshot)
+        segments = self.segments_in(snapshot)
         name = METRIC_NAMES[self._metric_of(snapshot, segments)]
         exact = f"KNNVectorDistance: metric={name}"
         if not segments:
@@ -191,10 +191,10 @@ class VectorSearch:
         return [(self.field, missing)] if missing else []
 
     def _segments_for(self, plan: ScanPlan) -> tuple[TableSegment, ...]:
-        segments, chosen = self._segments(plan.snapshot), plan.options.segments
+        segments, chosen = self.segments_in(plan.snapshot), plan.options.segments
         return segments if chosen is None else _chosen(segments, chosen)
 
-    def _segments(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:
+    def segments_in(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:
         """Return the segments of an index that knows the metric, or none."""
         if not self.use_index:
             return ()
@@ -275,7 +275,7 @@ class VectorSearch:
 
     def metric_in(self, snapshot: Snapshot) -> Metric:
         """Return the metric of a version's index if none was asked for."""
-        return self._metric_of(snapshot, self._segments(snapshot))
+        return self._metric_of(snapshot, self.segments_in(snapshot))
 
     def _within(self, found: Hits) -> Hits:
         """Return the rows whose distances are within the bounds, and are numbers."""

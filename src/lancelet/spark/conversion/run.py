@@ -30,12 +30,20 @@ from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.conversion.delta import DeltaFolder
 from lancelet.spark.conversion.parquet import ParquetFolder, WrittenFile
-from lancelet.spark.files import FilePlan, Publication, latest_of, publish_rows, write_task
+from lancelet.spark.files import (
+    FilePlan,
+    Publication,
+    file_plan,
+    latest_of,
+    publish_rows,
+    write_task,
+)
 from lancelet.spark.ingest import ingest_files
-from lancelet.spark.options import ReadOptions, WriteSettings
+from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.spark.types import arrow_schema
+from lancelet.spark.writing import write_settings
 from lancelet.table.apply.state import with_true_version
 from lancelet.values import dataclass
 
@@ -134,7 +142,7 @@ def _import(
     pieces = [Piece(folder, paths, schema) for paths in _groups(folder, bytes_per_task)]
     parts = job.run("convert", partial(import_piece, plan), pieces)
     fragments = tuple(fragment for part in parts for fragment in part)
-    settings = _settings(table, options)
+    settings = write_settings(table, options)
     how = Publication(mode == "overwrite", settings.stable_row_ids, settings.message)
     published = publish_rows(plan, fragments, how) or table.open()
     return Finished(published.version, job.report.work.rows, job.report)
@@ -154,23 +162,17 @@ def import_piece(plan: FilePlan, piece: Piece) -> Done[tuple[Fragment, ...]]:
 def _plan(
     table: TableRef, schema: pa.Schema, mode: str, options: Mapping[str, Any] | None
 ) -> FilePlan:
-    settings = _settings(table, options)
+    settings = write_settings(table, options)
     latest = latest_of(table)
     known = None if latest is None else with_true_version(latest.manifest).data_version
     if latest is not None and known is not None and mode == "append":
         fields = fit_to_table(latest.schema, schema)
         arrow = pa.schema([latest.schema.to_arrow().field(name) for name in schema.names])
-        return FilePlan(table, latest.version, fields, arrow, known, settings.limits)
+        return file_plan(settings, latest, arrow, fields, known)
     check_new_schema(schema)
     version = settings.version or known or DEFAULT_VERSION
     fields = Schema.from_arrow(schema, blob_v2=version >= FileVersion.V2_2)
-    read_version = 0 if latest is None else latest.version
-    return FilePlan(table, read_version, fields, schema, version, settings.limits)
-
-
-def _settings(table: TableRef, options: Mapping[str, Any] | None) -> WriteSettings:
-    given = {name: str(value).lower() for name, value in (options or {}).items()}
-    return WriteSettings.parse({"path": table.uri} | given)
+    return file_plan(settings, latest, schema, fields, version)
 
 
 def _groups(folder: Rows, most: int) -> Iterator[tuple[str, ...]]:

@@ -12,13 +12,14 @@ is stored as Spark stores it in a table of its own: what does not fit is an erro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as spark_types
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 from sqlglot import exp
 
 from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
@@ -27,7 +28,7 @@ from lancelet.spark import change
 from lancelet.spark.frames import quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import MergeResult, change_rows, target_schema
-from lancelet.spark.options import ReadOptions
+from lancelet.spark.options import ROW_NAMES, ReadOptions, WriteSettings
 from lancelet.spark.reader import pinned
 from lancelet.spark.running import Running, begin
 from lancelet.spark.sql.analysis import TableColumns
@@ -37,7 +38,7 @@ from lancelet.spark.sql.query import Plan, Session, plan_query
 from lancelet.spark.sql.reading import Opened
 from lancelet.spark.sql.source import Source, parse_query
 from lancelet.spark.sql.words import Words
-from lancelet.spark.writing import write
+from lancelet.spark.writing import write, write_settings
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -61,11 +62,22 @@ class Target:
     table: TableRef
 
     @staticmethod
-    def of(session: Session, source: Source, reference: Reference) -> Target:
-        """Find the table; only its latest version can change."""
+    def of(
+        session: Session,
+        source: Source,
+        reference: Reference,
+        known: AbstractSet[str] = frozenset(),
+    ) -> Target:
+        """Find the table; only its latest version can change. `known` are options it may have."""
         if reference.is_pinned:
             source.fail("a change is made to the latest version; leave AS OF out", reference.start)
-        return Target(session, source, reference, locate(session.spark, source, reference))
+        table = locate(session.spark, source, reference, known=known)
+        return Target(session, source, reference, table)
+
+    @property
+    def settings(self) -> WriteSettings:
+        """How new rows are written."""
+        return write_settings(self.table, self.reference.given(storage=False))
 
     @property
     def running(self) -> Running:
@@ -111,7 +123,7 @@ def insert(session: Session, words: Words) -> DataFrame | None:
     reference = words.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
+    target = Target.of(session, words.source, reference, {*ROW_NAMES, "commit_message"})
     snapshot = target.open()
     schema = target_schema(snapshot)
     where = "true" if overwrites else None
@@ -144,12 +156,13 @@ def insert(session: Session, words: Words) -> DataFrame | None:
             expected=names,
             found=brought,
         )
-    rows = stored(target, frame.toDF(*names), schema, start)
+    rows = stored(target, frame.toDF(*names), snapshot, start)
     done = write(
         rows,
         target.table.uri,
         mode="append" if where is None else "replace",
         where=where,
+        options=reference.given(storage=False),
         **target.running,
     )
     return _counts(session, inserted=done.num_rows)
@@ -198,7 +211,7 @@ def update(session: Session, words: Words) -> DataFrame | None:
     reference = words.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
+    target = Target.of(session, words.source, reference, ROW_NAMES)
     schema = target_schema(target.open())
     alias = _alias(words, reference, ("SET",))
     words.need("SET")
@@ -221,10 +234,10 @@ def update(session: Session, words: Words) -> DataFrame | None:
             f"{', '.join(shown)} FROM {_TARGET} AS {quoted(alias)} WHERE {condition}"
         )
         found = target.query(snapshot, text)
-        return stored(target, found, columns, start, keeps=(ACTION, ADDRESS))
+        return stored(target, found, snapshot, start, keeps=(ACTION, ADDRESS))
 
     job, _ = begin(target.table.uri, target.running)
-    found = change_rows(job, target.table, changed)
+    found = change_rows(job, target.table, changed, settings=target.settings)
     return _counts(session, updated=found.counts.updated)
 
 
@@ -248,7 +261,7 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     reference = words.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
+    target = Target.of(session, words.source, reference, ROW_NAMES)
     schema = target_schema(target.open())
     alias = _alias(words, reference, ("USING",))
     words.need("USING")
@@ -266,7 +279,8 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     made = _Merge(target, frame, own, alias, condition, tuple(clauses))
     made.check(schema)
     job, _ = begin(target.table.uri, target.running)
-    found = change_rows(job, target.table, made.changed, made.keys(schema))
+    keys = made.keys(schema)
+    found = change_rows(job, target.table, made.changed, keys, settings=target.settings)
     return counted(session, found)
 
 
@@ -476,8 +490,17 @@ class _Merge:
             is_it = F.col(_CLAUSE) == number
             actions = F.when(is_it, F.lit(int(clause.action))).otherwise(actions)
         types = {each.name: each.dataType for each in joined.schema}
+        # A blob may be brought as text, which is its URI, if no clause brings bytes.
+        given = StructType(
+            [
+                StructField(name, types[labels[0][1]])
+                for name, labels in values.items()
+                if len({types[label] for _, label in labels}) == 1
+            ]
+        )
+        stored_as = target_schema(snapshot, given)
         columns = [
-            self._stored(schema[name].dataType, name, labels, types)
+            self._stored(stored_as[name].dataType, name, labels, types)
             for name, labels in values.items()
         ]
         chosen = joined.select(actions.alias(ACTION), F.col(ADDRESS), *columns)
@@ -536,11 +559,12 @@ def exact_filter(
 def stored(
     target: Target,
     frame: DataFrame,
-    schema: StructType,
+    snapshot: Snapshot,
     start: int,
     keeps: Sequence[str] = (),
 ) -> DataFrame:
     """Return the columns of the table in its types; those that the frame lacks are null."""
+    schema = target_schema(snapshot, frame.schema)
     brought = {each.name: each.dataType for each in frame.schema}
     columns = [F.col(name) for name in keeps]
     for field in schema:

@@ -8,12 +8,14 @@ ALTER TABLE lake.db.t ADD COLUMN total DOUBLE
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.evolution import AlterColumn
 from lancelet.dataset.named_table import NamedTable, namespace_module
@@ -22,7 +24,13 @@ from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.columns import join_columns
 from lancelet.spark.files import latest_of
 from lancelet.spark.merging import target_schema
-from lancelet.spark.options import DIMENSION_SUFFIX, ENCODING_PREFIX, VECTOR_PREFIX, WRITE_NAMES
+from lancelet.spark.options import (
+    DIMENSION_SUFFIX,
+    ENCODING_PREFIX,
+    STORAGE_PREFIX,
+    VECTOR_PREFIX,
+    WRITE_NAMES,
+)
 from lancelet.spark.sql.changes import (
     Target,
     addressed,
@@ -101,8 +109,12 @@ def create(session: Session, words: Words) -> DataFrame | None:
         words.fail("expected columns or AS and a query")
     else:
         frame = session.spark.createDataFrame([], schema)
+    properties |= dict(reference.options)
     options = {name: value for name, value in properties.items() if _is_option(name)}
     config = {name: value for name, value in properties.items() if name not in options}
+    storage = {name.lower(): value for name, value in options.items() if _is_storage(name)}
+    options = {name: value for name, value in options.items() if not _is_storage(name)}
+    reference = replace(reference, options=tuple(storage.items()))
     return _make(
         session, words, reference, frame, (replaces, must_be_new), options, config, message
     )
@@ -110,8 +122,12 @@ def create(session: Session, words: Words) -> DataFrame | None:
 
 def _is_option(name: str) -> bool:
     low = name.lower()
-    prefixes = (VECTOR_PREFIX, ENCODING_PREFIX)
+    prefixes = (VECTOR_PREFIX, ENCODING_PREFIX, STORAGE_PREFIX)
     return low in WRITE_NAMES or low.startswith(prefixes) or low.endswith(DIMENSION_SUFFIX)
+
+
+def _is_storage(name: str) -> bool:
+    return name.lower().startswith(STORAGE_PREFIX)
 
 
 def _columns(session: Session, words: Words) -> StructType:
@@ -147,7 +163,8 @@ def _make(
     declared = table is None and named is not None
     if table is None:
         assert named is not None
-        table = TableRef.of(named.uri_to_write(creates=True), named.storage_options())
+        stored = {**named.storage_options(), **reference.given(storage=True)}
+        table = TableRef.of(named.uri_to_write(creates=True), stored)
     try:
         write(
             frame,
@@ -181,7 +198,7 @@ def _place(
         if is_missing(error):
             return None, named
         raise
-    return TableRef.of(uri, options), named
+    return TableRef.of(uri, {**options, **reference.given(storage=True)}), named
 
 
 def _clone(session: Session, words: Words, reference: Reference, *, is_shallow: bool) -> DataFrame:
@@ -199,7 +216,8 @@ def _clone(session: Session, words: Words, reference: Reference, *, is_shallow: 
         version = (source_table.branch, version)
     if table is None:
         assert named is not None
-        table = TableRef.of(named.uri_to_write(creates=True), named.storage_options())
+        stored = {**named.storage_options(), **reference.given(storage=True)}
+        table = TableRef.of(named.uri_to_write(creates=True), stored)
     run = dataset.shallow_clone if is_shallow else dataset.deep_clone
     run(table.uri, version, dict(table.options) or None)
     return nothing(session)
@@ -295,7 +313,7 @@ def alter(session: Session, words: Words) -> DataFrame | None:
     if reference is None:
         return None
     target = Target.of(session, words.source, reference)
-    if words.take_any("ADD"):
+    if words.take("ADD"):
         _add(session, words, target)
     elif words.take("UPDATE"):
         if not (words.take("COLUMNS") or words.take("COLUMN")):
@@ -378,8 +396,15 @@ def _paths(dataset: LanceDataset) -> list[str]:
 
 
 def _add(session: Session, words: Words, target: Target) -> None:
-    words.take("COLUMNS") or words.take("COLUMN")
     dataset = dataset_of(target)
+    if words.take("BASE"):
+        name = words.name("a name")
+        words.need("AT")
+        base = DatasetBasePath(words.string("a path"), name)
+        words.end()
+        dataset.add_bases([base])
+        return
+    words.take("COLUMNS") or words.take("COLUMN")
     first = words.number
     if not words.at("L_PAREN"):
         names = _list(words)

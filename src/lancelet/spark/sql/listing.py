@@ -60,7 +60,7 @@ def describe(session: Session, words: Words) -> DataFrame | None:
 
 
 def show(session: Session, words: Words) -> DataFrame | None:
-    """Run SHOW TABLES, NAMESPACES, VERSIONS, BRANCHES, TAGS, INDEXES, FILES, COLUMNS."""
+    """Run SHOW TABLES, NAMESPACES, VERSIONS, BRANCHES, TAGS, INDEXES, FILES, BASES, COLUMNS."""
     words.need("SHOW")
     if words.token is None:
         return None
@@ -89,6 +89,9 @@ def show(session: Session, words: Words) -> DataFrame | None:
     if kind == "TBLPROPERTIES":
         rows = sorted(dataset.config().items())
         return session.spark.createDataFrame(rows, "key string, value string")
+    if kind == "BASES":
+        rows = [(base.name, base.path) for base in dataset.base_paths().values()]
+        return session.spark.createDataFrame(rows, "name string, path string")
     if kind == "TAGS":
         rows = [
             (name, tag["version"], tag.get("branch")) for name, tag in dataset.tags.list().items()
@@ -120,7 +123,9 @@ def show(session: Session, words: Words) -> DataFrame | None:
             "rows_unindexed long, segments long",
         )
     words.number = 1
-    return words.fail("expected VERSIONS, TAGS, BRANCHES, INDEXES, FILES, COLUMNS or TBLPROPERTIES")
+    return words.fail(
+        "expected VERSIONS, TAGS, BRANCHES, INDEXES, FILES, BASES, COLUMNS or TBLPROPERTIES"
+    )
 
 
 def _versions(session: Session, words: Words, reference: Reference) -> DataFrame:

@@ -10,6 +10,8 @@ What follows a name says which version is meant: `@branch`, `VERSION AS OF 3`, `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -20,7 +22,7 @@ from pyspark.sql import SparkSession
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.spark.options import ReadOptions
+from lancelet.spark.options import STORAGE_PREFIX, ReadOptions
 from lancelet.spark.sql.source import Source, Token
 from lancelet.values import dataclass
 
@@ -32,6 +34,7 @@ _SYMBOLS: Final = frozenset(
 _CLAUSES: Final = frozenset(
     {"SELECT", "WHERE", "GROUP", "ORDER", "HAVING", "WINDOW", "SET", "SORT"}
 )
+_ENDS_OF_VALUES: Final = frozenset({"COMMA", "L_PAREN", "R_PAREN", "EQ"})
 _BEFORE_TABLES: Final = frozenset(
     {"JOIN", "INTO", "TABLE", "UPDATE", "USING", "OVERWRITE", "EXISTS"}
 )
@@ -86,6 +89,7 @@ class Reference:
     branch: str | None = None
     version: str | None = None
     asof: str | None = None
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def is_path(self) -> bool:
@@ -96,6 +100,13 @@ class Reference:
     def is_pinned(self) -> bool:
         """Whether a version is named."""
         return self.version is not None or self.asof is not None
+
+    def given(self, *, storage: bool) -> dict[str, str]:
+        """Return the options of the store by their names there, or those of the statement."""
+        if not storage:
+            return {key: value for key, value in self.options if not key.startswith(STORAGE_PREFIX)}
+        start = len(STORAGE_PREFIX)
+        return {key[start:]: value for key, value in self.options if key.startswith(STORAGE_PREFIX)}
 
     @property
     def title(self) -> str:
@@ -161,8 +172,47 @@ def reference_at(
             if value < len(tokens) and tokens[value].word in {"TIMESTAMP", "DATE"}:
                 value += 1
             asof, number = _literal(source, value, ("STRING",))
+    options: dict[str, str] = {}
+    if [each.kind for each in tokens[number : number + 2]] == ["WITH", "L_PAREN"]:
+        given, number = properties_at(source, number + 1)
+        options = {name.lower(): value for name, value in given.items()}
     stop = tokens[number - 1].stop
-    return Reference(tuple(parts), tokens[start].start, stop, branch, version, asof), number
+    made = Reference(
+        tuple(parts), tokens[start].start, stop, branch, version, asof, tuple(options.items())
+    )
+    return made, number
+
+
+def properties_at(source: Source, number: int) -> tuple[dict[str, str], int]:
+    """Return properties in parentheses, ('a.b' = 'c', d = 3), and the number of what follows."""
+    tokens = source.tokens
+
+    def token(kind: str | None, what: str) -> Token:
+        nonlocal number
+        found = tokens[number] if number < len(tokens) else None
+        if found is None or (found.kind != kind if kind else found.kind in _ENDS_OF_VALUES):
+            source.fail(f"expected {what}", len(source.text) if found is None else found.start)
+        number += 1
+        return found
+
+    def comes(kind: str) -> bool:
+        return number < len(tokens) and tokens[number].kind == kind
+
+    found: dict[str, str] = {}
+    token("L_PAREN", "( and properties")
+    while not comes("R_PAREN"):
+        parts = [token(None, "a property")]
+        while parts[0].kind != "STRING" and comes("DOT"):
+            number += 1
+            parts.append(token(None, "a property"))
+        number += comes("EQ")
+        sign = "-" if comes("DASH") else ""
+        number += bool(sign)
+        value = token(None, "the value of a property")
+        found[".".join(each.text for each in parts)] = sign + value.text
+        if not comes("R_PAREN"):
+            token("COMMA", "COMMA or )")
+    return found, number + 1
 
 
 def _literal(source: Source, number: int, kinds: tuple[str, ...]) -> tuple[str, int]:
@@ -212,26 +262,43 @@ def _table_places(tokens: tuple[Token, ...]) -> set[int]:
     return places
 
 
-def locate(spark: SparkSession, source: Source, reference: Reference) -> TableRef:
-    """Return where a table is that a statement names; a name that is not known is an error."""
+def locate(
+    spark: SparkSession,
+    source: Source,
+    reference: Reference,
+    *,
+    known: AbstractSet[str] = frozenset(),
+) -> TableRef:
+    """Return where a table is that a statement names; a name that is not known is an error.
+
+    `known` are the options that the statement takes beside those of the store.
+    """
+    for name in reference.given(storage=False):
+        if name not in known:
+            source.fail(
+                f"no option here has the name `{name}`{similar_names(name, sorted(known))}",
+                reference.start,
+                known=[*sorted(known), f"{STORAGE_PREFIX}<name>"],
+            )
+    storage = reference.given(storage=True)
     if reference.is_path:
-        table = TableRef.of(reference.parts[1])
+        table = TableRef.of(reference.parts[1], storage)
         if not reference.parts[1]:
             source.fail("the path of the table is empty", reference.start)
     else:
         named = named_table(spark, source, reference)
         try:
-            uri, options, known = named.opened(None)
+            uri, options, opened = named.opened(None)
         except Exception as error:  # what others' namespaces raise has no common class
             if _is_missing(error):
                 source.fail(_unknown(named), reference.start, table=reference.title)
             raise
-        if known.is_managed:
+        if opened.is_managed:
             raise UnsupportedError(
                 "the namespace decides who publishes versions of this table; use lancelet.dataset",
                 table=reference.title,
             )
-        table = TableRef.of(uri, options)
+        table = TableRef.of(uri, {**options, **storage})
     branch = reference.branch
     return table if branch in {None, "main"} else table.on_branch(str(branch))
 

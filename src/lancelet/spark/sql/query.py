@@ -32,7 +32,8 @@ from lancelet.spark.sql.aggregates import Aggregation, find_aggregation
 from lancelet.spark.sql.analysis import Use, analyse, row_columns
 from lancelet.spark.sql.names import Reference, attached, find_references, read_options
 from lancelet.spark.sql.reading import Opened, frame_of, partial_frame, with_keys
-from lancelet.spark.sql.source import Source, Token, parse_query
+from lancelet.spark.sql.search_calls import with_searches
+from lancelet.spark.sql.source import Source, Token, call_stop, edited, parse_query
 from lancelet.values import dataclass
 
 _FRAME: Final = "lancelet_"
@@ -207,7 +208,7 @@ def _parse_as_written(session: Session, source: Source) -> None:
                 edits.append((sign.start, branch.stop, " " * (branch.stop - sign.start)))
     try:
         # Without its parameters, since an error has no place in the text with them.
-        session.spark.sql(_edited(source.text, edits))
+        session.spark.sql(edited(source.text, edits))
     except ParseException as error:
         found = _PLACE.search(str(error))
         if found is not None:
@@ -277,6 +278,8 @@ class Query:
 
 def plan_query(session: Session, source: Source) -> Plan:
     """Find the tables of a query, pin their versions, and decide what to read of them."""
+    searches, source = with_searches(session, source)
+    session = replace(session, frames={**session.frames, **searches})
     references = tuple(find_references(source, attached(session.spark)))
     seen: dict[ReadOptions, Opened] = {}
     opened = tuple(_open(session, source, each, seen) for each in references)
@@ -332,13 +335,13 @@ def _final_text(
             edits.append((*where, ""))
         starts = {each.start: number for number, each in enumerate(tokens)}
         for start, _, merged in aggregation.merged:
-            edits.append((start, _call_stop(tokens, starts[start]), merged))
+            edits.append((start, call_stop(tokens, starts[start]), merged))
     edits += [
         (token.start, token.stop, f"\0{{{token.text.removeprefix(query.given)}}}\0")
         for token in tokens
         if token.kind == "IDENTIFIER" and token.text.startswith(query.given)
     ]
-    text = _without_row_columns(query.source, tree, _edited(query.skeleton.text, edits))
+    text = _without_row_columns(query.source, tree, edited(query.skeleton.text, edits))
     return _with_braces(text, has_frames=query.has_frames)
 
 
@@ -346,7 +349,7 @@ def _sample_end(tokens: Sequence[Token], number: int) -> int:
     """Return the number of the last token of a table and its TABLESAMPLE (...) REPEATABLE (...)."""
     for word in ("TABLESAMPLE", "REPEATABLE"):
         if number + 1 < len(tokens) and tokens[number + 1].word == word:
-            stop = _call_stop(tokens, number + 1)
+            stop = call_stop(tokens, number + 1)
             number = next(at for at, each in enumerate(tokens) if each.stop == stop)
     return number
 
@@ -357,16 +360,6 @@ def _is_bare(tokens: Sequence[Token], number: int, last: int) -> bool:
         return False
     after = tokens[last + 1] if last + 1 < len(tokens) else None
     return after is None or after.kind in _ENDS or after.clause in _BEHIND_TABLE
-
-
-def _call_stop(tokens: Sequence[Token], number: int) -> int:
-    """Return where the parenthesis behind the name of a function closes."""
-    depth = 0
-    for token in tokens[number + 1 :]:
-        depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
-        if not depth:
-            return token.stop
-    raise AssertionError("the parser read a call that the text does not close")
 
 
 def _where(tokens: Sequence[Token], number: int) -> tuple[int, int] | None:
@@ -426,7 +419,7 @@ def _spliced(
     edits = [(each.start, each.stop, text) for each, text in zip(references, texts, strict=True)]
     edits += _qualifiers(source, references)
     edits += [(start, stop, f"`{given}{name}`") for start, stop, name in _given(source, frames)]
-    return _edited(source.text, edits)
+    return edited(source.text, edits)
 
 
 def _given(source: Source, frames: Mapping[str, DataFrame]) -> list[tuple[int, int, str]]:
@@ -437,15 +430,6 @@ def _given(source: Source, frames: Mapping[str, DataFrame]) -> list[tuple[int, i
         for first, name, last in zip(tokens, tokens[1:], tokens[2:], strict=False)
         if first.kind == "L_BRACE" and last.kind == "R_BRACE" and name.text in frames
     ]
-
-
-def _edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """Return a text with other words from places to places of it."""
-    made, done = [], 0
-    for start, stop, word in sorted(edits):
-        made += [text[done:start], word]
-        done = stop
-    return "".join([*made, text[done:]])
 
 
 def _qualifiers(source: Source, references: tuple[Reference, ...]) -> list[tuple[int, int, str]]:

@@ -6,6 +6,7 @@ UPDATE lance.`/data/t` SE x = 1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
@@ -105,6 +106,25 @@ class Source:
             return at_end + start
         word = next((each.text for each in self.tokens if each.start == start), None)
         return next((each.start for each in self.origin.tokens if each.text == word), 0)
+
+
+def call_stop(tokens: Sequence[Token], number: int) -> int:
+    """Return where the parenthesis behind the name of a function closes."""
+    depth = 0
+    for token in tokens[number + 1 :]:
+        depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
+        if not depth:
+            return token.stop
+    raise AssertionError("the parser read a call that the text does not close")
+
+
+def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    """Return a text with other words from places to places of it."""
+    made, done = [], 0
+    for start, stop, word in sorted(edits):
+        made += [text[done:start], word]
+        done = stop
+    return "".join([*made, text[done:]])
 
 
 def parse_query(text: str) -> exp.Query | None:

@@ -21,7 +21,7 @@ from sqlglot import exp
 from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.files import latest_of
-from lancelet.spark.frames import quoted
+from lancelet.spark.frames import literal, quoted
 from lancelet.spark.sql.run import sql
 from lancelet.spark.sql.source import parse_query
 from lancelet.values import dataclass
@@ -38,9 +38,15 @@ class LanceTable:
     own: str = "target"
 
     @classmethod
-    def for_path(cls, spark: SparkSession, path: str) -> LanceTable:
+    def for_path(
+        cls, spark: SparkSession, path: str, storage_options: Mapping[str, str] | None = None
+    ) -> LanceTable:
         """Return the table at a path, which must be there."""
-        found = cls(spark, f"lance.{quoted(path)}")
+        name = f"lance.{quoted(path)}"
+        if storage_options:
+            shown = [(f"storage.{key}", value) for key, value in storage_options.items()]
+            name += f" WITH ({', '.join(f'{literal(a)} = {literal(b)}' for a, b in shown)})"
+        found = cls(spark, name)
         found.to_df()
         return found
 
@@ -115,12 +121,12 @@ class LanceTable:
 
     def restore_to_version(self, version: int | str) -> DataFrame:
         """Make a version, by its number or tag, the latest again."""
-        shown = str(version) if isinstance(version, int) else f"'{version}'"
+        shown = str(version) if isinstance(version, int) else literal(version)
         return self._run(f"RESTORE TABLE <> TO VERSION AS OF {shown}")
 
     def restore_to_timestamp(self, timestamp: str) -> DataFrame:
         """Make the version of a time the latest again."""
-        return self._run(f"RESTORE TABLE <> TO TIMESTAMP AS OF '{timestamp}'")
+        return self._run(f"RESTORE TABLE <> TO TIMESTAMP AS OF {literal(timestamp)}")
 
     def _run(self, text: str, **frames: Any) -> DataFrame:
         return sql(self.spark, text.replace("<>", self.name, 1), **frames)

@@ -33,8 +33,8 @@ def optimize(session: Session, words: Words) -> DataFrame | None:
     reference = words.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
-    options: dict[str, Any] = {}
+    options = _given(reference)
+    target = Target.of(session, words.source, reference, options.keys())
     if words.take("WHERE"):
         start = words.position
         condition = words.text_until(("WITH",))
@@ -277,13 +277,16 @@ def refresh(session: Session, words: Words) -> DataFrame | None:
     reference = words.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
-    options: dict[str, Any] = {}
-    if words.take("WITH"):
-        options = {key: _value(text) for key, text in words.properties().items()}
+    options = _given(reference)
+    target = Target.of(session, words.source, reference, options.keys())
     words.end()
     done = indexing.optimize_indices(target.table.uri, names=names, **options, **target.running)
     return session.spark.createDataFrame([(done.version, done.num_rows)], _INDEXED)
+
+
+def _given(reference: Reference) -> dict[str, Any]:
+    """Return the options of a statement that stand behind its table."""
+    return {name: _value(text) for name, text in reference.given(storage=False).items()}
 
 
 def _value(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from lancelet.spark.sql.names import Reference, reference_at
+from lancelet.spark.sql.names import Reference, properties_at, reference_at
 from lancelet.spark.sql.source import Source, Token
 
 
@@ -116,20 +116,7 @@ class Words:
 
     def properties(self) -> dict[str, str]:
         """Read properties in parentheses: ('a.b' = 'c', d = 3)."""
-        found: dict[str, str] = {}
-        self.need("L_PAREN")
-        while not self.take("R_PAREN"):
-            is_text = self.token is not None and self.token.kind == "STRING"
-            name = self.string("a property") if is_text else self.path("a property")
-            self.take("EQ")
-            sign = "-" if self.take("DASH") else ""
-            token = self.token
-            if token is None or token.kind in {"COMMA", "R_PAREN", "EQ"}:
-                self.fail("expected the value of a property")
-            found[name] = sign + token.text
-            self.number += 1
-            if not self.at("R_PAREN"):
-                self.need("COMMA")
+        found, self.number = properties_at(self.source, self.number)
         return found
 
     def text_until(self, *stops: Sequence[str]) -> str:
