@@ -129,7 +129,7 @@ COLUMNS = {
         "returned_date_sk>date_dim item_sk>item returning_customer_sk>customer "
         "refunded_customer_sk>customer returning_addr_sk>customer_address "
         "call_center_sk>call_center catalog_page_sk>catalog_page reason_sk>reason "
-        "order_number:1..300 return_amount:$ " + _RETURNED,
+        f"order_number:1..300 return_amount:$ {_RETURNED} returned_date_sk>date_dim",
     ),
     "web_sales": (
         "ws",
@@ -145,7 +145,7 @@ COLUMNS = {
         "refunded_cdemo_sk>customer_demographics refunded_addr_sk>customer_address "
         "returning_customer_sk>customer returning_cdemo_sk>customer_demographics "
         f"returning_addr_sk>customer_address web_page_sk>web_page reason_sk>reason "
-        f"order_number:1..250 {_RETURNED}",
+        f"order_number:1..250 {_RETURNED} returned_date_sk>date_dim",
     ),
 }
 _KEYS = {"inventory", "store_sales", "store_returns", "catalog_sales", "catalog_returns"}
@@ -1059,3 +1059,655 @@ WHERE d_month_seq BETWEEN 360 AND 371 AND cs_ship_date_sk = d_date_sk
   AND cs_call_center_sk = cc_call_center_sk
 GROUP BY substr(w_warehouse_name, 1, 20), sm_type, cc_name
 ORDER BY substr(w_warehouse_name, 1, 20), sm_type, cc_name LIMIT 100"""
+_YEAR_TOTALS = """
+  SELECT c_customer_id customer_id, c_first_name first_name, c_last_name last_name,
+         c_preferred_cust_flag flag, d_year dyear, {total} year_total, '{kind}' sale_type
+  FROM {{customer}}, {{{sales}}}, {{date_dim}}
+  WHERE c_customer_sk = {prefix}_{who} AND {prefix}_sold_date_sk = d_date_sk
+  GROUP BY c_customer_id, c_first_name, c_last_name, c_preferred_cust_flag, d_year"""
+_CHANNELS = (
+    ("s", "store_sales", "ss", "customer_sk"),
+    ("c", "catalog_sales", "cs", "bill_customer_sk"),
+    ("w", "web_sales", "ws", "bill_customer_sk"),
+)
+
+
+def _year_totals(total, channels):
+    made = (
+        _YEAR_TOTALS.format(
+            total=total.replace("x_", f"{prefix}_"), kind=kind, sales=sales, prefix=prefix, who=who
+        )
+        for kind, sales, prefix, who in channels
+    )
+    return f"WITH year_total AS ({' UNION ALL '.join(made)})"
+
+
+QUERIES[4] = (
+    _year_totals(
+        "sum(((x_ext_list_price - x_ext_wholesale_cost - x_ext_discount_amt)"
+        " + x_ext_sales_price) / 2)",
+        _CHANNELS,
+    )
+    + """
+SELECT s2.customer_id, s2.first_name, s2.last_name, s2.flag
+FROM year_total s1, year_total s2, year_total c1, year_total c2, year_total w1, year_total w2
+WHERE s2.customer_id = s1.customer_id AND s1.customer_id = c2.customer_id
+  AND s1.customer_id = c1.customer_id AND s1.customer_id = w1.customer_id
+  AND s1.customer_id = w2.customer_id AND s1.sale_type = 's' AND c1.sale_type = 'c'
+  AND w1.sale_type = 'w' AND s2.sale_type = 's' AND c2.sale_type = 'c' AND w2.sale_type = 'w'
+  AND s1.dyear = 2000 AND s2.dyear = 2001 AND c1.dyear = 2000 AND c2.dyear = 2001
+  AND w1.dyear = 2000 AND w2.dyear = 2001
+  AND s1.year_total > 0 AND c1.year_total > 0 AND w1.year_total > 0
+  AND CASE WHEN c1.year_total > 0 THEN c2.year_total / c1.year_total ELSE NULL END
+      > CASE WHEN s1.year_total > 0 THEN s2.year_total / s1.year_total ELSE NULL END
+  AND CASE WHEN c1.year_total > 0 THEN c2.year_total / c1.year_total ELSE NULL END
+      > CASE WHEN w1.year_total > 0 THEN w2.year_total / w1.year_total ELSE NULL END
+ORDER BY s2.customer_id, s2.first_name, s2.last_name, s2.flag"""
+)
+QUERIES[15] = """
+SELECT ca_zip, sum(cs_sales_price)
+FROM {catalog_sales}, {customer}, {customer_address}, {date_dim}
+WHERE cs_bill_customer_sk = c_customer_sk AND c_current_addr_sk = ca_address_sk
+  AND (substr(ca_zip, 1, 5) IN ('85669', '86197', '88274') OR ca_state IN ('CA', 'WA', 'GA')
+       OR cs_sales_price > 150)
+  AND cs_sold_date_sk = d_date_sk AND d_qoy = 2 AND d_year = 2001
+GROUP BY ca_zip ORDER BY ca_zip LIMIT 100"""
+_SOLD_RETURNED_SOLD = """
+FROM {store_sales}, {store_returns}, {catalog_sales}, {date_dim} d1, {date_dim} d2, {date_dim} d3,
+     {store}, {item}
+WHERE d1.d_date_sk = ss_sold_date_sk AND i_item_sk = ss_item_sk AND s_store_sk = ss_store_sk
+  AND ss_customer_sk = sr_customer_sk AND ss_item_sk = sr_item_sk
+  AND sr_returned_date_sk = d2.d_date_sk AND sr_customer_sk = cs_bill_customer_sk
+  AND sr_item_sk = cs_item_sk AND cs_sold_date_sk = d3.d_date_sk"""
+QUERIES[17] = f"""
+SELECT i_item_id, i_item_desc, s_state, count(ss_quantity) AS store_sales_quantitycount,
+       avg(ss_quantity) AS store_sales_quantityave, stddev_samp(ss_quantity) AS quantitystdev,
+       stddev_samp(ss_quantity) / avg(ss_quantity) AS store_sales_quantitycov,
+       count(sr_return_quantity) AS returnscount, avg(sr_return_quantity) AS returnsave,
+       count(cs_quantity) AS catalogcount, avg(cs_quantity) AS catalogave
+{_SOLD_RETURNED_SOLD}
+  AND d1.d_quarter_name IN ('2000Q1', '2000Q2') AND d2.d_year = 2000
+  AND d3.d_quarter_name IN ('2000Q1', '2000Q2', '2001Q3')
+GROUP BY i_item_id, i_item_desc, s_state ORDER BY i_item_id, i_item_desc, s_state LIMIT 100"""
+QUERIES[19] = """
+SELECT i_brand_id brand_id, i_brand brand, i_manufact_id, i_manufact,
+       sum(ss_ext_sales_price) ext_price
+FROM {date_dim}, {store_sales}, {item}, {customer}, {customer_address}, {store}
+WHERE d_date_sk = ss_sold_date_sk AND ss_item_sk = i_item_sk AND i_manager_id = 3 AND d_moy = 11
+  AND d_year = 2000 AND ss_customer_sk = c_customer_sk AND c_current_addr_sk = ca_address_sk
+  AND substr(ca_zip, 1, 5) <> substr(s_zip, 1, 5) AND ss_store_sk = s_store_sk
+GROUP BY i_brand, i_brand_id, i_manufact_id, i_manufact
+ORDER BY ext_price DESC, brand, brand_id, i_manufact_id, i_manufact LIMIT 100"""
+QUERIES[24] = """
+WITH ssales AS (
+  SELECT c_last_name, c_first_name, s_store_name, ca_state, s_state, i_color, i_current_price,
+         i_manager_id, i_units, i_size, sum(ss_net_paid) netpaid
+  FROM {store_sales}, {store_returns}, {store}, {item}, {customer}, {customer_address}
+  WHERE ss_ticket_number = sr_ticket_number AND ss_customer_sk = c_customer_sk
+    AND ss_item_sk = i_item_sk AND ss_store_sk = s_store_sk AND c_current_addr_sk = ca_address_sk
+    AND c_birth_country <> upper(ca_country) AND s_zip = ca_zip AND s_market_id >= 2
+  GROUP BY c_last_name, c_first_name, s_store_name, ca_state, s_state, i_color,
+           i_current_price, i_manager_id, i_units, i_size)
+SELECT c_last_name, c_first_name, s_store_name, sum(netpaid) paid
+FROM ssales WHERE i_color = 'pale'
+GROUP BY c_last_name, c_first_name, s_store_name
+HAVING sum(netpaid) > (SELECT 0.05 * avg(netpaid) FROM ssales)
+ORDER BY c_last_name, c_first_name, s_store_name"""
+QUERIES[25] = f"""
+SELECT i_item_id, i_item_desc, s_store_id, s_store_name, sum(ss_net_profit) AS store_sales_profit,
+       sum(sr_net_loss) AS store_returns_loss, sum(cs_net_profit) AS catalog_sales_profit
+{_SOLD_RETURNED_SOLD}
+  AND d1.d_moy <= 6 AND d1.d_year = 2000 AND d2.d_moy BETWEEN 2 AND 12 AND d2.d_year >= 2000
+  AND d3.d_moy BETWEEN 2 AND 10
+GROUP BY i_item_id, i_item_desc, s_store_id, s_store_name
+ORDER BY i_item_id, i_item_desc, s_store_id, s_store_name LIMIT 100"""
+QUERIES[26] = """
+SELECT i_item_id, avg(cs_quantity) agg1, avg(cs_list_price) agg2, avg(cs_coupon_amt) agg3,
+       avg(cs_sales_price) agg4
+FROM {catalog_sales}, {customer_demographics}, {date_dim}, {item}, {promotion}
+WHERE cs_sold_date_sk = d_date_sk AND cs_item_sk = i_item_sk AND cs_bill_cdemo_sk = cd_demo_sk
+  AND cs_promo_sk = p_promo_sk AND cd_gender = 'M' AND cd_marital_status = 'S'
+  AND (p_channel_email = 'N' OR p_channel_event = 'N') AND d_year = 2000
+GROUP BY i_item_id ORDER BY i_item_id LIMIT 100"""
+QUERIES[29] = f"""
+SELECT i_item_id, i_item_desc, s_store_id, s_store_name, sum(ss_quantity) AS store_sales_quantity,
+       sum(sr_return_quantity) AS returned, sum(cs_quantity) AS catalog_sales_quantity
+{_SOLD_RETURNED_SOLD}
+  AND d1.d_moy <= 9 AND d1.d_year = 1999 AND d2.d_moy BETWEEN 1 AND 9 + 3
+  AND d3.d_year IN (1999, 1999 + 1, 1999 + 2)
+GROUP BY i_item_id, i_item_desc, s_store_id, s_store_name
+ORDER BY i_item_id, i_item_desc, s_store_id, s_store_name LIMIT 100"""
+
+
+def _by_channel(key, chosen, order):
+    """Return the totals of items in all channels, of those that a condition chooses."""
+    parts = [
+        f"""{name} AS (
+  SELECT {key}, sum({prefix}_ext_sales_price) total_sales
+  FROM {{{sales}}}, {{date_dim}}, {{customer_address}}, {{item}}
+  WHERE {key} IN (SELECT {key} FROM {{item}} WHERE {chosen})
+    AND {prefix}_item_sk = i_item_sk AND {prefix}_sold_date_sk = d_date_sk AND d_year = 2000
+    AND d_moy BETWEEN 1 AND 6 AND {prefix}_{address} = ca_address_sk AND ca_gmt_offset = -5
+  GROUP BY {key})"""
+        for name, sales, prefix, address in (
+            ("ss", "store_sales", "ss", "addr_sk"),
+            ("cs", "catalog_sales", "cs", "bill_addr_sk"),
+            ("ws", "web_sales", "ws", "bill_addr_sk"),
+        )
+    ]
+    return f"""
+WITH {", ".join(parts)}
+SELECT {key}, sum(total_sales) total_sales
+FROM (SELECT * FROM ss UNION ALL SELECT * FROM cs UNION ALL SELECT * FROM ws) tmp1
+GROUP BY {key} ORDER BY {order} LIMIT 100"""
+
+
+QUERIES[33] = _by_channel("i_manufact_id", "i_category IN ('Books')", "total_sales, i_manufact_id")
+QUERIES[56] = _by_channel("i_item_id", "i_color IN ('slate', 'pale')", "total_sales, i_item_id")
+QUERIES[60] = _by_channel("i_item_id", "i_category IN ('Music')", "i_item_id, total_sales")
+QUERIES[35] = """
+SELECT ca_state, cd_gender, cd_marital_status, cd_dep_count, count(*) cnt1, min(cd_dep_count),
+       max(cd_dep_count), avg(cd_dep_count), cd_dep_employed_count, count(*) cnt2,
+       max(cd_dep_employed_count), cd_dep_college_count, avg(cd_dep_college_count)
+FROM {customer} c, {customer_address} ca, {customer_demographics}
+WHERE c.c_current_addr_sk = ca.ca_address_sk AND cd_demo_sk = c.c_current_cdemo_sk
+  AND EXISTS (SELECT * FROM {store_sales}, {date_dim} WHERE c.c_customer_sk = ss_customer_sk
+                AND ss_sold_date_sk = d_date_sk AND d_year = 2001 AND d_qoy < 4)
+  AND (EXISTS (SELECT * FROM {web_sales}, {date_dim} WHERE c.c_customer_sk = ws_bill_customer_sk
+                 AND ws_sold_date_sk = d_date_sk AND d_year = 2001 AND d_qoy < 4)
+       OR EXISTS (SELECT * FROM {catalog_sales}, {date_dim}
+                  WHERE c.c_customer_sk = cs_ship_customer_sk AND cs_sold_date_sk = d_date_sk
+                    AND d_year = 2001 AND d_qoy < 4))
+GROUP BY ca_state, cd_gender, cd_marital_status, cd_dep_count, cd_dep_employed_count,
+         cd_dep_college_count
+ORDER BY ca_state, cd_gender, cd_marital_status, cd_dep_count, cd_dep_employed_count,
+         cd_dep_college_count LIMIT 100"""
+QUERIES[42] = """
+SELECT dt.d_year, i_category_id, i_category, sum(ss_ext_sales_price)
+FROM {date_dim} dt, {store_sales}, {item}
+WHERE dt.d_date_sk = ss_sold_date_sk AND ss_item_sk = i_item_sk AND i_manager_id = 1
+  AND dt.d_moy = 11 AND dt.d_year = 2000
+GROUP BY dt.d_year, i_category_id, i_category
+ORDER BY sum(ss_ext_sales_price) DESC, dt.d_year, i_category_id, i_category LIMIT 100"""
+_WEEK = ", ".join(
+    f"sum(CASE WHEN (d_day_name = '{day}') THEN ss_sales_price ELSE NULL END) {day[:3].lower()}_sales"
+    for day in ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+)
+QUERIES[43] = f"""
+SELECT s_store_name, s_store_id, {_WEEK}
+FROM {{date_dim}}, {{store_sales}}, {{store}}
+WHERE d_date_sk = ss_sold_date_sk AND s_store_sk = ss_store_sk AND s_gmt_offset = -5
+  AND d_year = 2000
+GROUP BY s_store_name, s_store_id ORDER BY s_store_name, s_store_id LIMIT 100"""
+QUERIES[46] = """
+SELECT c_last_name, c_first_name, ca_city, bought_city, ss_ticket_number, amt, profit
+FROM (SELECT ss_ticket_number, ss_customer_sk, ca_city bought_city, sum(ss_coupon_amt) amt,
+             sum(ss_net_profit) profit
+      FROM {store_sales}, {date_dim}, {store}, {household_demographics}, {customer_address}
+      WHERE ss_sold_date_sk = d_date_sk AND ss_store_sk = s_store_sk AND ss_hdemo_sk = hd_demo_sk
+        AND ss_addr_sk = ca_address_sk AND (hd_dep_count = 4 OR hd_vehicle_count = 3)
+        AND d_dow IN (6, 0) AND d_year IN (1999, 1999 + 1, 1999 + 2)
+        AND s_city IN ('Fairview', 'Midway')
+      GROUP BY ss_ticket_number, ss_customer_sk, ss_addr_sk, ca_city) dn,
+     {customer}, {customer_address} current_addr
+WHERE ss_customer_sk = c_customer_sk AND c_current_addr_sk = current_addr.ca_address_sk
+  AND current_addr.ca_city <> bought_city
+ORDER BY c_last_name, c_first_name, ca_city, bought_city, ss_ticket_number, amt, profit"""
+QUERIES[50] = """
+SELECT s_store_name, s_company_id, s_city, s_county, s_state, s_zip,
+       sum(CASE WHEN (sr_returned_date_sk - ss_sold_date_sk <= 30) THEN 1 ELSE 0 END) AS `30 days`,
+       sum(CASE WHEN (sr_returned_date_sk - ss_sold_date_sk > 30)
+                 AND (sr_returned_date_sk - ss_sold_date_sk <= 60) THEN 1 ELSE 0 END) AS `31-60 days`,
+       sum(CASE WHEN (sr_returned_date_sk - ss_sold_date_sk > 120) THEN 1 ELSE 0 END) AS `>120 days`
+FROM {store_sales}, {store_returns}, {store}, {date_dim} d1, {date_dim} d2
+WHERE d2.d_year = 2001 AND d2.d_moy <= 8 AND ss_ticket_number = sr_ticket_number
+  AND ss_sold_date_sk = d1.d_date_sk AND sr_returned_date_sk = d2.d_date_sk
+  AND ss_store_sk = s_store_sk
+GROUP BY s_store_name, s_company_id, s_city, s_county, s_state, s_zip
+ORDER BY s_store_name, s_company_id, s_city, s_county, s_state, s_zip LIMIT 100"""
+QUERIES[52] = """
+SELECT dt.d_year, i_brand_id brand_id, i_brand brand, sum(ss_ext_sales_price) ext_price
+FROM {date_dim} dt, {store_sales}, {item}
+WHERE dt.d_date_sk = ss_sold_date_sk AND ss_item_sk = i_item_sk AND i_manager_id = 1
+  AND dt.d_moy = 11 AND dt.d_year = 2000
+GROUP BY dt.d_year, i_brand, i_brand_id
+ORDER BY dt.d_year, ext_price DESC, brand_id, brand LIMIT 100"""
+_UNUSUAL = """
+SELECT * FROM
+  (SELECT KEY, sum(ss_sales_price) sum_sales,
+          avg(sum(ss_sales_price)) OVER (PARTITION BY KEY) avg_sales
+   FROM {item}, {store_sales}, {date_dim}, {store}
+   WHERE ss_item_sk = i_item_sk AND ss_sold_date_sk = d_date_sk AND ss_store_sk = s_store_sk
+     AND d_month_seq IN (360, 361, 362, 363, 364, 365, 366, 367, 368, 369, 370, 371)
+     AND ((i_category IN ('Books', 'Music') AND i_class IN ('pants', 'rock')
+           AND i_brand IN ('one', 'two'))
+       OR (i_category IN ('Women', 'Sports') AND i_class IN ('shirts', 'pants')
+           AND i_brand IN ('three', 'four')))
+   GROUP BY KEY, SPAN) tmp1
+WHERE CASE WHEN avg_sales > 0 THEN abs(sum_sales - avg_sales) / avg_sales ELSE NULL END > 0.1
+ORDER BY SORTED LIMIT 100"""
+for _number, _key, _span, _order in (
+    (53, "i_manufact_id", "d_qoy", "avg_sales, sum_sales, i_manufact_id"),
+    (63, "i_manager_id", "d_moy", "i_manager_id, avg_sales, sum_sales"),
+):
+    QUERIES[_number] = (
+        _UNUSUAL.replace("KEY", _key).replace("SPAN", _span).replace("SORTED", _order)
+    )
+QUERIES[55] = """
+SELECT i_brand_id brand_id, i_brand brand, sum(ss_ext_sales_price) ext_price
+FROM {date_dim}, {store_sales}, {item}
+WHERE d_date_sk = ss_sold_date_sk AND ss_item_sk = i_item_sk AND i_manager_id = 2 AND d_moy = 11
+  AND d_year = 1999
+GROUP BY i_brand, i_brand_id ORDER BY ext_price DESC, brand_id, brand LIMIT 100"""
+QUERIES[57] = """
+WITH v1 AS (
+  SELECT i_category, i_brand, cc_name, d_year, d_moy, sum(cs_sales_price) sum_sales,
+         avg(sum(cs_sales_price)) OVER (PARTITION BY i_category, i_brand, cc_name, d_year)
+           avg_monthly_sales,
+         rank() OVER (PARTITION BY i_category, i_brand, cc_name ORDER BY d_year, d_moy) rn
+  FROM {item}, {catalog_sales}, {date_dim}, {call_center}
+  WHERE cs_item_sk = i_item_sk AND cs_sold_date_sk = d_date_sk AND cc_call_center_sk = cs_call_center_sk
+    AND (d_year = 2000 OR (d_year = 2000 - 1 AND d_moy = 12) OR (d_year = 2000 + 1 AND d_moy = 1))
+  GROUP BY i_category, i_brand, cc_name, d_year, d_moy),
+v2 AS (
+  SELECT v1.i_category, v1.i_brand, v1.cc_name, v1.d_year, v1.d_moy, v1.avg_monthly_sales,
+         v1.sum_sales, v1_lag.sum_sales psum, v1_lead.sum_sales nsum
+  FROM v1, v1 v1_lag, v1 v1_lead
+  WHERE v1.i_category = v1_lag.i_category AND v1.i_category = v1_lead.i_category
+    AND v1.i_brand = v1_lag.i_brand AND v1.i_brand = v1_lead.i_brand
+    AND v1.cc_name = v1_lag.cc_name AND v1.cc_name = v1_lead.cc_name
+    AND v1.rn = v1_lag.rn + 1 AND v1.rn = v1_lead.rn - 1)
+SELECT * FROM v2
+WHERE d_year = 2000 AND avg_monthly_sales > 0
+  AND CASE WHEN avg_monthly_sales > 0 THEN abs(sum_sales - avg_monthly_sales) / avg_monthly_sales
+           ELSE NULL END > 0.1
+ORDER BY sum_sales - avg_monthly_sales, i_category, i_brand, cc_name, d_moy LIMIT 100"""
+QUERIES[59] = f"""
+WITH wss AS (
+  SELECT d_week_seq, ss_store_sk, {_WEEK} FROM {{store_sales}}, {{date_dim}}
+  WHERE d_date_sk = ss_sold_date_sk GROUP BY d_week_seq, ss_store_sk)
+SELECT s_store_name1, s_store_id1, d_week_seq1, sun_sales1 / sun_sales2, mon_sales1 / mon_sales2,
+       wed_sales1 / wed_sales2, sat_sales1 / sat_sales2
+FROM (SELECT s_store_name s_store_name1, wss.d_week_seq d_week_seq1, s_store_id s_store_id1,
+             sun_sales sun_sales1, mon_sales mon_sales1, wed_sales wed_sales1, sat_sales sat_sales1
+      FROM wss, {{store}}, {{date_dim}} d
+      WHERE d.d_week_seq = wss.d_week_seq AND ss_store_sk = s_store_sk
+        AND d_month_seq BETWEEN 360 AND 360 + 11) y,
+     (SELECT s_store_name s_store_name2, wss.d_week_seq d_week_seq2, s_store_id s_store_id2,
+             nullif(sun_sales, 0) sun_sales2, nullif(mon_sales, 0) mon_sales2,
+             nullif(wed_sales, 0) wed_sales2, nullif(sat_sales, 0) sat_sales2
+      FROM wss, {{store}}, {{date_dim}} d
+      WHERE d.d_week_seq = wss.d_week_seq AND ss_store_sk = s_store_sk
+        AND d_month_seq BETWEEN 360 + 12 AND 360 + 23) x
+WHERE s_store_id1 = s_store_id2 AND d_week_seq1 = d_week_seq2 - 52
+ORDER BY s_store_name1, s_store_id1, d_week_seq1"""
+QUERIES[64] = """
+WITH cs_ui AS (
+  SELECT cs_item_sk, sum(cs_ext_list_price) AS sale,
+         sum(cr_refunded_cash + cr_reversed_charge + cr_return_ship_cost) AS refund
+  FROM {catalog_sales}, {catalog_returns}
+  WHERE cs_item_sk = cr_item_sk
+  GROUP BY cs_item_sk
+  HAVING sum(cs_ext_list_price)
+         > 0.1 * sum(cr_refunded_cash + cr_reversed_charge + cr_return_ship_cost)),
+cross_sales AS (
+  SELECT i_product_name product_name, i_item_sk item_sk, s_store_name store_name, s_zip store_zip,
+         ad1.ca_city b_city, ad2.ca_city c_city, d1.d_year AS syear, d2.d_year AS fsyear,
+         count(*) cnt, sum(ss_wholesale_cost) s1, sum(ss_list_price) s2, sum(ss_coupon_amt) s3
+  FROM {store_sales}, {store_returns}, cs_ui, {date_dim} d1, {date_dim} d2, {store}, {customer},
+       {customer_demographics} cd1, {customer_demographics} cd2, {promotion},
+       {household_demographics} hd1, {household_demographics} hd2, {customer_address} ad1,
+       {customer_address} ad2, {income_band} ib1, {income_band} ib2, {item}
+  WHERE ss_store_sk = s_store_sk AND ss_sold_date_sk = d1.d_date_sk
+    AND ss_customer_sk = c_customer_sk AND ss_cdemo_sk = cd1.cd_demo_sk
+    AND ss_hdemo_sk = hd1.hd_demo_sk AND ss_addr_sk = ad1.ca_address_sk AND ss_item_sk = i_item_sk
+    AND ss_item_sk = sr_item_sk AND ss_item_sk = cs_ui.cs_item_sk
+    AND c_current_cdemo_sk = cd2.cd_demo_sk AND c_current_hdemo_sk = hd2.hd_demo_sk
+    AND c_current_addr_sk = ad2.ca_address_sk AND c_first_sales_date_sk = d2.d_date_sk
+    AND ss_promo_sk = p_promo_sk AND hd1.hd_income_band_sk = ib1.ib_income_band_sk
+    AND hd2.hd_income_band_sk = ib2.ib_income_band_sk
+    AND cd1.cd_marital_status <> cd2.cd_marital_status AND i_color IN ('red', 'blue', 'slate')
+    AND i_current_price BETWEEN 64 AND 64 + 100
+  GROUP BY i_product_name, i_item_sk, s_store_name, s_zip, ad1.ca_city, ad2.ca_city, d1.d_year,
+           d2.d_year)
+SELECT cs1.product_name, cs1.store_name, cs1.store_zip, cs1.b_city, cs1.c_city, cs1.syear, cs1.cnt,
+       cs1.s1 AS s11, cs1.s2 AS s21, cs1.s3 AS s31, cs2.s1 AS s12, cs2.s2 AS s22, cs2.syear, cs2.cnt
+FROM cross_sales cs1, cross_sales cs2
+WHERE cs1.item_sk = cs2.item_sk AND cs1.syear = 2000 AND cs2.syear = 2000 + 1
+  AND cs2.cnt <= cs1.cnt AND cs1.store_name = cs2.store_name AND cs1.store_zip = cs2.store_zip
+ORDER BY cs1.product_name, cs1.store_name, cs2.cnt, cs1.s1, cs2.s1"""
+QUERIES[65] = """
+SELECT s_store_name, i_item_desc, sc.revenue, i_current_price, i_wholesale_cost, i_brand
+FROM {store}, {item},
+     (SELECT ss_store_sk, avg(revenue) AS ave
+      FROM (SELECT ss_store_sk, ss_item_sk, sum(ss_sales_price) AS revenue
+            FROM {store_sales}, {date_dim}
+            WHERE ss_sold_date_sk = d_date_sk AND d_month_seq BETWEEN 360 AND 371
+            GROUP BY ss_store_sk, ss_item_sk) sa
+      GROUP BY ss_store_sk) sb,
+     (SELECT ss_store_sk, ss_item_sk, sum(ss_sales_price) AS revenue
+      FROM {store_sales}, {date_dim}
+      WHERE ss_sold_date_sk = d_date_sk AND d_month_seq BETWEEN 360 AND 371
+      GROUP BY ss_store_sk, ss_item_sk) sc
+WHERE sb.ss_store_sk = sc.ss_store_sk AND sc.revenue <= 0.2 * sb.ave
+  AND s_store_sk = sc.ss_store_sk AND i_item_sk = sc.ss_item_sk
+ORDER BY s_store_name, i_item_desc, sc.revenue"""
+_MONTHS = ((1, "jan"), (2, "feb"), (3, "mar"), (6, "jun"), (9, "sep"), (12, "dec"))
+
+
+def _of_months(prefix, sales, price, paid):
+    months = ", ".join(
+        f"sum(CASE WHEN d_moy = {number} THEN {prefix}_{price} * {prefix}_quantity ELSE 0 END) "
+        f"AS {name}_sales, sum(CASE WHEN d_moy = {number} THEN {prefix}_{paid} * {prefix}_quantity "
+        f"ELSE 0 END) AS {name}_net"
+        for number, name in _MONTHS
+    )
+    return f"""
+  SELECT w_warehouse_name, w_warehouse_sq_ft, w_city, w_county, w_state, w_country,
+         'DHL' || ',' || 'ZEUS' AS ship_carriers, d_year AS year, {months}
+  FROM {{{sales}}}, {{warehouse}}, {{date_dim}}, {{time_dim}}, {{ship_mode}}
+  WHERE {prefix}_warehouse_sk = w_warehouse_sk AND {prefix}_sold_date_sk = d_date_sk
+    AND {prefix}_sold_time_sk = t_time_sk AND {prefix}_ship_mode_sk = sm_ship_mode_sk
+    AND d_year = 2001 AND t_time BETWEEN 3083 AND 3083 + 48800 AND sm_carrier IN ('DHL', 'ZEUS')
+  GROUP BY w_warehouse_name, w_warehouse_sq_ft, w_city, w_county, w_state, w_country, d_year"""
+
+
+QUERIES[66] = f"""
+SELECT w_warehouse_name, w_warehouse_sq_ft, w_city, w_county, w_state, w_country, ship_carriers,
+       year, {", ".join(f"sum({name}_sales), sum({name}_sales / w_warehouse_sq_ft), sum({name}_net)" for _, name in _MONTHS)}
+FROM ({_of_months("ws", "web_sales", "ext_sales_price", "net_paid")}
+  UNION ALL {_of_months("cs", "catalog_sales", "sales_price", "net_paid_inc_tax")}) x
+GROUP BY w_warehouse_name, w_warehouse_sq_ft, w_city, w_county, w_state, w_country, ship_carriers,
+         year
+ORDER BY w_warehouse_name LIMIT 100"""
+QUERIES[68] = """
+SELECT c_last_name, c_first_name, ca_city, bought_city, ss_ticket_number, extended_price,
+       extended_tax, list_price
+FROM (SELECT ss_ticket_number, ss_customer_sk, ca_city bought_city,
+             sum(ss_ext_sales_price) extended_price, sum(ss_ext_list_price) list_price,
+             sum(ss_ext_tax) extended_tax
+      FROM {store_sales}, {date_dim}, {store}, {household_demographics}, {customer_address}
+      WHERE ss_sold_date_sk = d_date_sk AND ss_store_sk = s_store_sk AND ss_hdemo_sk = hd_demo_sk
+        AND ss_addr_sk = ca_address_sk AND d_dom BETWEEN 1 AND 12
+        AND (hd_dep_count = 5 OR hd_vehicle_count = 3) AND d_year IN (1999, 1999 + 1, 1999 + 2)
+        AND s_city IN ('Midway', 'Fairview')
+      GROUP BY ss_ticket_number, ss_customer_sk, ss_addr_sk, ca_city) dn,
+     {customer}, {customer_address} current_addr
+WHERE ss_customer_sk = c_customer_sk AND c_current_addr_sk = current_addr.ca_address_sk
+  AND current_addr.ca_city <> bought_city
+ORDER BY c_last_name, ss_ticket_number, extended_price, ca_city"""
+QUERIES[71] = """
+SELECT i_brand_id brand_id, i_brand brand, t_hour, t_minute, sum(ext_price) ext_price
+FROM {item},
+     (SELECT ws_ext_sales_price AS ext_price, ws_item_sk AS sold_item_sk, ws_sold_time_sk AS time_sk
+      FROM {web_sales}, {date_dim} WHERE d_date_sk = ws_sold_date_sk AND d_moy = 11
+      UNION ALL
+      SELECT cs_ext_sales_price, cs_item_sk, cs_sold_time_sk FROM {catalog_sales}, {date_dim}
+      WHERE d_date_sk = cs_sold_date_sk AND d_moy = 11
+      UNION ALL
+      SELECT ss_ext_sales_price, ss_item_sk, ss_sold_time_sk FROM {store_sales}, {date_dim}
+      WHERE d_date_sk = ss_sold_date_sk AND d_moy = 11) tmp, {time_dim}
+WHERE sold_item_sk = i_item_sk AND i_manager_id = 1 AND time_sk = t_time_sk
+  AND (t_meal_time = 'breakfast' OR t_meal_time = 'dinner')
+GROUP BY i_brand, i_brand_id, t_hour, t_minute ORDER BY ext_price DESC, i_brand_id"""
+QUERIES[73] = """
+SELECT c_last_name, c_first_name, c_salutation, c_preferred_cust_flag, ss_ticket_number, cnt
+FROM (SELECT ss_ticket_number, ss_customer_sk, count(*) cnt
+      FROM {store_sales}, {date_dim}, {store}, {household_demographics}
+      WHERE ss_sold_date_sk = d_date_sk AND ss_store_sk = s_store_sk AND ss_hdemo_sk = hd_demo_sk
+        AND d_dom BETWEEN 1 AND 12 AND (hd_buy_potential = '>10000' OR hd_buy_potential = 'Unknown')
+        AND hd_vehicle_count > 0
+        AND CASE WHEN hd_vehicle_count > 0 THEN hd_dep_count / hd_vehicle_count ELSE NULL END > 1
+        AND d_year IN (1999, 1999 + 1, 1999 + 2) AND s_county IN ('Ash', 'Bay')
+      GROUP BY ss_ticket_number, ss_customer_sk) dj, {customer}
+WHERE ss_customer_sk = c_customer_sk AND cnt BETWEEN 1 AND 5
+ORDER BY cnt DESC, c_last_name, c_first_name, ss_ticket_number"""
+QUERIES[74] = (
+    _year_totals("sum(x_net_paid)", (_CHANNELS[0], _CHANNELS[2]))
+    + """
+SELECT s2.customer_id, s2.first_name, s2.last_name
+FROM year_total s1, year_total s2, year_total w1, year_total w2
+WHERE s2.customer_id = s1.customer_id AND s1.customer_id = w2.customer_id
+  AND s1.customer_id = w1.customer_id AND s1.sale_type = 's' AND w1.sale_type = 'w'
+  AND s2.sale_type = 's' AND w2.sale_type = 'w' AND s1.dyear = 2000 AND s2.dyear = 2000 + 1
+  AND w1.dyear = 2000 AND w2.dyear = 2000 + 1 AND s1.year_total > 0 AND w1.year_total > 0
+  AND CASE WHEN w1.year_total > 0 THEN w2.year_total / w1.year_total ELSE NULL END
+      > CASE WHEN s1.year_total > 0 THEN s2.year_total / s1.year_total ELSE NULL END
+ORDER BY 2, 1, 3"""
+)
+QUERIES[77] = """
+WITH ss AS (
+  SELECT s_store_sk, sum(ss_ext_sales_price) AS sales, sum(ss_net_profit) AS profit
+  FROM {store_sales}, {date_dim}, {store}
+  WHERE ss_sold_date_sk = d_date_sk
+    AND d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 30 days)
+    AND ss_store_sk = s_store_sk
+  GROUP BY s_store_sk),
+sr AS (
+  SELECT s_store_sk, sum(sr_return_amt) AS returns, sum(sr_net_loss) AS profit_loss
+  FROM {store_returns}, {date_dim}, {store}
+  WHERE sr_returned_date_sk = d_date_sk
+    AND d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 30 days)
+    AND sr_store_sk = s_store_sk
+  GROUP BY s_store_sk),
+cs AS (
+  SELECT cs_call_center_sk, sum(cs_ext_sales_price) AS sales, sum(cs_net_profit) AS profit
+  FROM {catalog_sales}, {date_dim}
+  WHERE cs_sold_date_sk = d_date_sk
+    AND d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 30 days)
+  GROUP BY cs_call_center_sk),
+cr AS (
+  SELECT sum(cr_return_amount) AS returns, sum(cr_net_loss) AS profit_loss
+  FROM {catalog_returns}, {date_dim}
+  WHERE cr_returned_date_sk = d_date_sk
+    AND d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 30 days)),
+ws AS (
+  SELECT wp_web_page_sk, sum(ws_ext_sales_price) AS sales, sum(ws_net_profit) AS profit
+  FROM {web_sales}, {date_dim}, {web_page}
+  WHERE ws_sold_date_sk = d_date_sk
+    AND d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 30 days)
+    AND ws_web_page_sk = wp_web_page_sk
+  GROUP BY wp_web_page_sk),
+wr AS (
+  SELECT wp_web_page_sk, sum(wr_return_amt) AS returns, sum(wr_net_loss) AS profit_loss
+  FROM {web_returns}, {date_dim}, {web_page}
+  WHERE wr_returned_date_sk = d_date_sk
+    AND d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 30 days)
+    AND wr_web_page_sk = wp_web_page_sk
+  GROUP BY wp_web_page_sk)
+SELECT channel, id, sum(sales) AS sales, sum(returns) AS returns, sum(profit) AS profit
+FROM (SELECT 'store channel' AS channel, ss.s_store_sk AS id, sales,
+             coalesce(returns, 0) AS returns, (profit - coalesce(profit_loss, 0)) AS profit
+      FROM ss LEFT JOIN sr ON ss.s_store_sk = sr.s_store_sk
+      UNION ALL
+      SELECT 'catalog channel' AS channel, cs_call_center_sk AS id, sales, returns,
+             (profit - profit_loss) AS profit
+      FROM cs, cr
+      UNION ALL
+      SELECT 'web channel' AS channel, ws.wp_web_page_sk AS id, sales, coalesce(returns, 0) returns,
+             (profit - coalesce(profit_loss, 0)) AS profit
+      FROM ws LEFT JOIN wr ON ws.wp_web_page_sk = wr.wp_web_page_sk) x
+GROUP BY ROLLUP (channel, id) ORDER BY channel, id"""
+QUERIES[79] = """
+SELECT c_last_name, c_first_name, substr(s_city, 1, 30), ss_ticket_number, amt, profit
+FROM (SELECT ss_ticket_number, ss_customer_sk, s_city, sum(ss_coupon_amt) amt,
+             sum(ss_net_profit) profit
+      FROM {store_sales}, {date_dim}, {store}, {household_demographics}
+      WHERE ss_sold_date_sk = d_date_sk AND ss_store_sk = s_store_sk AND ss_hdemo_sk = hd_demo_sk
+        AND (hd_dep_count = 6 OR hd_vehicle_count > 2) AND d_dow = 1
+        AND d_year IN (1999, 1999 + 1, 1999 + 2) AND s_number_employees BETWEEN 200 AND 295
+      GROUP BY ss_ticket_number, ss_customer_sk, ss_addr_sk, s_city) ms, {customer}
+WHERE ss_customer_sk = c_customer_sk
+ORDER BY c_last_name, c_first_name, substr(s_city, 1, 30), profit, ss_ticket_number"""
+_CHANNEL_DAYS = (
+    "d_date BETWEEN cast('2000-08-03' AS date) AND (cast('2000-08-03' AS date) + INTERVAL 120 days)"
+)
+
+
+def _with_returns(name, label, sales, returns, keys, place):
+    prefix, other, amount = name[:2], keys[0], keys[1]
+    table, key, own = place
+    return f"""{name} AS (
+  SELECT {own} AS {label}, sum({prefix}_ext_sales_price) AS sales,
+         sum(coalesce({other}_{amount}, 0)) AS returns,
+         sum({prefix}_net_profit - coalesce({other}_net_loss, 0)) AS profit
+  FROM {{{sales}}} LEFT OUTER JOIN {{{returns}}}
+       ON ({prefix}_item_sk = {other}_item_sk AND {prefix}_{keys[2]} = {other}_{keys[2]}),
+       {{date_dim}}, {{{table}}}, {{item}}, {{promotion}}
+  WHERE {prefix}_sold_date_sk = d_date_sk AND {_CHANNEL_DAYS}
+    AND {prefix}_{key} = {own.split("_")[0]}_{key} AND {prefix}_item_sk = i_item_sk
+    AND i_current_price > 50 AND {prefix}_promo_sk = p_promo_sk AND p_channel_tv = 'N'
+  GROUP BY {own})"""
+
+
+QUERIES[80] = f"""
+WITH {_with_returns("ssr", "store_id", "store_sales", "store_returns", ("sr", "return_amt", "ticket_number"), ("store", "store_sk", "s_store_id"))},
+{_with_returns("csr", "catalog_page_id", "catalog_sales", "catalog_returns", ("cr", "return_amount", "order_number"), ("catalog_page", "catalog_page_sk", "cp_catalog_page_id"))},
+{_with_returns("wsr", "web_site_id", "web_sales", "web_returns", ("wr", "return_amt", "order_number"), ("web_site", "site_sk", "web_site_id")).replace("ws_site_sk", "ws_web_site_sk")}
+SELECT channel, id, sum(sales) AS sales, sum(returns) AS returns, sum(profit) AS profit
+FROM (SELECT 'store channel' AS channel, 'store' || store_id AS id, sales, returns, profit FROM ssr
+      UNION ALL
+      SELECT 'catalog channel', 'catalog_page' || catalog_page_id, sales, returns, profit FROM csr
+      UNION ALL
+      SELECT 'web channel', 'web_site' || web_site_id, sales, returns, profit FROM wsr) x
+GROUP BY ROLLUP (channel, id) ORDER BY channel, id LIMIT 100"""
+QUERIES[81] = """
+WITH customer_total_return AS (
+  SELECT cr_returning_customer_sk AS ctr_customer_sk, ca_state AS ctr_state,
+         sum(cr_return_amt_inc_tax) AS ctr_total_return
+  FROM {catalog_returns}, {date_dim}, {customer_address}
+  WHERE cr_returned_date_sk = d_date_sk AND d_year = 2000 AND cr_returning_addr_sk = ca_address_sk
+  GROUP BY cr_returning_customer_sk, ca_state)
+SELECT c_customer_id, c_salutation, c_first_name, c_last_name, ca_street_number, ca_street_name,
+       ca_city, ca_county, ca_state, ca_zip, ca_country, ca_gmt_offset, ca_location_type,
+       ctr_total_return
+FROM customer_total_return ctr1, {customer_address}, {customer}
+WHERE ctr1.ctr_total_return > (SELECT avg(ctr_total_return) * 1.2 FROM customer_total_return ctr2
+                               WHERE ctr1.ctr_state = ctr2.ctr_state)
+  AND ca_address_sk = c_current_addr_sk AND ca_state IN ('GA', 'TX', 'OH')
+  AND ctr1.ctr_customer_sk = c_customer_sk
+ORDER BY c_customer_id, c_salutation, c_first_name, c_last_name, ca_street_number, ca_street_name,
+         ca_city, ca_county, ca_state, ca_zip, ctr_total_return"""
+
+
+def _returned_items(name, table, prefix):
+    return f"""{name} AS (
+  SELECT i_item_id item_id, sum({prefix}_return_quantity) {prefix}_item_qty
+  FROM {{{table}}}, {{item}}, {{date_dim}}
+  WHERE {prefix}_item_sk = i_item_sk
+    AND d_date IN (SELECT d_date FROM {{date_dim}} WHERE d_month_seq IN (
+                     SELECT d_month_seq FROM {{date_dim}}
+                     WHERE d_date IN ('2000-06-30', '2000-09-27', '2000-11-17')))
+    AND {prefix}_returned_date_sk = d_date_sk
+  GROUP BY i_item_id)"""
+
+
+QUERIES[83] = f"""
+WITH {_returned_items("sr_items", "store_returns", "sr")},
+{_returned_items("cr_items", "catalog_returns", "cr")},
+{_returned_items("wr_items", "web_returns", "wr")}
+SELECT sr_items.item_id, sr_item_qty,
+       sr_item_qty / (sr_item_qty + cr_item_qty + wr_item_qty) / 3.0 * 100 sr_dev, cr_item_qty,
+       cr_item_qty / (sr_item_qty + cr_item_qty + wr_item_qty) / 3.0 * 100 cr_dev, wr_item_qty,
+       (sr_item_qty + cr_item_qty + wr_item_qty) / 3.0 average
+FROM sr_items, cr_items, wr_items
+WHERE sr_items.item_id = cr_items.item_id AND sr_items.item_id = wr_items.item_id
+  AND sr_item_qty + cr_item_qty + wr_item_qty > 0
+ORDER BY sr_items.item_id, sr_item_qty LIMIT 100"""
+QUERIES[85] = """
+SELECT substr(r_reason_desc, 1, 20), avg(ws_quantity), avg(wr_refunded_cash), avg(wr_fee)
+FROM {web_sales}, {web_returns}, {web_page}, {customer_demographics} cd1,
+     {customer_demographics} cd2, {customer_address}, {date_dim}, {reason}
+WHERE ws_web_page_sk = wp_web_page_sk AND ws_item_sk = wr_item_sk
+  AND ws_sold_date_sk = d_date_sk AND d_year = 2000 AND cd1.cd_demo_sk = wr_refunded_cdemo_sk
+  AND cd2.cd_demo_sk = wr_returning_cdemo_sk AND ca_address_sk = wr_refunded_addr_sk
+  AND r_reason_sk = wr_reason_sk
+  AND ((cd1.cd_marital_status = 'M' AND cd1.cd_marital_status = cd2.cd_marital_status
+        AND ws_sales_price BETWEEN 10.00 AND 150.00)
+    OR (cd1.cd_education_status = 'College' AND cd1.cd_education_status = cd2.cd_education_status
+        AND ws_sales_price BETWEEN 50.00 AND 200.00))
+  AND ((ca_country = 'US' AND ca_state IN ('OH', 'CA', 'TX')
+        AND ws_net_profit BETWEEN 0 AND 200)
+    OR (ca_country = 'US' AND ca_state IN ('GA', 'TN') AND ws_net_profit BETWEEN 50 AND 250))
+GROUP BY r_reason_desc
+ORDER BY substr(r_reason_desc, 1, 20), avg(ws_quantity), avg(wr_refunded_cash), avg(wr_fee)"""
+QUERIES[89] = """
+SELECT * FROM
+  (SELECT i_category, i_class, i_brand, s_store_name, s_company_name, d_moy,
+          sum(ss_sales_price) sum_sales,
+          avg(sum(ss_sales_price)) OVER (PARTITION BY i_category, i_brand, s_store_name,
+                                                      s_company_name) avg_monthly_sales
+   FROM {item}, {store_sales}, {date_dim}, {store}
+   WHERE ss_item_sk = i_item_sk AND ss_sold_date_sk = d_date_sk AND ss_store_sk = s_store_sk
+     AND d_year IN (2000)
+     AND ((i_category IN ('Books', 'Sports') AND i_class IN ('pants', 'rock'))
+       OR (i_category IN ('Women', 'Music') AND i_class IN ('shirts')))
+   GROUP BY i_category, i_class, i_brand, s_store_name, s_company_name, d_moy) tmp1
+WHERE CASE WHEN (avg_monthly_sales <> 0) THEN (abs(sum_sales - avg_monthly_sales) / avg_monthly_sales)
+           ELSE NULL END > 0.1
+ORDER BY sum_sales - avg_monthly_sales, s_store_name, i_category, i_class, i_brand, d_moy"""
+QUERIES[90] = """
+SELECT cast(amc AS decimal(15, 4)) / cast(nullif(pmc, 0) AS decimal(15, 4)) am_pm_ratio
+FROM (SELECT count(*) amc FROM {web_sales}, {household_demographics}, {time_dim}, {web_page}
+      WHERE ws_sold_time_sk = {time_dim}.t_time_sk AND ws_ship_hdemo_sk = hd_demo_sk
+        AND ws_web_page_sk = wp_web_page_sk AND {time_dim}.t_hour BETWEEN 8 AND 8 + 4
+        AND hd_dep_count BETWEEN 2 AND 6 AND wp_char_count BETWEEN 5000 AND 5200) at,
+     (SELECT count(*) pmc FROM {web_sales}, {household_demographics}, {time_dim}, {web_page}
+      WHERE ws_sold_time_sk = {time_dim}.t_time_sk AND ws_ship_hdemo_sk = hd_demo_sk
+        AND ws_web_page_sk = wp_web_page_sk AND {time_dim}.t_hour BETWEEN 16 AND 16 + 4
+        AND hd_dep_count BETWEEN 2 AND 6 AND wp_char_count BETWEEN 5000 AND 5200) pt
+ORDER BY am_pm_ratio LIMIT 100"""
+QUERIES[91] = """
+SELECT cc_call_center_id, cc_name, cc_manager, sum(cr_net_loss) returns_loss
+FROM {call_center}, {catalog_returns}, {date_dim}, {customer}, {customer_address},
+     {customer_demographics}, {household_demographics}
+WHERE cr_call_center_sk = cc_call_center_sk AND cr_returned_date_sk = d_date_sk
+  AND cr_returning_customer_sk = c_customer_sk AND cd_demo_sk = c_current_cdemo_sk
+  AND hd_demo_sk = c_current_hdemo_sk AND ca_address_sk = c_current_addr_sk AND d_year = 2000
+  AND ((cd_marital_status = 'M' AND cd_education_status = 'Unknown')
+    OR (cd_marital_status = 'W' AND cd_education_status = 'College'))
+  AND hd_buy_potential LIKE 'Unknown%' AND ca_gmt_offset = -6
+GROUP BY cc_call_center_id, cc_name, cc_manager, cd_marital_status, cd_education_status
+ORDER BY sum(cr_net_loss) DESC, cc_call_center_id, cc_name, cc_manager"""
+QUERIES[92] = """
+SELECT sum(ws_ext_discount_amt) AS `Excess Discount Amount`
+FROM {web_sales}, {item}, {date_dim}
+WHERE i_manufact_id = 5 AND i_item_sk = ws_item_sk AND d_date BETWEEN '2000-01-27'
+      AND (cast('2000-01-27' AS date) + INTERVAL 90 days) AND d_date_sk = ws_sold_date_sk
+  AND ws_ext_discount_amt > (
+    SELECT 1.3 * avg(ws_ext_discount_amt) FROM {web_sales}, {date_dim}
+    WHERE ws_item_sk = i_item_sk AND d_date BETWEEN '2000-01-27'
+          AND (cast('2000-01-27' AS date) + INTERVAL 90 days) AND d_date_sk = ws_sold_date_sk)
+ORDER BY sum(ws_ext_discount_amt) LIMIT 100"""
+QUERIES[94] = """
+SELECT count(DISTINCT ws_order_number) AS `order count`,
+       sum(ws_ext_ship_cost) AS `total shipping cost`, sum(ws_net_profit) AS `total net profit`
+FROM {web_sales} ws1, {date_dim}, {customer_address}, {web_site}
+WHERE d_date BETWEEN '1999-02-01' AND (cast('1999-02-01' AS date) + INTERVAL 180 days)
+  AND ws1.ws_ship_date_sk = d_date_sk AND ws1.ws_ship_addr_sk = ca_address_sk AND ca_state = 'TX'
+  AND ws1.ws_web_site_sk = web_site_sk AND web_company_name = 'pri'
+  AND EXISTS (SELECT * FROM {web_sales} ws2 WHERE ws1.ws_order_number = ws2.ws_order_number
+                AND ws1.ws_warehouse_sk <> ws2.ws_warehouse_sk)
+  AND NOT EXISTS (SELECT * FROM {web_returns} wr1 WHERE ws1.ws_order_number = wr1.wr_order_number)
+ORDER BY count(DISTINCT ws_order_number) LIMIT 100"""
+QUERIES[95] = """
+WITH ws_wh AS (
+  SELECT ws1.ws_order_number, ws1.ws_warehouse_sk wh1, ws2.ws_warehouse_sk wh2
+  FROM {web_sales} ws1, {web_sales} ws2
+  WHERE ws1.ws_order_number = ws2.ws_order_number AND ws1.ws_warehouse_sk <> ws2.ws_warehouse_sk)
+SELECT count(DISTINCT ws_order_number) AS `order count`,
+       sum(ws_ext_ship_cost) AS `total shipping cost`, sum(ws_net_profit) AS `total net profit`
+FROM {web_sales} ws1, {date_dim}, {customer_address}, {web_site}
+WHERE d_date BETWEEN '1999-02-01' AND (cast('1999-02-01' AS date) + INTERVAL 180 days)
+  AND ws1.ws_ship_date_sk = d_date_sk AND ws1.ws_ship_addr_sk = ca_address_sk AND ca_state = 'TX'
+  AND ws1.ws_web_site_sk = web_site_sk AND web_company_name = 'pri'
+  AND ws1.ws_order_number IN (SELECT ws_order_number FROM ws_wh)
+  AND ws1.ws_order_number IN (SELECT wr_order_number FROM {web_returns}, ws_wh
+                              WHERE wr_order_number = ws_wh.ws_order_number)
+ORDER BY count(DISTINCT ws_order_number) LIMIT 100"""
+QUERIES[96] = """
+SELECT count(*) FROM {store_sales}, {household_demographics}, {time_dim}, {store}
+WHERE ss_sold_time_sk = {time_dim}.t_time_sk AND ss_hdemo_sk = hd_demo_sk
+  AND ss_store_sk = s_store_sk AND {time_dim}.t_hour = 20 AND {time_dim}.t_minute >= 30
+  AND hd_dep_count = 7 AND s_store_name = 'ese'
+ORDER BY count(*) LIMIT 100"""

@@ -156,7 +156,8 @@ def checkpoint_id(options: Mapping[str, str]) -> str:
         text = open_folder(folder).read(_METADATA)
     except (ObjectNotFoundError, UnsupportedError) as error:
         raise InvalidInputError(
-            "the id of the stream cannot be read from its checkpoint; give a stream_id",
+            "the id of the stream cannot be read from its checkpoint; give a stream_id, or the "
+            "whole path of the checkpoint",
             checkpoint=folder,
         ) from error
     try:

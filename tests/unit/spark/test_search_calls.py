@@ -37,14 +37,14 @@ def found(uri, **options):
 
 @pytest.mark.parametrize("options", [{}, {"filter": "id % 3 = 0"}, {"metric": "cosine"}])
 def test_fragments_that_no_index_covers_are_searched_apart(uri, options, monkeypatch):
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda size: 1)
+    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
     count, together, whole = found(uri, **options)
     assert count == 4
     assert together == whole
 
 
 def test_segments_and_other_fragments_are_searched_apart(uri, monkeypatch):
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda size: 1)
+    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
     made = lance.dataset(uri)
     made.create_index("v", "IVF_PQ", num_partitions=2, num_sub_vectors=4)
     lance.write_dataset(rows(1000, 1500), uri, mode="append")

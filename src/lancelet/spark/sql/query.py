@@ -185,7 +185,9 @@ def run_text(
 ) -> DataFrame:
     """Run a text that was made of a source, whose errors say where they are in the source."""
     try:
-        return session.run(text, frames)
+        done = session.run(text, frames)
+        if is_remote():
+            _ = done.schema  # the server looks at the text when it is asked for this
     except AnalysisException as error:
         if isinstance(error, ParseException) and source.is_written:
             _parse_as_written(session, source)
@@ -193,6 +195,7 @@ def run_text(
         if start is not None:
             error.add_note(source.pointer(start))
         raise
+    return done
 
 
 def _parse_as_written(session: Session, source: Source) -> None:
