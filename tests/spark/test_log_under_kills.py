@@ -1,8 +1,8 @@
 """A stream into the log for minutes, whose driver and workers are killed again and again.
 
-2,000 rows a second, a trigger of one second, two cores. Beside it the log becomes part of the table,
-and is read fresh. Rows are numbered without gaps by their source, so that a row which is lost, or
-there twice, is seen.
+2,000 rows a second, a trigger of one second, two cores. Beside it the log becomes part of the
+table, and is read fresh. Rows are numbered without gaps by their source, so that a row which is
+lost, or there twice, is seen.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -62,10 +63,10 @@ with open(told, "a", encoding="utf-8") as log:
 @contextlib.contextmanager
 def running(tmp_path, uri):
     """Start a driver, and kill all of it in the end."""
-    paths = [os.environ.get("PYTHONPATH", ""), os.path.dirname(__file__)]
+    paths = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent)]
     source = DRIVER.replace("ROWS)", f"{ROWS_PER_SECOND})")
     arguments = [MODE, uri, str(tmp_path / "checkpoint"), str(tmp_path / "told"), str(tmp_path)]
-    with open(tmp_path / "driver.log", "ab") as log:
+    with (tmp_path / "driver.log").open("ab") as log:
         driver = subprocess.Popen(
             [sys.executable, "-c", source, *arguments],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
@@ -126,8 +127,8 @@ def test_nothing_is_lost_or_doubled_by_kills(tmp_path):
     check(table.to_table())
     told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
     seconds = sorted(taken / 1000 for _, _, taken in told)
-    print(
+    sys.stdout.write(
         f"{dict(done)}, {table.count_rows()} rows of {ROWS_PER_SECOND * SECONDS}, {len(told)} "
-        f"batches, of which half took less than {seconds[len(seconds) // 2]} s"
+        f"batches, of which half took less than {seconds[len(seconds) // 2]} s\n"
     )
     assert table.count_rows() > ROWS_PER_SECOND * SECONDS / 4

@@ -12,11 +12,12 @@ files one after another and hold few of them at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from fnmatch import fnmatch
 from functools import partial
-from typing import Any, Final, Unpack
+from operator import attrgetter
+from typing import Any, Final, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -37,6 +38,9 @@ from lancelet.spark.running import Finished, Running, begin
 from lancelet.spark.types import spark_schema
 from lancelet.values import dataclass
 
+T = TypeVar("T")
+
+_SIZE: Final = attrgetter("size")
 _TASK_BYTES: Final = 256 * 1024 * 1024
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 _FIELDS: Final = (
@@ -85,7 +89,8 @@ def ingest_files(
     frame = spark_schema(pa.schema(_FIELDS))
     plan = plan_files(WriteSettings(table), latest, frame, replaces=False)
     groups = [
-        FileGroup(os.fspath(source), options, group) for group in _grouped(files, bytes_per_task)
+        FileGroup(os.fspath(source), options, group)
+        for group in grouped(files, _SIZE, bytes_per_task)
     ]
     parts = job.run("ingest", partial(ingest_group, plan), groups)
     fragments = tuple(fragment for part in parts for fragment in part)
@@ -101,7 +106,7 @@ def ingest_group(plan: FilePlan, group: FileGroup) -> Done[tuple[Fragment, ...]]
 
 def _batches(group: FileGroup) -> Iterator[pa.RecordBatch]:
     store = open_folder(group.source, dict(group.options))
-    for infos in _grouped(group.files, _BATCH_BYTES):
+    for infos in grouped(group.files, _SIZE, _BATCH_BYTES):
         rows: list[dict[str, Any]] = [
             {
                 "path": info.path,
@@ -114,15 +119,20 @@ def _batches(group: FileGroup) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows, pa.schema(_FIELDS))
 
 
-def _grouped(files: Sequence[ObjectInfo], most: int) -> Iterator[tuple[ObjectInfo, ...]]:
-    """Yield neighbours of not more bytes than `most` together, or one that is larger."""
-    group: list[ObjectInfo] = []
+def grouped(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[tuple[T, ...]]:
+    """Yield neighbours of not more bytes than `most` together, or one that is larger.
+
+    >>> list(grouped([3, 4, 9, 1], int, 8))
+    [(3, 4), (9,), (1,)]
+    """
+    group: list[T] = []
     held = 0
-    for info in files:
-        if group and held + info.size > most:
+    for item in items:
+        size = size_of(item)
+        if group and held + size > most:
             yield tuple(group)
             group, held = [], 0
-        group.append(info)
-        held += info.size
+        group.append(item)
+        held += size
     if group:
         yield tuple(group)

@@ -46,8 +46,9 @@ class DeltaFolder:
         schema: pa.Schema = self._open().to_pyarrow_dataset().schema
         return schema.remove_metadata()
 
-    def read(self, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(self, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some files, with the columns that paths stand for."""
+        del schema
         rows = self._open().to_pyarrow_dataset()
         wanted = set(paths)
         for fragment in rows.get_fragments():

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from lancelet.errors import DatasetNotFoundError, SchemaMismatchError, UnsupportedError
 from lancelet.io import Store, open_folder
-from lancelet.io.store import ObjectInfo
 from lancelet.spark.conversion.streams import StoredFile, UnfinishedFile
 from lancelet.values import dataclass
 
@@ -42,17 +41,17 @@ class ParquetFolder:
     uri: str
     options: Options = field(repr=False)
 
-    def files(self) -> list[ObjectInfo]:
-        """Return the files.
+    def sizes(self) -> list[tuple[str, int]]:
+        """Return the path and the bytes of each file.
 
         Raises:
             DatasetNotFoundError: There are none.
             UnsupportedError: Names of folders hold values of columns.
         """
-        found = [info for info in self.store().list() if _is_data(info.path)]
+        found = [(info.path, info.size) for info in self.store().list() if _is_data(info.path)]
         if not found:
             raise DatasetNotFoundError("there are no Parquet files", uri=self.uri)
-        partitioned = [info.path for info in found if "=" in info.path.rpartition("/")[0]]
+        partitioned = [path for path, _ in found if "=" in path.rpartition("/")[0]]
         if partitioned:
             raise UnsupportedError(
                 "columns lie in the names of folders; read them by Spark and write the data frame",
@@ -62,7 +61,7 @@ class ParquetFolder:
 
     def schema(self) -> pa.Schema:
         """Return the schema of the first file."""
-        with self.open(self.files()[0].path) as file:
+        with self.open(self.sizes()[0][0]) as file:
             return file.schema_arrow.remove_metadata()
 
     def read(self, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

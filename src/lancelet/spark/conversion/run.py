@@ -13,8 +13,9 @@ Parquet keeps Arrow's types; Delta has the types of Spark.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, Unpack
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from lancelet.spark.files import (
     publish_rows,
     write_task,
 )
-from lancelet.spark.ingest import ingest_files
+from lancelet.spark.ingest import grouped, ingest_files
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.running import Finished, Running, begin
@@ -139,7 +140,8 @@ def _import(
         _refuse_table(table)
     schema = folder.schema()
     plan = _plan(table, schema, mode, options)
-    pieces = [Piece(folder, paths, schema) for paths in _groups(folder, bytes_per_task)]
+    groups = grouped(folder.sizes(), itemgetter(1), bytes_per_task)
+    pieces = [Piece(folder, tuple(path for path, _ in group), schema) for group in groups]
     parts = job.run("convert", partial(import_piece, plan), pieces)
     fragments = tuple(fragment for part in parts for fragment in part)
     settings = write_settings(table, options)
@@ -150,12 +152,7 @@ def _import(
 
 def import_piece(plan: FilePlan, piece: Piece) -> Done[tuple[Fragment, ...]]:
     """Write the rows of some files."""
-    match piece.source:
-        case ParquetFolder():
-            batches = piece.source.read(piece.paths, piece.schema)
-        case DeltaFolder():
-            batches = piece.source.read(piece.paths)
-    fragments = write_task(plan, batches)
+    fragments = write_task(plan, piece.source.read(piece.paths, piece.schema))
     return Done(fragments, sum(fragment.physical_rows for fragment in fragments))
 
 
@@ -173,24 +170,6 @@ def _plan(
     version = settings.version or known or DEFAULT_VERSION
     fields = Schema.from_arrow(schema, blob_v2=version >= FileVersion.V2_2)
     return file_plan(settings, latest, schema, fields, version)
-
-
-def _groups(folder: Rows, most: int) -> Iterator[tuple[str, ...]]:
-    match folder:
-        case ParquetFolder():
-            files = [(info.path, info.size) for info in folder.files()]
-        case DeltaFolder():
-            files = folder.sizes()
-    group: list[str] = []
-    held = 0
-    for path, size in files:
-        if group and held + size > most:
-            yield tuple(group)
-            group, held = [], 0
-        group.append(path)
-        held += size
-    if group:
-        yield tuple(group)
 
 
 def _refuse_table(table: TableRef) -> None:
