@@ -123,11 +123,23 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
         ("full scan, scan()", 0.8, lambda: noop(ls.scan(spark, lance)), lambda: noop(theirs())),
         (
             "one column of sixteen, scan()",
-            1.2,
+            0.6,
             lambda: noop(ls.scan(spark, lance, columns=["c0"])),
             lambda: noop(theirs().select("c0")),
         ),
+        (
+            "one column of sixteen, sql()",
+            0.6,
+            lambda: noop(ls.sql(spark, f"SELECT c0 FROM lance.`{lance}`")),
+            lambda: noop(theirs().select("c0")),
+        ),
         ("count", 0.05, lambda: ls.count(lance), lambda: theirs().count()),
+        (
+            "count, sql()",
+            0.05,
+            lambda: ls.sql(spark, f"SELECT count(*) FROM lance.`{lance}`").collect(),
+            lambda: theirs().count(),
+        ),
         (
             "SELECT a, sum(b) GROUP BY a, sql()",
             0.4,
@@ -136,7 +148,7 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
         ),
         (
             "point lookup, sql()",
-            0.3,
+            0.2,
             lambda: ls.sql(spark, f"SELECT * FROM lance.`{lance}` WHERE {one}").collect(),
             lambda: theirs().where(one).collect(),
         ),
@@ -148,7 +160,7 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
         ),
         (
             "point lookup",
-            0.3,
+            0.2,
             lambda: ls.scan(spark, lance, filter=one).collect(),
             lambda: theirs().where(one).collect(),
         ),

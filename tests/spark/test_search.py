@@ -12,6 +12,8 @@ import lancelet
 from lancelet import spark as ls
 from lancelet.errors import LanceletError
 from lancelet.query import PhraseQuery
+from lancelet.spark import arrow_tasks
+from lancelet.spark.sql import search_calls
 
 ROWS, DIMENSION = 900, 8
 WORDS = ("fox", "dog", "river", "stone", "hill")
@@ -252,3 +254,34 @@ def test_sql_searches_by_both(uri, registered):
 def test_functions_say_what_is_wrong(uri, registered, call):
     with pytest.raises(PySparkException, match="lancelet"):
         registered.sql(f"SELECT * FROM {call.format(uri)}").collect()
+
+
+def test_a_search_of_a_statement_is_many_tasks(spark, tmp_path, monkeypatch):
+    uri = str(tmp_path / "t.lance")
+    vectors = pa.FixedSizeListArray.from_arrays(
+        np.random.default_rng(3).normal(size=4000).astype(np.float32), 4
+    )
+    rows = pa.table({"id": range(1000), "v": vectors})
+    lance.write_dataset(rows, uri, max_rows_per_file=200)
+    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    counts = []
+
+    def counted(spark, make, tasks, schema):
+        counts.append(len(tasks))
+        return arrow_tasks.task_frame(spark, make, tasks, schema)
+
+    monkeypatch.setattr(search_calls, "task_frame", counted)
+    call = f"lance_vector_search('{uri}', 'v', array(0.1, -0.2, 0, 1), columns => 'id', k => :k)"
+    text = f"SELECT s.id, _distance FROM {call} AS s JOIN {{names}} n ON s.id = n.id"
+    names = spark.range(1000)
+    found = ls.sql(spark, text, k=7, names=names).collect()
+    assert counts == [5]
+    ls.register(spark)
+    wanted = spark.sql(text, {"k": 7}, names=names).collect()
+    assert sorted(map(tuple, found)) == sorted(map(tuple, wanted))
+    made = ls.sql(spark, f"SELECT * FROM {call}", k=3)
+    assert made.columns == ["id", "_distance"]
+    assert counts == [5, 5]
+    # What is no constant is left to the function, which says so.
+    with pytest.raises(Exception, match="constant"):
+        ls.sql(spark, f"SELECT * FROM range(2) r, LATERAL {call.replace(':k', 'r.id')}").collect()
