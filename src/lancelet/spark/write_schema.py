@@ -22,6 +22,7 @@ from lancelet.errors import InvalidInputError, SchemaMismatchError, similar_name
 from lancelet.format.blob_values import BlobType
 from lancelet.format.extension import BLOB_V2
 from lancelet.format.field import BLOB_KEY
+from lancelet.format.logical_type import storage_of
 from lancelet.format.schema import Schema
 from lancelet.ops.fit import check_new_schema
 from lancelet.spark.options import WriteSettings, unused
@@ -105,7 +106,9 @@ def brought_field(field: pa.Field, brought: spark.DataType | None = None) -> pa.
 
 def _written_field(field: pa.Field, brought: spark.DataType) -> pa.Field:
     made = brought_field(field, brought)
-    return made.with_type(BlobType()) if _is_blob(field) and pa.types.is_string(made.type) else made
+    if not (_is_blob(field) and pa.types.is_string(made.type)):
+        return made
+    return made.with_type(BlobType.__arrow_ext_deserialize__(storage_of(field.type), b""))
 
 
 def _is_blob(field: pa.Field) -> bool:

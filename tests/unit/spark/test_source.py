@@ -461,6 +461,17 @@ def test_a_writer_that_was_not_first_does_not_lose_its_bases(tmp_path):
     assert lance.dataset(uri).count_rows() == 100
 
 
+def test_text_is_the_place_of_a_blob_in_columns_made_of_bytes(tmp_path):
+    uri, far = str(tmp_path / "t.lance"), tmp_path / "far.bin"
+    far.write_bytes(b"far")
+    rows = pa.table({"data": pa.array([b"near"], pa.binary())})
+    write(source(uri, **{"encoding.data.blob": "true"}), [rows])
+    kept = source(uri, allow_external_blob_outside_bases="true")
+    write(kept, [pa.table({"data": [str(far)]})])
+    blobs = lance.dataset(uri).take_blobs("data", indices=[0, 1])
+    assert [each.readall() for each in blobs] == [b"near", b"far"]
+
+
 def test_text_in_a_column_of_blobs_says_where_they_are(tmp_path):
     uri, media = str(tmp_path / "t.lance"), tmp_path / "media"
     media.mkdir()
