@@ -18,5 +18,7 @@ def test_page_runs_from_the_top(page, spark, tmp_path):
     namespace = {"__name__": "__documentation__", "spark": spark}
     for block in blocks(page):
         # Names of tables in the pages are relative; workers run elsewhere.
-        placed = re.sub(r"(['\"`])(\w+\.lance|checkpoint\w*|notes)\1", rf"\1{tmp_path}/\2\1", block)
+        placed = re.sub(
+            r"(['\"`])(\w+\.lance|checkpoint(?!Location)\w*|notes)\1", rf"\1{tmp_path}/\2\1", block
+        )
         exec(compile(placed, str(page), "exec"), namespace)

@@ -163,8 +163,7 @@ def _make(
     declared = table is None and named is not None
     if table is None:
         assert named is not None
-        stored = {**named.storage_options(), **reference.given(storage=True)}
-        table = TableRef.of(named.uri_to_write(creates=True), stored)
+        table = _new_table(named, reference)
     try:
         write(
             frame,
@@ -183,6 +182,12 @@ def _make(
             )
         raise
     return nothing(session)
+
+
+def _new_table(named: NamedTable, reference: Reference) -> TableRef:
+    """Take the name of a table that is not there, and return where it goes."""
+    uri = named.uri_to_write(creates=True)  # only then there is something to ask about
+    return TableRef.of(uri, {**named.storage_options(), **reference.given(storage=True)})
 
 
 def _place(
@@ -216,8 +221,7 @@ def _clone(session: Session, words: Words, reference: Reference, *, is_shallow: 
         version = (source_table.branch, version)
     if table is None:
         assert named is not None
-        stored = {**named.storage_options(), **reference.given(storage=True)}
-        table = TableRef.of(named.uri_to_write(creates=True), stored)
+        table = _new_table(named, reference)
     run = dataset.shallow_clone if is_shallow else dataset.deep_clone
     run(table.uri, version, dict(table.options) or None)
     return nothing(session)
