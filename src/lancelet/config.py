@@ -61,7 +61,7 @@ def _environment_int(name: str, default: int) -> int:
         return default
     if not text.isdigit():
         raise InvalidInputError(
-            "an environment variable of lancelet must be a whole number", name=name, found=text
+            "an environment variable of lancelet must be an integer", name=name, found=text
         )
     return int(text)
 

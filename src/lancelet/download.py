@@ -1,4 +1,4 @@
-"""Fetching models of words for `jieba` and `lindera`, under pylance's name for the module.
+"""Downloads language models for `jieba` and `lindera`, under pylance's name for the module.
 
     python -m lancelet.download jieba                  <home>/jieba/default/dict.txt
     python -m lancelet.download lindera -l ipadic      <home>/lindera/ipadic/main
@@ -110,7 +110,7 @@ def _unpack(archive: bytes, folder: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Fetch what the command line names."""
-    parser = argparse.ArgumentParser(description="Fetch models of words.")
+    parser = argparse.ArgumentParser(description="Download language models.")
     parser.add_argument("tokenizer", choices=["jieba", "lindera"])
     parser.add_argument("-l", "--languagemodel", default="ipadic", choices=list(_LINDERA))
     given = parser.parse_args(arguments)

@@ -8,7 +8,7 @@ version, or a worker that reads one file, needs little of it.
     lancelet.optimize          a module: imported as if it had been named in an import
 
 A function may have the name of a module, as `dataset` does. The import system binds a module in
-its package once it is loaded, whoever asked for it; the function keeps the name all the same.
+its package once it is loaded, on any import; the function keeps the name all the same.
 
 A module that is being imported is locked, and a child that is forked meanwhile would find it locked
 for ever, as the thread that imports is not in it. So a fork waits for imports of other threads.

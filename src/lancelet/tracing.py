@@ -26,8 +26,8 @@ _MICROSECONDS: Final = 1_000_000
 def capture_trace_events(callback: Callable[[TraceEvent], None]) -> None:
     """Call a function with each event from now on.
 
-    It is called by a thread of its own, a little later than what it is told of, so it is for
-    reports and not for timing. What is left is told before the program ends.
+    A separate thread calls it shortly after each event, so it suits reports and not timing.
+    Pending events are delivered before the program ends.
     """
     waiting: queue.SimpleQueue[TraceEvent | None] = queue.SimpleQueue()
 

@@ -55,7 +55,7 @@ def vec_to_table(
         data: Vectors by id in a dict, or vectors alone in a list or an array.
         names: The names of the columns, by default `id` and `vector`.
         ndim: How many elements a vector has, by default as many as the first.
-        check_ndim: Whether to look at every vector, which else may fail less clearly.
+        check_ndim: Whether to validate every vector first, for a clearer error.
 
     >>> vec_to_table({7: [1.0, 0.0]}).column_names
     ['id', 'vector']

@@ -1,4 +1,4 @@
-"""Indices of vectors both ways: each searches what the other wrote, with the same distances.
+"""Vector indices both ways: each searches what the other wrote, with the same distances.
 
 Vectors lie in clusters. Recall is the share of the ten nearest rows that a search finds, over a few
 queries. What one index returns does not depend on who searches it, so the two recalls of one index

@@ -106,7 +106,7 @@ class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas has n
     def take(
         self, indices: Sequence[int], *, allow_fill: bool = False, fill_value: Any = None
     ) -> PandasBFloat16Array:
-        """Return the numbers at some places, nulls at -1 if they may be filled."""
+        """Return the values at indices, with nulls at -1 if `allow_fill` is set."""
         places = np.asarray(indices, np.int64)
         outside = (places < -1 if allow_fill else places < -len(self)) | (places >= len(self))
         if outside.any():

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URI",
-        help="a shallow clone, whose files are kept",
+        help="a shallow clone, whose files are not deleted",
     )
     parser.add_argument(
         "--dry-run",

@@ -1,4 +1,4 @@
-"""`lancelet count TABLE`: how many rows there are, or how many match."""
+"""`lancelet count TABLE`: the number of rows, or of rows that match."""
 
 from __future__ import annotations
 

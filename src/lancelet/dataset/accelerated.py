@@ -1,4 +1,4 @@
-"""Centroids and words of PQ found on an accelerator, where there is one.
+"""Centroids and PQ codebooks trained on an accelerator, if one is available.
 
 An index needs none: without PyTorch, or on a machine that does not have the device, the log says
 so and the models are found as ever. They differ by what chance chose, not in how good they are.

@@ -3,7 +3,7 @@
 The methods have pylance's names, and a name means one kind wherever it stands:
 
     replace, train, detached ...          true or false: a text such as "no" would be true
-    conflict_retries, batch_size ...      a whole number that is not negative
+    conflict_retries, batch_size ...      an integer that is not negative
     name, tag, left_on ...                text
     storage_options, metadata             texts by name
     retry_timeout                         a time span

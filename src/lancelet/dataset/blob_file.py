@@ -54,7 +54,7 @@ class BlobFile(io.BufferedIOBase):
         return self._raw.size
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return the bytes from the position on, at most so many."""
+        """Return the bytes from the position on, at most `size`."""
         return bytes(self._stream.read(-1 if size is None else size))
 
     def read1(self, size: int = -1) -> bytes:

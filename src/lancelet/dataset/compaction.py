@@ -263,7 +263,7 @@ class Compaction:
 
 
 def options_of(dataset: LanceDataset, wishes: Mapping[str, Any]) -> compact.CompactionOptions:
-    """Return the options of a caller's wishes and the config of the table."""
+    """Return options made of the caller's arguments and the config of the table."""
     return ops.compact.CompactionOptions.parse(wishes, dataset.snapshot.manifest.config)
 
 

@@ -114,7 +114,7 @@ def hamming_clustering_for_ivf_partition(
         index_name: An index of the kind IVF_FLAT on hashes.
         partition_id: Which partition, in all segments; they must have the same centroids.
         hamming_threshold: How many bits may differ between two rows of a cluster.
-        index_segments: The ids of the segments to look at, by default all.
+        index_segments: The ids of the segments to read, by default all.
 
     Returns:
         The columns `representative`, the row with the least id, and `duplicates`, the others.

@@ -61,7 +61,7 @@ class Index:
 
 @dataclass(frozen=True)
 class IvfCentroids:
-    """The model of an index of vectors.
+    """The model of a vector index.
 
     Attributes:
         centroids: A vector for each partition.

@@ -44,7 +44,7 @@ class LanceField:
         return self._field.primary_key is not None
 
     def unenforced_primary_key_position(self) -> int | None:
-        """Return the place in the primary key, if it was given one."""
+        """Return the position in the primary key, or None."""
         return self._field.primary_key or None
 
     def is_unenforced_clustering_key(self) -> bool:
@@ -52,7 +52,7 @@ class LanceField:
         return self._field.clustering_key is not None
 
     def unenforced_clustering_key_position(self) -> int | None:
-        """Return the place in the clustering key, if it was given one."""
+        """Return the position in the clustering key, or None."""
         return self._field.clustering_key or None
 
     def to_pyarrow(self) -> pa.Field:

@@ -39,7 +39,7 @@ _MILLION: Final = 1_000_000
 
 
 class ShardingTypeError(InvalidInputError, TypeError):
-    """What shards are told apart in is no batch."""
+    """The rows to assign to shards are not a batch."""
 
 
 @dataclass

@@ -97,7 +97,7 @@ class LsmScanner:
         return self._with(filter=expr)
 
     def limit(self, n: int | None = None, offset: int | None = None) -> Self:
-        """Return at most so many rows, without so many of the first."""
+        """Return at most `limit` rows, after the first `offset`."""
         return self._with(limit=n, offset=offset or 0)
 
     def with_row_address(self) -> Self:
@@ -123,7 +123,7 @@ class LsmScanner:
         return list(self.to_table().to_batches())
 
     def count_rows(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return ops.mem_wal.catch_up.with_catch_up(self._read).count()
 
     def _with(self, **changes: Any) -> Self:
@@ -330,7 +330,7 @@ class LsmVectorSearchPlanner:
         Args:
             query: The vector.
             k: How many rows.
-            nprobes: How many partitions of an index of the table are looked at. Rows that it lacks
+            nprobes: The number of partitions of the table's index to search. Rows that it lacks
                 are all compared, and so are flushed ones unless a flushed table has many.
             columns: What to return, by default all columns; `_distance` comes behind.
             refine_base_table: Whether the distances that an index of the table estimates are

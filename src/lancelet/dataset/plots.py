@@ -91,14 +91,14 @@ class Plots:
         sample: int = 50,
         nprobes: tuple[int, ...] = (1, 2, 4, 8, 16),
     ) -> Any:
-        """Draw how much of what is nearest an index of vectors finds, by what a search costs.
+        """Draw how much of what is nearest a vector index finds, by what a search costs.
 
         Args:
             column: The column of vectors; needed if several have an index.
             ax: Where to draw; by default new axes.
             k: How many rows are looked for each time.
             sample: How many vectors of the table are looked for.
-            nprobes: How many partitions are looked at, in turn.
+            nprobes: The numbers of partitions to search, in turn.
         """
         name = column or self._indexed_vector()
         reports = [

@@ -42,7 +42,7 @@ def maybe_sample(
         n: How many rows.
         columns: What to read of them.
         batch_size: The most rows of a batch.
-        max_takes: From how many places to read at most.
+        max_takes: The maximum number of ranges to read.
         filt: Chooses only among the rows for which it is true.
     """
     source = open_dataset(dataset) if isinstance(dataset, str | os.PathLike) else dataset

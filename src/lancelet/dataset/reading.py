@@ -94,7 +94,7 @@ class ReadingMethods:
             fragment_readahead: Has no effect, for the same reason.
             scan_in_order: Has no effect: rows always come in order.
             fragments: The fragments to read, by default all.
-            index_segments: The segments of an index of vectors to search.
+            index_segments: The segments of a vector index to search.
             full_text_query: Words, or a query of `lancelet.query`, that texts must match.
             prefilter: Whether a search looks only at rows that pass the filter.
             with_row_id: Whether to return a column `_rowid`.

@@ -1,4 +1,4 @@
-"""The methods of a dataset that measure what its indices of vectors find."""
+"""The methods of a dataset that measure what its vector indices find."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RecallMethods:
-    """Measures indices of vectors against exact search."""
+    """Measures vector indices against exact search."""
 
     _handle: Handle
 

@@ -1,4 +1,4 @@
-"""Rows as callers name them: lists, NumPy and Arrow arrays of whole numbers."""
+"""Rows as callers name them: lists, NumPy and Arrow arrays of integers."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
     resumed after 2 batches                 rank 0:     8 2 4      what was seen is not read again
 
 A plan of what a process reads is made of the manifest alone, so all processes make the same plan
-and each takes its part, without a word between them. With a filter nobody knows beforehand which
-rows there are: then every process looks at all of them and keeps every n-th.
+and each takes its part, without a word between them. With a filter the
+rows are unknown beforehand: then every process reads all of them and keeps every n-th.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class ShardedBatchSampler(_Sharded, Sampler):
 
 
 class ShardedFixedBatchSampler(ShardedBatchSampler):
-    """Gives every process rows that lie together, as lists of their places.
+    """Gives every process a contiguous share of the rows, as lists of row indices.
 
     It is made for `batch_sampler` of PyTorch, over a dataset that does not change.
     """
@@ -275,7 +275,7 @@ class ShardedFixedBatchSampler(ShardedBatchSampler):
         return math.ceil(math.ceil(self._rows / self._shard.world_size) / self._batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the places of the rows of each batch."""
+        """Yield the row indices of each batch."""
         if not self._batch_size:
             return
         share = math.ceil(self._rows / self._shard.world_size)
@@ -301,7 +301,7 @@ class ShardedFixedBatchSampler(ShardedBatchSampler):
 
 
 def without_first(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches without so many rows in front.
+    """Yield batches without the first `num_rows` rows.
 
     >>> rows = pa.record_batch({"a": [1, 2, 3]})
     >>> [batch["a"].to_pylist() for batch in without_first(iter([rows, rows]), 4)]

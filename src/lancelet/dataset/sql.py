@@ -320,7 +320,7 @@ def _narrowed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[
             ]
         except pa.ArrowInvalid as error:
             raise SqlError(
-                "a whole number does not fit 64 bits; cast it to DOUBLE or DECIMAL in the query"
+                "an integer does not fit 64 bits; cast it to DOUBLE or DECIMAL in the query"
             ) from error
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -1,4 +1,4 @@
-"""Queries that are ready to run, kept for whoever asks the same of datasets of the same columns.
+"""Queries that are ready to run, cached for the same queries over datasets of the same columns.
 
 To connect, to name a table and to understand a query takes DuckDB as long as to run it over a few
 thousand rows. What it knows then does not depend on the rows:
@@ -127,7 +127,7 @@ atexit.register(_READY.close)
 
 
 def prepare(text: str, tables: Mapping[str, Any]) -> Prepared:
-    """Return a query that is ready to run; whoever has run it gives it back or closes it."""
+    """Return a query that is ready to run; the caller gives it back or closes it."""
     given = {name: readable_by_duckdb(table) for name, table in tables.items()}
     schemas = {name: _schema_of(table) for name, table in given.items()}
     is_small = all(map(_is_small, given.values()))

@@ -1,4 +1,4 @@
-"""Looking whether an index of vectors finds what it has: each vector is nearest to itself."""
+"""Looking whether a vector index finds what it has: each vector is nearest to itself."""
 
 from __future__ import annotations
 

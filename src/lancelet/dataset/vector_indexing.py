@@ -1,4 +1,4 @@
-"""The methods of a dataset that build indices of vectors, and show their models."""
+"""The methods of a dataset that build vector indices, and show their models."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class NoVectorIndexError(FieldNotFoundError, KeyError):
-    """A column has no index of vectors."""
+    """A column has no vector index."""
 
 
 class VectorIndexMethods:
-    """Builds indices of vectors."""
+    """Builds vector indices."""
 
     _handle: Handle
 

@@ -1,4 +1,4 @@
-"""Reading the partitions of an index of vectors, one at a time, as tables."""
+"""Reading the partitions of a vector index, one at a time, as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers ask of an index of vectors, as a request: names of pylance, checked.
+"""What callers ask of a vector index, as a request: names of pylance, checked.
 
 index_type="IVF_PQ", metric="L2", num_partitions=16, num_sub_vectors=8
 IvfRequest("IVF_PQ", Metric.L2, partitions=16, pieces=8)
@@ -148,7 +148,7 @@ def _column(column: str | Sequence[str]) -> str:
     if isinstance(column, str):
         return column
     if len(column) != 1:
-        raise InvalidInputError("an index of vectors is of one column", columns=list(column))
+        raise InvalidInputError("a vector index is of one column", columns=list(column))
     return column[0]
 
 
@@ -174,7 +174,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
         if not isinstance(value, int | float | np.integer) or isinstance(value, bool):
             raise WrongTypeError(f"{key} must be int, got {type(value)}")
         if int(value) != value or value < 1:
-            raise InvalidInputError(f"{key} must be a whole number above 0", found=str(value))
+            raise InvalidInputError(f"{key} must be an integer above 0", found=str(value))
         found[key] = int(value)
     return found
 

@@ -211,7 +211,7 @@ def _checked(field: Field, version: FileVersion) -> tuple[Node, tuple[Path, ...]
 def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
     """Return the place for blobs, which there must be."""
     if blobs is None:
-        raise InternalError("blobs are written without a place for them", field=field.name)
+        raise InternalError("a blob column is written without a blob writer", field=field.name)
     return blobs
 
 

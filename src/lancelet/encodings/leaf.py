@@ -161,7 +161,7 @@ def indices_of(block: Block) -> npt.NDArray[np.unsignedinteger]:
     """Return a block of indices as unsigned numbers."""
     if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
         raise CorruptDataError(
-            "the indices of a dictionary are not whole numbers", found=type(block).__name__
+            "the indices of a dictionary are not integers", found=type(block).__name__
         )
     words = np.dtype(f"<u{block.bits // 8}")
     data = block.data

@@ -171,7 +171,7 @@ def _integer(least: int, most: int) -> Callable[[str], int]:
         try:
             number = int(value)
         except ValueError:
-            raise ValueError("expected a whole number") from None
+            raise ValueError("expected an integer") from None
         if not least <= number <= most:
             raise ValueError(f"expected a number from {least} to {most}")
         return number

@@ -28,7 +28,7 @@ from lancelet.io.store import Store
 
 
 def stable_version() -> str:
-    """Return the file version that a writer uses unless told otherwise.
+    """Return the file version that a writer uses by default.
 
     >>> stable_version()
     '2.2'

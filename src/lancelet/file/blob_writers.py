@@ -121,7 +121,7 @@ class PackedBlobWriter(_SidecarWriter):
 
 
 class DedicatedBlobWriter(_SidecarWriter):
-    """Writes one large blob into a sidecar of its own, piece by piece."""
+    """Writes one large blob to its own sidecar file, in parts."""
 
     def write(self, data: BytesLike) -> None:
         """Append a piece of the blob."""

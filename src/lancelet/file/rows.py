@@ -434,7 +434,7 @@ class RowReader(ABC):
         stored = yield from read_together([column.reader.read(rows) for column in alone])
         if refused is not None:
             # One by one, they should have said which of them is at fault.
-            raise InternalError("columns are sound that are refused as a bundle") from refused
+            raise InternalError("columns were rejected as a bundle but read alone") from refused
         return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
 
     def _batches(

@@ -89,7 +89,7 @@ def parse_details(details: AnyDetails | None) -> tuple[ReuseVersion, ...] | Exte
             file = proto.external
             return ExternalContent(file.path, file.offset, file.size)
         case _:
-            raise CorruptDataError("the fragment reuse index says nothing")
+            raise CorruptDataError("the fragment reuse index is empty")
 
 
 def parse_content(data: bytes) -> tuple[ReuseVersion, ...]:

@@ -1,4 +1,4 @@
-"""Building an index of vectors step by step, under pylance's names.
+"""Building a vector index step by step, under pylance's names.
 
 train_ivf                      IvfModel, to be saved
 train_pq                       PqModel
@@ -50,7 +50,7 @@ class TrainedModels(TypedDict):
 
 
 class IndicesBuilder:
-    """Builds an index of vectors on a column step by step.
+    """Builds a vector index on a column step by step.
 
     Attributes:
         dataset: The table.
@@ -91,7 +91,7 @@ class IndicesBuilder:
             distance_type: `l2`, `cosine`, `dot` or `hamming`.
             accelerator: Not needed: centroids are found by matrix products on the CPU.
             sample_rate: How many rows each centroid is found from.
-            max_iters: How many rounds there are at most.
+            max_iters: The maximum number of iterations.
             fragment_ids: The fragments to sample, by default all.
         """
         del accelerator
@@ -129,13 +129,13 @@ class IndicesBuilder:
         num_bits: int = _BITS,
         fragment_ids: Sequence[int] | None = None,
     ) -> PqModel:
-        """Find the words of each piece of what centroids leave of a sample.
+        """Train the PQ codebook on the residuals of a sample.
 
         Args:
             ivf_model: The centroids.
-            num_subvectors: Into how many pieces a vector is cut; by default of 16 elements, or 8.
-            sample_rate: How many rows each word is found from.
-            max_iters: How many rounds there are at most.
+            num_subvectors: The number of sub-vectors; by default of 16 or 8 elements each.
+            sample_rate: The number of rows sampled for each codeword.
+            max_iters: The maximum number of iterations.
             num_bits: How many bits the number of a word has.
             fragment_ids: The fragments to sample, by default all.
         """
@@ -168,7 +168,7 @@ class IndicesBuilder:
         num_bits: int = _BITS,
         fragment_ids: Sequence[int] | None = None,
     ) -> TrainedModels:
-        """Find what segments that are built apart share; see `train_ivf` and `train_pq`."""
+        """Train the models that separately built segments share; see `train_ivf` and `train_pq`."""
         ivf = self.train_ivf(
             num_partitions,
             distance_type=distance_type,

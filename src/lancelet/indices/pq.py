@@ -13,11 +13,11 @@ _BITS = 8
 
 
 class PqModel:
-    """The words of each piece of a vector.
+    """The codebooks of the sub-vectors.
 
     Attributes:
-        num_subvectors: Into how many pieces a vector is cut.
-        codebook: The words, one piece behind the other, in lists as long as a vector.
+        num_subvectors: The number of sub-vectors of a vector.
+        codebook: The codewords, in lists as long as a vector: those of each sub-vector in turn.
         num_bits: How many bits the number of a word has.
     """
 

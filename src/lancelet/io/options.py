@@ -144,5 +144,5 @@ def _take_int(store: dict[str, str], name: str, default: int) -> int:
     if text is None:
         return default
     if not text.isdigit():
-        raise InvalidInputError("a storage option must be a whole number", name=name, found=text)
+        raise InvalidInputError("a storage option must be an integer", name=name, found=text)
     return int(text)

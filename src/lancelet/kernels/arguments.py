@@ -181,7 +181,9 @@ def check_whole_values(values: Bytes, value_bytes: int) -> int:
     """Return how many values of `value_bytes` the bytes are, which must be a whole number."""
     check_value_bytes(value_bytes)
     if values.nbytes % value_bytes:
-        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
+        raise InvalidInputError(
+            "bytes are not a multiple of the size of a value", bytes=values.nbytes
+        )
     return values.nbytes // value_bytes
 
 
@@ -209,7 +211,7 @@ def check_filters(counts: tuple[int, ...], filter_bytes: int | Int64s) -> None:
     if ((sizes < FILTER_BLOCK_BYTES) | (sizes % FILTER_BLOCK_BYTES != 0)).any():
         raise InvalidInputError("a filter has whole blocks", bytes=sizes.tolist())
     if len(set(counts)) > 1:
-        raise InvalidInputError("every filter has a place and a size", counts=counts)
+        raise InvalidInputError("every filter has a position and a size", counts=counts)
 
 
 def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:

@@ -1,4 +1,4 @@
-"""What the kernel takes that finds the nearest rows in partitions of an index of vectors.
+"""What the kernel takes that finds the nearest rows in partitions of a vector index.
 
 codes     of a whole segment, a partition behind the other
 query     how a row is scored by its code

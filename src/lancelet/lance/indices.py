@@ -1,4 +1,4 @@
-"""The steps of building an index of vectors, under the names of pylance's native module.
+"""The steps of building a vector index, under the names of pylance's native module.
 
     train_ivf_model(dataset, "v", 32, 4, "l2", 256, 50)           4 centroids
     train_pq_model(dataset, "v", 32, 8, "l2", 256, 50, those)     256 words for each of 8 pieces
@@ -98,7 +98,7 @@ def train_pq_model(
     fragment_ids: Sequence[int] | None = None,
     num_bits: int = 8,
 ) -> pa.FixedSizeListArray:
-    """Find the words of each piece of what centroids leave of a sample."""
+    """Train the PQ codebook on the residuals of a sample."""
     request = IvfRequest(
         "IVF_PQ",
         METRICS[distance_type],

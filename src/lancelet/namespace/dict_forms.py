@@ -26,7 +26,7 @@ class _DictNamespace:
         self._inner = inner
 
     def namespace_id(self) -> str:
-        """Return text that tells the namespace apart."""
+        """Return text that identifies the namespace."""
         return str(self._inner.namespace_id())
 
     def retrieve_ops_metrics(self) -> dict[str, int]:

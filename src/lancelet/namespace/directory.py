@@ -109,7 +109,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         self._folder = Folder(self._root, options)
 
     def namespace_id(self) -> str:
-        """Return text that tells the namespace apart."""
+        """Return text that identifies the namespace."""
         place = parse_uri(self._root)
         shown = f"{place.authority}{place.path}" if place.scheme == "file" else self._root
         return f'DirectoryNamespace {{ root: "{shown}" }}'

@@ -68,7 +68,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         )
 
     def namespace_id(self) -> str:
-        """Return text that tells the namespace apart."""
+        """Return text that identifies the namespace."""
         return f'RestNamespace {{ endpoint: "{self._uri}", delimiter: "{self._delimiter}" }}'
 
     def __repr__(self) -> str:

@@ -74,14 +74,14 @@ class TableOperations(Operations):
     # --- rows ----------------------------------------------------------------------------------
 
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
-        """Return how many rows there are, or for how many a predicate is true."""
+        """Return the number of rows, or of rows for which a predicate is true."""
         dataset = self._dataset("count_table_rows", request)
         return CountTableRowsResponse(count=dataset.count_rows(request.predicate))
 
     def insert_into_table(
         self, request: InsertIntoTableRequest, request_data: bytes
     ) -> InsertIntoTableResponse:
-        """Add rows in Arrow's stream format, or put them in the place of those that are there."""
+        """Append rows in Arrow's stream format, or overwrite the table with them."""
         path = self._begin("insert_into_table", request)
         rows = read_stream(request_data, "insert_into_table")
         location, options = self._location_of(path)
@@ -191,7 +191,7 @@ class TableOperations(Operations):
     def update_table_schema_metadata(
         self, request: UpdateTableSchemaMetadataRequest
     ) -> UpdateTableSchemaMetadataResponse:
-        """Put other metadata in the place of the schema's."""
+        """Replace the metadata of the schema."""
         dataset = self._dataset("update_table_schema_metadata", request)
         found = dataset.update_schema_metadata(request.metadata or {}, replace=True)
         return UpdateTableSchemaMetadataResponse(metadata=dict(found))

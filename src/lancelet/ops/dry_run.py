@@ -209,7 +209,7 @@ def _reported(
         )
     else:
         if if_nothing is None:
-            raise InternalError("a change that was rehearsed did not come to its commit")
+            raise InternalError("a dry run did not reach its commit")
         return ChangeReport(if_nothing, 0, written.num_objects, written.num_bytes)
     if num_rows is None:
         fragments = getattr(transaction.operation, "fragments", ())

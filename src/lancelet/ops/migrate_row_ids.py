@@ -73,7 +73,7 @@ def _check_indices(snapshot: Snapshot) -> None:
     waiting = [index.name for index in indices if not index.is_system]
     if waiting and any(index.name == FRAGMENT_REUSE_INDEX for index in indices):
         raise UnsupportedError(
-            "indices hold addresses from before a compaction, which was told to remap them later; "
+            "indices hold addresses from before a compaction, which deferred their remapping; "
             "bring them up to date or drop them first",
             indices=sorted(set(waiting)),
         )

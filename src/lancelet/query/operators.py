@@ -334,7 +334,7 @@ class SearchRows(Operator):
 
     @property
     def _goes_again(self) -> bool:
-        """Whether what an index of vectors finds is looked at again."""
+        """Whether what a vector index finds is looked at again."""
         return not self._shown[0].startswith("ANN") and any(
             step.startswith("ANN") for step in self._shown
         )
@@ -378,7 +378,7 @@ class SearchRows(Operator):
         return Estimate(taken.fragments, rows, taken.reads + opened)
 
     def _refine(self) -> Estimate:
-        """Return what is read to compare rows again that an index of vectors found."""
+        """Return what is read to compare rows again that a vector index found."""
         search = self._search
         if not isinstance(search, searches.vector.VectorSearch):
             return NOTHING

@@ -28,7 +28,7 @@ class Control(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """End the jobs; whoever waits for them gets an error."""
+        """End the jobs; calls that wait for them raise."""
         ...
 
 

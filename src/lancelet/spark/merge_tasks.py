@@ -69,7 +69,7 @@ class MergeCounts:
 
     @property
     def total(self) -> int:
-        """How many rows there are in all."""
+        """The total number of rows."""
         return self.inserted + self.updated + self.deleted
 
 

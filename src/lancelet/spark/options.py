@@ -208,7 +208,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """How rows are written: limits of files, and wishes for columns by their lower-case names."""
+    """How rows are written: limits of files, and encoding options by lower-case column name."""
 
     table: TableRef
     limits: FileLimits = field(default_factory=FileLimits)
@@ -324,9 +324,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise InvalidInputError(
-            "the option takes a whole number", option=name, found=text
-        ) from None
+        raise InvalidInputError("the option takes an integer", option=name, found=text) from None
 
 
 def _numbers(given: Mapping[str, str], name: str) -> tuple[int, ...] | None:
@@ -337,7 +335,7 @@ def _numbers(given: Mapping[str, str], name: str) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.strip("[] ").split(",") if part.strip())
     except ValueError:
         raise InvalidInputError(
-            "the option takes whole numbers with commas between", option=name, found=text
+            "the option takes comma-separated integers", option=name, found=text
         ) from None
 
 
@@ -401,14 +399,14 @@ def _dimensions(given: Mapping[str, str]) -> dict[str, int]:
 
 
 def _encodings(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return what `encoding.<column>.<wish>` asks, as metadata of fields by column."""
+    """Return what `encoding.<column>.<option>` asks, as metadata of fields by column."""
     found: dict[str, dict[str, str]] = {}
     for option, value in given.items():
         if option.startswith(ENCODING_PREFIX):
             column, dot, wish = option.removeprefix(ENCODING_PREFIX).rpartition(".")
             if not dot:
                 raise InvalidInputError(
-                    "write encoding.<column>.<wish>, as in encoding.name.compression",
+                    "write encoding.<column>.<option>, as in encoding.name.compression",
                     option=option,
                 )
             found.setdefault(column, {})[f"lance-encoding:{wish}"] = value

@@ -53,7 +53,7 @@ def small_frame(
 ) -> DataFrame | None:
     """Return the rows that match as a data frame of values, or None if tasks should find them.
 
-    At most `bytes_max` are looked at, and `held_max` kept, by default as many.
+    At most `bytes_max` are read, and `held_max` kept, by default as many.
     """
     table = small_table(snapshot, wanted, schema, bytes_max, held_max)
     return None if table is None else local_frame(spark, table, schema)

@@ -23,7 +23,7 @@ from lancelet.table.snapshot import Snapshot, unsaved_snapshot
 def check_distinct(
     beside: Snapshot, schema: Schema, fragments: Sequence[Fragment], on: tuple[str, ...]
 ) -> None:
-    """Refuse rows of which two have the same key; which of them should win is nowhere said."""
+    """Refuse rows of which two have the same key; it is undefined which of them should win."""
     key = KeyColumns.of(beside.schema, on)
     keys = [
         Keys.of(key.of_rows(batch))

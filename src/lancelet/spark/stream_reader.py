@@ -1,6 +1,6 @@
 """The source of a stream: what each new version inserted or changed, exactly once and in order.
 
-    begin                 all rows of the version that is the latest then, unless told otherwise
+    begin                 all rows of the version that is the latest then, by default
     starting_version 5    what version 5 and those after it inserted
     starting_version latest   what versions from now on insert
     batch                 as many rows, bytes or versions as the options allow

@@ -44,7 +44,7 @@ class Mark:
             return int(text) >= self.number
         except ValueError:
             raise CorruptDataError(
-                "the config does not say how far the sequence is", key=self.key, found=text
+                "the config lacks the position of the sequence", key=self.key, found=text
             ) from None
 
     def put(self, config: Mapping[str, str]) -> dict[str, str]:

@@ -1,13 +1,13 @@
-"""A dataset that another process reads ahead.
+"""A dataset that another process prefetches.
 
     with async_dataset(functools.partial(LanceDataset, "t.lance", batch_size=256)) as batches:
         for batch in batches:
             ...
 
-The process is a new one, never a fork, since the threads of a reader do not survive a fork; so what
-makes the dataset must be picklable. It waits while `queue_size` batches were not taken yet, and
-after the last one until it is ended, since a tensor on its way is shared memory that it holds. What
-fails there is raised here.
+The process is a new one, never a fork, since the threads of a reader do not survive a fork; so the
+function that makes the dataset must be picklable. It waits while `queue_size` batches are
+pending, and after the last one until it is closed, since it owns the shared memory of tensors in
+transit. Its errors are raised here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FAILED: Final = "failed"
 
 
 class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extra, without types here
-    """Items of a dataset that another process makes; `close` ends the process."""
+    """Items of a dataset that another process reads; `close` ends the process."""
 
     def __init__(
         self, dataset_creator: Callable[[], Iterable[Any]], *, queue_size: int = 4

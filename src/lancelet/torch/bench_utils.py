@@ -1,4 +1,4 @@
-"""What a search should have found, to compare with what it found."""
+"""Exact nearest neighbours and recall, to judge a search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAIRWISE: Final = {"l2": pairwise_l2, "euclidean": pairwise_l2, "cosine": pairw
 
 
 def sort_tensors(source: Tensor, other: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` least values of each row of `source`, and what `other` has at their places."""
+    """Return the `k` least values of each row of `source`, and those of `other` next to them."""
     least = require_torch().topk(source, min(k, source.shape[1]), dim=1, largest=False, sorted=True)
     return least.values, other.gather(1, least.indices)
 
@@ -35,16 +35,16 @@ def ground_truth(
     batch_size: int = 10240,
     device: str | None = None,
 ) -> Tensor:
-    """Return the ids of the rows that are nearest to each query, by looking at every row.
+    """Return the ids of the nearest rows of each query, by comparing every row.
 
     Args:
-        ds: Where the rows are.
-        column: Which column holds vectors.
-        query: A matrix, a query in each row.
+        ds: The dataset.
+        column: The vector column.
+        query: A matrix with a query in each row.
         metric_type: `L2` or `cosine`.
-        k: How many rows for each query.
-        batch_size: How many rows to look at together.
-        device: Where to compute, by default the best there is.
+        k: The number of rows for each query.
+        batch_size: The number of rows in a batch.
+        device: The device to compute on, by default the best one available.
     """
     torch = require_torch()
     pairwise = _PAIRWISE.get(metric_type.lower())
@@ -64,7 +64,7 @@ def ground_truth(
 
 
 def recall(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return which part of what was expected for each query was found.
+    """Return the recall of each query.
 
     >>> recall(np.array([[1, 2], [3, 4]]), np.array([[2, 9], [4, 3]])).tolist()
     [0.5, 1.0]

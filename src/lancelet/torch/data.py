@@ -1,11 +1,11 @@
-"""Datasets for the loaders of PyTorch: one to iterate over, one to look rows up in.
+"""Datasets for the loaders of PyTorch: an iterable one, and one that is indexed by row.
 
     for batch in LanceDataset("s3://bucket/t.lance", batch_size=256, columns=["image", "label"]):
         ...
 
-The first yields whole batches, so give the loader `batch_size=None`. Of several workers or machines
-each reads its part. Where a run stopped can be kept with `state_dict`, and what was seen then is
-not read again.
+The first yields whole batches, so give the loader `batch_size=None`. Each of several workers or
+machines reads its share. `state_dict` saves the position of a run, and `load_state_dict` resumes
+from it.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class ToTensorFn(Protocol):
         use_blob_api: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Return what the loader hands out for a batch."""
+        """Return the batch that the loader yields."""
 
 
 class TensorDataset(Dataset):  # type: ignore[misc]  # PyTorch is an extra, without types here
-    """A tensor in batches, each an item."""
+    """A tensor split into batches, each an item."""
 
     def __init__(self, data: Any, batch_size: int, *_args: Any, **_kwargs: Any) -> None:
-        """Cut a tensor or an array into batches."""
+        """Split a tensor or an array into batches."""
         super().__init__()
         self._data = data if hasattr(data, "device") else require_torch().from_numpy(data)
         self._batch_size = batch_size
@@ -69,7 +69,7 @@ class TensorDataset(Dataset):  # type: ignore[misc]  # PyTorch is an extra, with
         return "LanceTensorDataset"
 
     def __len__(self) -> int:
-        """Return how many batches there are."""
+        """Return the number of batches."""
         return math.ceil(len(self._data) / self._batch_size)
 
     def __getitem__(self, idx: int) -> Any:
@@ -110,25 +110,25 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         """Read a dataset.
 
         Args:
-            dataset: A dataset, or where it is.
-            batch_size: The most rows of a batch.
-            dataset_options: How to open it.
-            columns: What to read.
-            filter: Keeps the rows for which it is true.
-            samples: How many rows to choose at random; 0 for all.
-            cache: Whether to keep what was read in memory for later epochs.
+            dataset: A dataset or its URI.
+            batch_size: The maximum number of rows of a batch.
+            dataset_options: Options of `lancelet.dataset`, if a URI is given.
+            columns: The columns to read.
+            filter: Reads only rows for which it is true.
+            samples: The number of rows to sample; 0 for all.
+            cache: Whether to keep batches in memory for later epochs.
             with_row_id: Whether to read the row ids too.
-            rank: Which process this is, instead of what PyTorch says.
-            world_size: How many there are.
+            rank: The rank of this process, instead of the one that PyTorch reports.
+            world_size: The number of processes.
             shard_granularity: Whether processes share out fragments or batches.
             batch_readahead: Has no effect: reading ahead is bounded by bytes.
             to_tensor_fn: Converts batches; None leaves them as they are.
-            sampler: Chooses the rows, instead of what the arguments above say.
-            auto_detect_rank: Whether to ask PyTorch which process this is.
+            sampler: Chooses the rows, instead of the arguments above.
+            auto_detect_rank: Whether to ask PyTorch for rank and world size.
             plan_options: Options of `lancelet.training.plan` (`shuffle`, `splits`, `seed`, ...) and
                 of its loader (`uneven`, `full_batches`, `decode`, `prefetch_bytes`, ...). With any
-                of them, rows come in the order of such a plan, ranks have equal steps, and
-                `state_dict` goes on in the middle of an epoch with any number of ranks.
+                of them, rows come in the order of that plan, ranks have equal steps, and runs
+                resume from `state_dict` in the middle of an epoch with any number of ranks.
 
         Raises:
             InvalidInputError: An option is unknown.
@@ -136,7 +136,9 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         super().__init__()
         _check_plan_options(plan_options, samples, sampler, shard_granularity)
         if shard_granularity not in (None, "fragment", "batch"):
-            raise InvalidInputError("no such granularity", shard_granularity=shard_granularity)
+            raise InvalidInputError(
+                "unknown shard_granularity", shard_granularity=shard_granularity
+            )
         self.dataset = (
             open_dataset(dataset, **(dataset_options or {}))
             if isinstance(dataset, str | os.PathLike)
@@ -178,7 +180,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         return made.loader(self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch of a plan; the one that is being read goes on."""
+        """Move to the start of an epoch of a plan; the epoch that is being read continues."""
         if self._loader is None:
             raise InvalidInputError("epochs are of plans; give shuffle=, splits= or seed=")
         self._loader.set_epoch(epoch)
@@ -206,13 +208,13 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._seen_rows = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far this process is, to be kept beside the model."""
+        """Return the position of this process, to be saved with the model."""
         if self._loader is not None:
             return {**self._loader.state_dict()}
         return {"rows": self._seen_rows, "version": self.dataset.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a run was, at the version that it read; it counts for the next iteration."""
+        """Resume from a saved position, at the version of the run, with the next iteration."""
         if self._loader is not None:
             self._loader.load_state_dict(state)
             return
@@ -222,7 +224,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._skip_rows = self._seen_rows = int(state["rows"])
 
     def _converted(self, batch: pa.RecordBatch) -> Any:
-        """Return what the loader hands out for rows, blobs as files that are read where needed."""
+        """Return the batch that the loader yields, with blobs as files that are read on demand."""
         options: dict[str, Any] = {"hf_converter": None}
         values: pa.RecordBatch | dict[str, Any] = batch
         if self._blobs:
@@ -287,7 +289,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
 
 
 class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
-    """Rows of a dataset by their places; every process opens it for itself, at one version."""
+    """Rows of a dataset by row index; every process opens it for itself, at one version."""
 
     def __init__(
         self,
@@ -295,7 +297,7 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         *,
         dataset_options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Look rows up in the version that is the latest now, or that the options say."""
+        """Read the latest version, or the version that the options name."""
         super().__init__()
         table = open_dataset(uri, **(dataset_options or {}))
         self.uri = uri
@@ -304,7 +306,7 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         self._ds: Table | None = None
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self._len
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
@@ -312,19 +314,19 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         return self.__getitems__([idx])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Return rows, which is how loaders ask for those of a batch at once."""
+        """Return the rows of a batch at once, as loaders request them."""
         if self._ds is None:
             self._ds = open_dataset(self.uri, **self.dataset_options)
         rows: list[dict[str, Any]] = self._ds.take(indices).to_pylist()
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is open, so that workers open it again."""
+        """Leave out the open dataset: workers open it again."""
         return {**self.__dict__, "_ds": None}
 
 
 def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **kwargs: Any) -> Any:
-    """Return a loader whose workers are new processes, which is safe with any dataset."""
+    """Return a loader whose workers are spawned, which is safe with any dataset."""
     torch = require_torch()
     options = {
         "persistent_workers": num_workers > 0,
@@ -364,7 +366,7 @@ def _check_plan_options(
 def _blob_columns(
     table: Table, columns: Sequence[str] | Mapping[str, str] | None
 ) -> frozenset[str]:
-    """Return which columns that are read hold blobs; what an expression makes is none."""
+    """Return the blob columns among those that are read; computed columns are not blobs."""
     if isinstance(columns, Mapping):
         return frozenset()
     fields = table._handle.snapshot.schema.fields  # noqa: SLF001 - a part of it
@@ -373,7 +375,7 @@ def _blob_columns(
 
 
 def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches, small ones that follow each other as one of at most so many rows."""
+    """Yield batches, with small ones joined up to a maximum number of rows."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

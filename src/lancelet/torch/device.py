@@ -1,4 +1,4 @@
-"""Which device to compute on."""
+"""The device to compute on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lancelet.torch.required import require_torch
 
 
 def preferred_device(device: Any = None) -> Any:
-    """Return the device that was asked for, or the best one that this machine has."""
+    """Return the requested device, or the best one of this machine."""
     torch = require_torch()
     if device is not None:
         return torch.device(device) if isinstance(device, str) else device

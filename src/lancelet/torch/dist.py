@@ -1,4 +1,4 @@
-"""Which of how many processes this is, in a distributed run and among the workers of a loader.
+"""Rank and world size of this process, in a distributed run and among the workers of a loader.
 
 2 machines, 3 workers each      machine 1, worker 2      rank 5 of 6
 """
@@ -11,7 +11,7 @@ from lancelet.torch.required import torch_if_installed
 
 
 def get_dist_world_size() -> int:
-    """Return how many processes a distributed run has, 1 without one."""
+    """Return the world size of the distributed run, 1 without one."""
     processes = _processes()
     return 1 if processes is None else int(processes.get_world_size())
 
@@ -23,7 +23,7 @@ def get_dist_rank() -> int:
 
 
 def get_mp_world_size() -> int:
-    """Return how many workers the loader has, 1 outside of one."""
+    """Return the number of workers of the loader, 1 outside of one."""
     worker = _worker()
     return 1 if worker is None else int(worker.num_workers)
 
@@ -35,7 +35,7 @@ def get_mp_rank() -> int:
 
 
 def get_global_world_size() -> int:
-    """Return how many processes read."""
+    """Return the number of processes that read."""
     return get_dist_world_size() * get_mp_world_size()
 
 

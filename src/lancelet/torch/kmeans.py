@@ -1,4 +1,4 @@
-"""K-means on tensors: the centroids of partitions, found on whatever device there is.
+"""K-means on tensors, on any device.
 
     values 1 2 9 10, k 2      centroids 1 2  ->  1 and 7  ->  1.5 and 9.5      then nothing moves
 
@@ -32,10 +32,10 @@ _ASIDE: Final = 1e-3
 
 
 class KMeans:
-    """Parts vectors into clusters.
+    """Clusters vectors.
 
     Its `centroids` are a matrix with a row for each cluster, None before `fit`; `total_distance` is
-    the sum of distances in the last round.
+    the sum of distances in the last iteration.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class KMeans:
         seed: int | None = None,
         device: str | None = None,
     ) -> None:
-        """Prepare to find clusters.
+        """Configure the clustering.
 
         Args:
-            k: How many.
-            metric: How to measure.
+            k: The number of clusters.
+            metric: `l2`, `cosine` or `dot`.
             init: How the first centroids are chosen; only at random.
-            max_iters: The most rounds.
-            tolerance: Ends when centroids moved less, relative to their size.
-            centroids: Where to start, instead of at random vectors.
-            seed: Makes the choice the same every time.
-            device: Where to compute, by default the best there is.
+            max_iters: The maximum number of iterations.
+            tolerance: Stops when centroids move less than this, relative to their size.
+            centroids: The initial centroids, instead of random vectors.
+            seed: Makes the random choice reproducible.
+            device: The device to compute on, by default the best one available.
         """
         if metric not in _NEAREST or init != "random":
             raise InvalidInputError(

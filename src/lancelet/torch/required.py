@@ -1,7 +1,7 @@
 """PyTorch, where it is installed.
 
 Its loader tells datasets apart by their base classes. Without PyTorch they have plain ones, so that
-everything but the tensors works, and whoever asks for tensors is told what to install.
+everything but the tensors works, and calls that need tensors say what to install.
 """
 
 from __future__ import annotations

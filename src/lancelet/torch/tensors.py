@@ -28,17 +28,19 @@ def to_tensor(
 
     Args:
         batch: Rows, or columns by name.
-        uint64_as_int64: Whether to use a type that PyTorch can compute with.
-        hf_converter: Converts what is no number.
-        use_blob_api: Whether some columns are lists of blobs, which are refused.
-        **_options: For converters of others.
+        uint64_as_int64: Whether to convert uint64 to int64, which PyTorch can compute with.
+        hf_converter: Converts columns that are not numbers.
+        use_blob_api: Whether some columns are lists of blobs, which raise.
+        **_options: Ignored; other converters take them.
     """
     torch = require_torch()
     names = batch.schema.names if isinstance(batch, pa.RecordBatch) else list(batch)
     found = {}
     for name in names:
         if use_blob_api and isinstance(batch[name], list):
-            raise UnsupportedError("blobs become tensors only by a `to_tensor_fn` of your own")
+            raise UnsupportedError(
+                "blobs have no tensor form; pass a `to_tensor_fn` that decodes them"
+            )
         found[name] = _tensor(torch, name, batch[name], hf_converter)
         if uint64_as_int64 and found[name].dtype == torch.uint64:
             found[name] = found[name].to(torch.int64)
@@ -46,7 +48,7 @@ def to_tensor(
 
 
 def to_tensors(rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
-    """Return what `to_tensor` returns for each batch of so many rows, by one conversion a column.
+    """Return what `to_tensor` returns for each batch, by one conversion a column.
 
     A column with nulls is converted batch by batch, so that no batch depends on its neighbours.
     """

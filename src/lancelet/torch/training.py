@@ -1,13 +1,13 @@
-"""Centroids of partitions and words of PQ, found on an accelerator, and codes made with them.
+"""Trains IVF centroids and PQ codebooks on an accelerator, and encodes vectors with them.
 
     train_ivf_centroids_on_accelerator   vectors               centroids
     compute_partitions                   vectors, centroids    rows, partitions, residuals: a table
-    train_pq_codebook_on_accelerator     that table            the words of each piece
-    compute_pq_codes                     that table, words     rows, partitions, codes: a table
+    train_pq_codebook_on_accelerator     that table            a codebook for each sub-vector
+    compute_pq_codes                     that table, codebooks rows, partitions, codes: a table
 
-A residual is what a vector is more than its centroid, cut into as many pieces as PQ has. The
-`one_pass` functions do two steps each. What is found here goes into `create_index` as
-`ivf_centroids` and `pq_codebook`. A device is `cuda`, `cuda:1`, `mps`, or `cpu`, with the same
+A residual is a vector minus its centroid, split into the sub-vectors of PQ. The `one_pass`
+functions do two steps each. Pass the results to `create_index` as `ivf_centroids` and
+`pq_codebook`. A device is `cuda`, `cuda:1`, `mps`, or `cpu`, with the same
 results but for rounding.
 """
 
@@ -49,18 +49,18 @@ def train_ivf_centroids_on_accelerator(
     max_iters: int = 50,
     filter_nan: bool = True,
 ) -> tuple[npt.NDArray[Any], KMeans]:
-    """Return the centroids of partitions, and what assigns vectors to them.
+    """Return the IVF centroids, and the k-means that assigns vectors to them.
 
     Args:
-        dataset: Where the vectors are.
-        column: Their column.
-        k: How many partitions.
+        dataset: The dataset with the vectors.
+        column: The vector column.
+        k: The number of partitions.
         metric_type: `L2`, `cosine` or `dot`.
-        accelerator: Where to compute.
-        batch_size: How many vectors to look at together.
-        sample_rate: How many vectors to look at for each partition.
-        max_iters: The most rounds.
-        filter_nan: Whether to leave out vectors that are null.
+        accelerator: The device to compute on.
+        batch_size: The number of vectors in a batch.
+        sample_rate: The number of vectors sampled for each partition.
+        max_iters: The maximum number of iterations.
+        filter_nan: Whether to skip null vectors.
     """
     sample = Batches(
         dataset,
@@ -91,18 +91,19 @@ def compute_partitions(
     filter_nan: bool = True,
     sample_size: int | None = None,
 ) -> str:
-    """Write a table with the partition of each row, and return where it is.
+    """Write a table with the partition of each row, and return its URI.
 
     Args:
-        dataset: Where the vectors are.
-        column: Their column.
-        kmeans: What assigns them.
-        batch_size: How many vectors to look at together.
-        dst_dataset_uri: Where to write, by default a new temporary folder.
+        dataset: The dataset with the vectors.
+        column: The vector column.
+        kmeans: The k-means that assigns them.
+        batch_size: The number of vectors in a batch.
+        dst_dataset_uri: The URI to write to, by default a new temporary folder.
         allow_cuda_tf32: Whether products on CUDA may be of lower precision.
-        num_sub_vectors: Into how many pieces residuals are cut; none are written without it.
-        filter_nan: Whether to leave out rows that are null; those that are not finite always are.
-        sample_size: How many rows to choose at random, by default all.
+        num_sub_vectors: The number of sub-vectors of each residual; without it no residuals are
+            written.
+        filter_nan: Whether to skip null vectors; vectors that are not finite are always skipped.
+        sample_size: The number of rows to sample, by default all.
     """
     rows = Batches(
         dataset,
@@ -143,15 +144,15 @@ def train_pq_codebook_on_accelerator(
     batch_size: int = 40960,
     dtype: Any = np.float32,
 ) -> tuple[npt.NDArray[Any], list[KMeans]]:
-    """Return the words for each piece of a residual, and what finds the nearest of them.
+    """Return the codebook of each sub-vector, and the k-means that assign codes.
 
     Args:
-        dataset: What `compute_partitions` wrote with as many pieces.
+        dataset: The table that `compute_partitions` wrote with the same `num_sub_vectors`.
         metric_type: `L2`, `cosine` or `dot`.
-        accelerator: Where to compute.
-        num_sub_vectors: How many pieces there are.
-        batch_size: How many residuals to look at together.
-        dtype: The type of the words.
+        accelerator: The device to compute on.
+        num_sub_vectors: The number of sub-vectors.
+        batch_size: The number of residuals in a batch.
+        dtype: The type of the codebooks.
     """
     names = _pieces(num_sub_vectors)
     # Residuals of vectors as long as 1 are compared by their distances.
@@ -172,13 +173,13 @@ def compute_pq_codes(
     dst_dataset_uri: str | os.PathLike[str] | None = None,
     allow_cuda_tf32: bool = True,
 ) -> tuple[str, list[str]]:
-    """Write a table with the codes of each row; return where it is, and its files.
+    """Write a table with the PQ codes of each row; return its URI and its files.
 
     Args:
-        dataset: What `compute_partitions` wrote with as many pieces.
-        kmeans_list: What finds the word of each piece.
-        batch_size: How many residuals to look at together.
-        dst_dataset_uri: Where to write, by default a new temporary folder.
+        dataset: The table that `compute_partitions` wrote with the same `num_sub_vectors`.
+        kmeans_list: The k-means of each sub-vector.
+        batch_size: The number of residuals in a batch.
+        dst_dataset_uri: The URI to write to, by default a new temporary folder.
         allow_cuda_tf32: Whether products on CUDA may be of lower precision.
     """
     names = _pieces(len(kmeans_list))
@@ -207,7 +208,7 @@ def one_pass_train_ivf_pq_on_accelerator(
     max_iters: int = 50,
     filter_nan: bool = True,
 ) -> tuple[npt.NDArray[Any], KMeans, npt.NDArray[Any], list[KMeans]]:
-    """Return centroids and words, each with what assigns to them; see the two that find them."""
+    """Return IVF centroids and PQ codebooks, each with its k-means, in one pass."""
     centroids, kmeans = train_ivf_centroids_on_accelerator(
         dataset,
         column,
@@ -249,18 +250,18 @@ def one_pass_assign_ivf_pq_on_accelerator(
     filter_nan: bool = True,
     allow_cuda_tf32: bool = True,
 ) -> tuple[str, list[str]]:
-    """Write a table with the partition and the codes of each row; return where, and its files.
+    """Write a table with the partition and the PQ codes of each row; return its URI and its files.
 
     Args:
-        dataset: Where the vectors are.
-        column: Their column.
-        metric_type: Has no effect: what assigns knows how to measure.
-        accelerator: Has no effect: what assigns knows where to compute.
-        ivf_kmeans: What assigns vectors to partitions.
-        pq_kmeans_list: What finds the word of each piece.
-        dst_dataset_uri: Where to write, by default a new temporary folder.
-        batch_size: How many vectors to look at together.
-        filter_nan: Whether to leave out rows that are null; those that are not finite always are.
+        dataset: The dataset with the vectors.
+        column: The vector column.
+        metric_type: Has no effect: each k-means has its metric.
+        accelerator: Has no effect: each k-means has its device.
+        ivf_kmeans: The k-means that assigns vectors to partitions.
+        pq_kmeans_list: The k-means of each sub-vector.
+        dst_dataset_uri: The URI to write to, by default a new temporary folder.
+        batch_size: The number of vectors in a batch.
+        filter_nan: Whether to skip null vectors; vectors that are not finite are always skipped.
         allow_cuda_tf32: Whether products on CUDA may be of lower precision.
     """
     del metric_type, accelerator
@@ -284,7 +285,7 @@ def one_pass_assign_ivf_pq_on_accelerator(
 
 
 def _present(dataset: LanceDataset, column: str, leaves_out_null: bool) -> str | None:
-    """Return the filter of the rows whose vectors are looked at."""
+    """Return the filter of the rows to read."""
     is_needed = leaves_out_null and dataset.schema.field(column).nullable
     return f"{column} is not null" if is_needed else None
 
@@ -340,7 +341,7 @@ def _written(
 
 
 class _Precision:
-    """Lets products on CUDA be of lower precision, or not, for a while."""
+    """Sets whether products on CUDA may be of lower precision, within a block."""
 
     def __init__(self, allow_tf32: bool) -> None:
         self._setting = require_torch().backends.cuda.matmul

@@ -1,12 +1,12 @@
-"""Rows for training: in an order that depends on nothing but a version, a seed and an epoch.
+"""Rows for training, in an order that depends only on version, filter, split, seed and epoch.
 
     plan = training.plan(dataset, columns=["image", "label"], shuffle="rows", seed=7)
     loader = plan.loader(batch_size=256, rank=rank, world_size=world_size, to="torch")
     for batch in loader:
         ...
-    state = loader.state_dict()      # a few numbers; any world size goes on from them
+    state = loader.state_dict()      # a few numbers; any world size resumes from them
 
-`docs/guide/training.md` tells of shuffles, splits, mixtures, windows and packed sequences.
+`docs/guide/training.md` describes shuffles, splits, mixtures, windows and packed sequences.
 """
 
 from lancelet.training.loader import Loader

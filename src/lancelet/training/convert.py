@@ -5,8 +5,7 @@ batches are converted at once:
 
     rows of 3 batches ──one conversion a column──> a tensor ──split──> 3 views, no copies
 
-What is no number stays a list of Python's values, which a `decode` of its column or a `collate`
-makes something of.
+Other values are lists of Python objects, which a `decode` of their column or a `collate` converts.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from lancelet.values import dataclass
 
 Form = Literal["arrow", "numpy", "torch", "jax"]
 ToBatches = Callable[[Any, Sequence[int]], Sequence[Any]]
-"""Makes batches of so many rows each out of the rows of all of them."""
+"""Makes batches of these sizes out of the rows of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Makes batches of rows; it is pickled for workers that are new processes.
+    """Converts rows to batches; it is pickled for spawned workers.
 
     Attributes:
-        to: The form, or what makes batches of rows instead of it.
-        decode: A function for each of some columns, that makes a value of one that was read.
-        collate: Makes what is yielded of a batch in its form.
-        pin_memory: Whether tensors are put where a GPU fetches them from.
+        to: The form, or a function that makes batches.
+        decode: A function by column that converts each value.
+        collate: Converts each batch to the yielded value.
+        pin_memory: Whether tensors are copied to pinned memory.
     """
 
     to: str | ToBatches
@@ -51,17 +50,17 @@ class Converter:
                 raise InvalidInputError("decode needs a form, not a function that makes batches")
             return
         if self.to not in get_args(Form):
-            raise InvalidInputError("no such form", to=self.to, known=list(get_args(Form)))
+            raise InvalidInputError("unknown form", to=self.to, known=list(get_args(Form)))
         if self.pin_memory and self.to != "torch":
             raise InvalidInputError(
-                "only tensors of PyTorch are put into pinned memory", to=self.to
+                "only tensors of PyTorch can be pinned; use to='torch'", to=self.to
             )
         if self.decode and self.to == "arrow":
-            raise InvalidInputError("what is decoded is no Arrow any more; choose another form")
+            raise InvalidInputError("decoded values have no Arrow form; choose another `to`")
         _split(self.to)
 
     def __call__(self, rows: Any, sizes: Sequence[int]) -> list[Any]:
-        """Return batches of so many rows each, in their form."""
+        """Return batches of these sizes, in their form."""
         made = self.to(rows, sizes) if callable(self.to) else self._batches(rows, sizes, self.to)
         if self.pin_memory:
             made = [_pinned(batch) for batch in made]
@@ -77,7 +76,9 @@ class Converter:
             names = rows.schema.names if isinstance(rows, pa.Table) else list(rows)
             unknown = [name for name in self.decode if name not in names]
             if unknown:
-                raise InvalidInputError("columns to decode are not read", unknown=unknown)
+                raise InvalidInputError(
+                    "columns to decode are not among the columns that are read", unknown=unknown
+                )
             split = _split(form)
             columns = {n: _columns(rows[n], sizes, self.decode.get(n), split) for n in names}
         return [
@@ -86,7 +87,7 @@ class Converter:
 
 
 def parts_of(values: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return parts of so many values each, of Arrow or of what Python slices.
+    """Return parts of these sizes, of Arrow or of what Python slices.
 
     >>> parts_of([1, 2, 3], [2, 1])
     [[1, 2], [3]]

@@ -1,11 +1,11 @@
-"""Batches of a plan for one process of several, read ahead and going on where a run stopped.
+"""Loads the batches of a plan for one rank, with prefetching and resumption.
 
-The places of an epoch are dealt out step by step: a step of `world_size` ranks and `batch_size`
-rows takes that many places in a row, and each rank its slice of them. What is left at the end is
-dealt out evenly, so that every rank has as many steps, of as many rows, as any other.
+A step of `world_size` ranks and `batch_size` rows takes the next `world_size * batch_size` samples
+of the epoch, and each rank reads its slice of them. The remainder is divided evenly, so that every
+rank has the same number of steps with the same number of rows.
 
-    10 places, 2 ranks, batches of 3    rank 0:  0 1 2   6 7        rank 1:  3 4 5   8 9
-    11 places                           rank 0:  0 1 2   6 7 8      rank 1:  3 4 5   9 10 (0)
+    10 samples, 2 ranks, batches of 3    rank 0:  0 1 2   6 7        rank 1:  3 4 5   8 9
+    11 samples                          rank 0:  0 1 2   6 7 8      rank 1:  3 4 5   9 10 (0)
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ memory that the system has to clear."""
 
 
 class State(TypedDict):
-    """Where a run is: what `load_state_dict` goes on from, a few numbers that JSON has.
+    """The position of a run, from which `load_state_dict` resumes; it is JSON.
 
-    Workers of PyTorch's loaders have their own; `origin` is where the steps that they share began.
+    Each worker of a PyTorch loader has its own; `origin` is the position where their shared steps
+    began.
     """
 
     version: Any
@@ -49,13 +50,13 @@ class State(TypedDict):
 
 
 class Source(Protocol):
-    """What has samples by their places in an epoch: a plan, a mixture, windows or sequences."""
+    """Has samples by their position in an epoch: a plan, a mixture, windows or packed sequences."""
 
     def __len__(self) -> int:
-        """Return how many samples an epoch has."""
+        """Return the number of samples of an epoch."""
 
     def read(self, places: Places, epoch: int) -> Any:
-        """Return the samples at places, as Arrow or as arrays by name."""
+        """Return the samples at positions, as Arrow or as arrays by name."""
 
     @property
     def version(self) -> Any:
@@ -63,16 +64,16 @@ class Source(Protocol):
 
     @property
     def seed(self) -> int:
-        """Which order, of all there are."""
+        """The seed of the order."""
 
     @property
     def name(self) -> str:
-        """What else the order depends on."""
+        """Everything else that the order depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a rank reads in a step, and how many places all ranks have taken after it."""
+    """The samples of a rank in a step, and the position of all ranks after it."""
 
     places: Places
     position: int
@@ -81,7 +82,7 @@ class Step:
 def steps_of(
     length: int, position: int, batch_size: int, rank: int, world_size: int, uneven: Uneven
 ) -> Iterator[Step]:
-    """Yield what a rank reads, from a position of an epoch to its end.
+    """Yield the steps of a rank, from a position of an epoch to its end.
 
     >>> [step.places.tolist() for step in steps_of(11, 0, 3, 1, 2, "pad")]
     [[3, 4, 5], [9, 10, 0]]
@@ -103,9 +104,9 @@ def steps_of(
 class Loader:
     """Batches of a source for one rank, an epoch each time it is iterated over.
 
-    Iterating counts the epochs up; `set_epoch` says otherwise. `state_dict` is where the batches
-    that were yielded end, and whoever loads it, with any world size, batch size or number of
-    threads, goes on with what comes next.
+    Each iteration advances the epoch, unless `set_epoch` sets it. `state_dict` is the position
+    after the batches that were yielded; a loader with any world size, batch size or number of
+    threads resumes from it.
     """
 
     def __init__(
@@ -129,24 +130,24 @@ class Loader:
 
         Args:
             source: A plan, a mixture, windows or packed sequences.
-            batch_size: How many samples of a batch.
-            rank: Which process this is.
-            world_size: How many processes there are.
-            uneven: What the last step does where samples do not divide by the ranks: `pad` takes
-                some of the first samples again, `cut` leaves some of the last out.
-            full_batches: Whether a last batch that is smaller than the others is left out.
+            batch_size: The number of samples of a batch.
+            rank: The rank of this process.
+            world_size: The number of processes.
+            uneven: How the last step divides samples among ranks: `pad` repeats some of the first
+                samples, `cut` drops some of the last.
+            full_batches: Whether to drop a last batch that is smaller than the others.
             to: `arrow`, `numpy`, `torch` or `jax`; or a function of the rows of several batches and
                 how many each has, that returns the batches, which threads call.
-            decode: A function for each of some columns, that makes a value out of one that was
-                read, such as an image of its bytes. It is called by threads.
-            collate: Makes what is yielded out of a batch in its form; called by threads too.
-            pin_memory: Whether tensors are put where a GPU fetches them from; only where CUDA is.
-            prefetch_bytes: How many bytes of batches are read ahead at most, and one batch always.
-            num_threads: How many threads read; by default as many as there are cores.
+            decode: A function by column that converts each value, such as bytes to an image. Called
+                by threads.
+            collate: Converts each batch to the yielded value. Called by threads.
+            pin_memory: Whether tensors are copied to pinned memory, for transfers to a GPU.
+            prefetch_bytes: The maximum number of bytes to prefetch; one batch always fits.
+            num_threads: The number of threads that read, by default the number of cores.
             epoch: The first epoch.
 
         Raises:
-            InvalidInputError: A number is out of range, or a word is unknown.
+            InvalidInputError: An argument is out of range or unknown.
         """
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise InvalidInputError(
@@ -156,7 +157,7 @@ class Loader:
                 world_size=world_size,
             )
         if uneven not in get_args(Uneven):
-            raise InvalidInputError("no such word", uneven=uneven, known=list(get_args(Uneven)))
+            raise InvalidInputError("unknown uneven", uneven=uneven, known=list(get_args(Uneven)))
         self._source = source
         self._batch_size = batch_size
         self._rank, self._world_size, self._uneven = rank, world_size, uneven
@@ -169,7 +170,7 @@ class Loader:
         self._workers = (0, 1)
 
     def __len__(self) -> int:
-        """Return how many batches a whole epoch has."""
+        """Return the number of batches of an epoch."""
         length, whole = len(self._source), self._batch_size * self._world_size
         left = length % whole
         if self._full_batches:
@@ -179,24 +180,24 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch that is iterated over next, or now."""
+        """The current epoch, or the next one between iterations."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch; the one that is being read goes on where it is.
+        """Move to the start of an epoch; the epoch that is being read keeps its position.
 
-        So a program that says the epoch before each, as samplers of PyTorch want it, resumes in the
-        middle of one all the same.
+        So a program that sets the epoch before each iteration, as samplers of PyTorch require,
+        still resumes in the middle of one.
         """
         if epoch != self._epoch:
             self._epoch, self._position, self._origin = epoch, 0, 0
 
     def share(self, worker: int, workers: int) -> None:
-        """Yield only the batches of a worker; loaders of PyTorch take one of each in turn."""
+        """Yield only the batches of a worker: loaders of PyTorch take one from each in turn."""
         self._workers = (worker, workers)
 
     def state_dict(self) -> State:
-        """Return where the batches that were yielded end."""
+        """Return the position after the batches that were yielded."""
         source = self._source
         state = State(
             version=source.version,
@@ -210,16 +211,16 @@ class Loader:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a run was.
+        """Resume a run from its position.
 
         Raises:
-            InvalidInputError: The run read another version, or in another order.
+            InvalidInputError: The run read another version, or had another order.
         """
         own: Mapping[str, Any] = {**self.state_dict()}
         for name in ("version", "seed", "plan"):
             if state[name] != own[name]:
                 raise InvalidInputError(
-                    "the run that stopped was another one; make the plan as it was made then",
+                    "the state is of another plan; create the plan with the arguments of that run",
                     differs=name,
                     found=state[name],
                     expected=own[name],
@@ -228,7 +229,7 @@ class Loader:
         self._origin = int(state.get("origin", self._position))
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches that are left of the epoch."""
+        """Yield the remaining batches of the epoch."""
         epoch = self._epoch
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
@@ -256,13 +257,13 @@ class Loader:
                 yield step
 
     def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[Any], int]:
-        """Return the batches of steps in their form, and how many bytes were read for them."""
+        """Return the converted batches of steps, and the number of bytes read."""
         rows = self._source.read(np.concatenate([step.places for step in run]), epoch)
         return self._convert(rows, [len(step.places) for step in run]), size_of(rows)
 
 
 def size_of(rows: Any) -> int:
-    """Return how many bytes samples take in memory."""
+    """Return the size of samples in memory."""
     if isinstance(rows, pa.Table):
         return int(rows.nbytes)
     return sum(
@@ -272,7 +273,7 @@ def size_of(rows: Any) -> int:
 
 
 def size_of_objects(values: Any) -> int:
-    """Return about how many bytes a column takes that is no array of numbers."""
+    """Return the approximate size of a column that is not an array of numbers."""
     return int(values.nbytes) if hasattr(values, "nbytes") else sum(map(len, values))
 
 
@@ -283,11 +284,11 @@ def _ahead(
     budget: int,
     steps_max: int,
 ) -> Iterator[tuple[Step, Any]]:
-    """Yield steps with their batches in order, while threads read some that come next.
+    """Yield steps with their batches in order, while threads prefetch the next ones.
 
-    Steps are read together, since many rows cost little more than few: one at first, so that it
-    comes soon, then more and more. As many are under way as fit the budget if each is as large as
-    the largest so far.
+    Steps are read in runs, since many rows cost little more than few: one step at first, so that it
+    comes soon, then twice as many each time. The number in flight fits the budget if each is as
+    large as the largest so far.
     """
     waiting: deque[tuple[list[Step], Future[tuple[list[Any], int]]]] = deque()
     largest, together = 0.0, 1

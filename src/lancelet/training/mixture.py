@@ -1,8 +1,8 @@
-"""Several plans as one: each place of an epoch goes to one of them, by weights.
+"""Several plans as one: each sample of an epoch comes from one of them, by weights.
 
     weights {a: 2, b: 1}    a b a a b a ...    the first of a, the first of b, the second of a, ...
 
-A plan that is used up begins its next epoch; where that is, follows from the place alone.
+A plan that is used up begins its next epoch, at a position that depends on the sample alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Samples of several plans; made by `mix`."""
+    """Samples of several plans; `mix` creates it."""
 
     plans: tuple[Plan, ...]
     ends: npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ class Mixture:
     _dealt: dict[int, tuple[npt.NDArray[np.int8], Places]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        """Return how many samples an epoch has."""
+        """Return the number of samples of an epoch."""
         return self.samples
 
     @property
@@ -43,12 +43,12 @@ class Mixture:
 
     @property
     def name(self) -> str:
-        """What the order depends on."""
+        """Everything that the order depends on."""
         shares = np.diff(self.ends, prepend=0.0).tolist()
         return repr((self.samples, shares, [(plan.seed, plan.name) for plan in self.plans]))
 
     def read(self, places: Places, epoch: int) -> pa.Table:
-        """Return the samples at places of an epoch, in their order."""
+        """Return the samples at positions of an epoch, in order."""
         chosen, numbers = self._deal(epoch)
         chosen, numbers = chosen[places], numbers[places]
         parts, order = [], []
@@ -64,11 +64,11 @@ class Mixture:
         return rows.take(pa.array(np.argsort(np.concatenate(order))))
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
-        """Return batches of the mixture for one process."""
+        """Return a loader of the mixture for one rank."""
         return Loader(self, batch_size, **options)
 
     def _deal(self, epoch: int) -> tuple[npt.NDArray[np.int8], Places]:
-        """Return the plan that each place of an epoch goes to, and which of its samples it is."""
+        """Return the plan of each sample of an epoch, and its number in that plan."""
         if epoch not in self._dealt:
             before = np.zeros(len(self.plans), np.int64)
             for earlier in range(epoch):

@@ -28,7 +28,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedPlan:
-    """Samples of `length` tokens each; made by `pack`."""
+    """Samples of `length` tokens each; `pack` creates it."""
 
     plan: Plan
     column: str
@@ -37,7 +37,7 @@ class PackedPlan:
     _ends: dict[int, Places] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        """Return how many samples an epoch has."""
+        """Return the number of samples of an epoch."""
         return int(self.lengths.sum()) // self.length
 
     @property
@@ -47,16 +47,16 @@ class PackedPlan:
 
     @property
     def seed(self) -> int:
-        """Which order, of all there are."""
+        """The seed of the order."""
         return self.plan.seed
 
     @property
     def name(self) -> str:
-        """What else the order depends on."""
+        """Everything else that the order depends on."""
         return repr(("packed", self.column, self.length, self.plan.name))
 
     def read(self, places: Places, epoch: int) -> dict[str, npt.NDArray[Any]]:
-        """Return tokens, and of which sequence of its sample each is."""
+        """Return tokens, and the number of the sequence that each belongs to."""
         ends = self._ends_of(epoch)
         begin = places * self.length
         first = np.searchsorted(ends, begin, "right")
@@ -81,12 +81,12 @@ class PackedPlan:
         }
 
     def lengths_at(self, places: Places, epoch: int) -> Places:
-        """Return how long the sequences at places of the plan are."""
+        """Return the lengths of the sequences at positions of the plan."""
         found: Places = self.lengths[self.plan.order.at(places, epoch)]
         return found
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
-        """Return batches of samples for one process."""
+        """Return a loader of the samples for one rank."""
         return Loader(self, batch_size, **options)
 
     def _ends_of(self, epoch: int) -> Places:
@@ -98,7 +98,7 @@ class PackedPlan:
 
 
 def pack(plan: Plan, column: str, length: int) -> PackedPlan:
-    """Return samples of so many tokens each, made of the sequences of a column.
+    """Return samples of `length` tokens each, packed from the sequences of a column.
 
     Args:
         plan: The sequences and their order; each comes once an epoch.
@@ -132,7 +132,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def _ranges(starts: Places, counts: Places) -> Places:
-    """Return start, start + 1, ... for each start, as many as its count says."""
+    """Return start, start + 1, ... for each start, `count` of them."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     found: Places = np.arange(total) - np.repeat(ends - counts, counts) + np.repeat(starts, counts)

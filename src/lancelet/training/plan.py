@@ -1,10 +1,9 @@
-"""What an epoch reads, and in which order: a function of version, filter, split, seed and epoch.
+"""The rows of an epoch and their order: a function of version, filter, split, seed and epoch.
 
-    rows of the version ──filter──> those kept ──split──> the part's ──order──> places 0 .. n
+    rows of the version ──filter──> rows ──split──> rows of the part ──order──> samples 0 .. n
 
-A step of the run takes the next places, whoever takes them: ranks, workers and the size of batches
-decide who reads a place and never which row it is. So a run that stopped goes on from the number of
-places that were taken, with as many ranks as there are then.
+Ranks, workers and the batch size decide which process reads a sample, and never which row it is. So
+a run resumes from the number of samples that were taken, with any number of ranks.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Plan:
 
     Attributes:
         dataset: The table, at one version.
-        columns: What is read of each row.
-        order: Which of the rows a place of an epoch is.
-        rows: Where these rows are among all live ones; None if they are all.
-        seed: Which order, of all there are.
-        name: What else the order depends on: a run goes on only under the same.
+        columns: The columns to read.
+        order: Maps a position of an epoch to a row.
+        rows: The row indices that remain after filter and split; None if all rows do.
+        seed: The seed of the order.
+        name: Everything else that the order depends on: a run resumes only with the same.
     """
 
     dataset: LanceDataset
@@ -67,7 +66,7 @@ class Plan:
         return self.dataset.version
 
     def rows_at(self, places: Places, epoch: int) -> Places:
-        """Return where the samples at places of an epoch are among the live rows of the version.
+        """Return the row indices of the samples at positions of an epoch.
 
         >>> import lancelet
         >>> table = lancelet.write_dataset({"x": [10, 20, 30]}, "memory://rows-at")
@@ -78,7 +77,7 @@ class Plan:
         return numbers if self.rows is None else self.rows[numbers]
 
     def read(self, places: Places, epoch: int) -> pa.Table:
-        """Return the samples at places of an epoch, in their order."""
+        """Return the samples at positions of an epoch, in order."""
         columns: Any = self.columns if isinstance(self.columns, Mapping) else list(self.columns)
         rows = self.rows_at(places, epoch)
         if len(rows) and (np.diff(rows) == 1).all():
@@ -87,7 +86,7 @@ class Plan:
         return self.dataset.take(rows, columns=columns)
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
-        """Return batches of the plan for one process; `Loader` says which options there are."""
+        """Return a loader of the plan for one rank; see `Loader` for the options."""
         from lancelet.training.loader import Loader  # noqa: PLC0415  it knows plans
 
         return Loader(self, batch_size, **options)
@@ -112,33 +111,34 @@ def plan(
     samples: int | None = None,
     seed: int = 0,
 ) -> Plan:
-    """Return which rows an epoch reads, and in which order.
+    """Return the plan of which rows an epoch reads, and in which order.
 
     Args:
-        dataset: The table; the plan stays at its version.
-        columns: What to read, as for a scan; by default all columns.
+        dataset: The dataset; the plan is pinned to its version.
+        columns: The columns to read, as for a scan; by default all.
         filter: SQL; only rows for which it is true are read.
         row_ids: Only rows with these ids are read.
-        splits: Parts of the rows and how much each has, such as `{"train": 0.9, "valid": 0.1}`.
+        splits: The fraction of rows of each part, such as `{"train": 0.9, "valid": 0.1}`.
             A row stays in its part as rows are appended.
         split: The part to read.
         split_key: A column; rows of one value are in one part. By default each row is drawn by its
             id, which compaction changes unless the table has stable row ids.
         stratify_by: A column; each of its values is divided as exactly as the whole.
-        split_seed: Another division into the same parts.
-        shuffle: `rows`: each row anywhere. `clumps`: `clump_size` rows that follow each other stay
-            together. `fragments`: the rows of a fragment stay together. `none`: as they lie.
-        clump_size: How many rows stay together; only for `clumps`.
-        weights: A column of numbers, or a number for each row that is read: how often a row comes,
-            compared with others. Rows are drawn with replacement.
-        balance_by: A column; each of its values comes equally often, with replacement.
-        replacement: Whether each sample is drawn from all rows, whatever came before.
-        samples: How many samples an epoch has where rows are drawn with replacement; by default as
-            many as there are rows.
-        seed: Another order.
+        split_seed: The seed of the division into parts.
+        shuffle: `rows`: all rows at random. `clumps`: runs of `clump_size` consecutive rows stay
+            together. `fragments`: the rows of a fragment stay together. `none`: in the order of
+            the dataset.
+        clump_size: The number of rows that stay together; only for `clumps`.
+        weights: A column of numbers, or a number for each row that is read: the relative
+            probability of the row. Rows are drawn with replacement.
+        balance_by: A column; each of its values is drawn equally often, with replacement.
+        replacement: Whether each sample is drawn from all rows, independently of the others.
+        samples: The number of samples of an epoch if rows are drawn with replacement; by default
+            the number of rows.
+        seed: The seed of the order.
 
     Raises:
-        InvalidInputError: Arguments contradict each other, or no row is left.
+        InvalidInputError: Arguments contradict each other, or no row remains.
     """
     _check(locals())
     extra = [name for name in (split_key, stratify_by, balance_by) if name is not None]
@@ -159,7 +159,7 @@ def plan(
     rows = None if found is None else found["_rowoffset"].to_numpy().astype(np.int64)
     count = dataset.count_rows() if rows is None else len(rows)
     if not count:
-        raise InvalidInputError("no row is left to train on", filter=filter, split=split)
+        raise InvalidInputError("no row remains after filter and split", filter=filter, split=split)
     drawn = count if samples is None else samples
     weight = _weights(found, count, weights, balance_by)
     order: Order
@@ -184,7 +184,7 @@ def _check(given: Mapping[str, Any]) -> None:
     """Raise if arguments contradict each other."""
     if given["shuffle"] not in get_args(Shuffle):
         raise InvalidInputError(
-            "no such shuffle", found=given["shuffle"], known=list(get_args(Shuffle))
+            "unknown shuffle", found=given["shuffle"], known=list(get_args(Shuffle))
         )
     if (given["shuffle"] == "clumps") != (given["clump_size"] is not None):
         raise InvalidInputError("clump_size goes with shuffle='clumps', and that needs it")

@@ -1,4 +1,4 @@
-"""Orders that are computed, not stored: where a place leads is a function of its number.
+"""Orders that are computed, not stored: a function from positions to rows.
 
 A permutation of n rows is a Feistel network over the smallest square of a power of two that holds
 n: each round mixes one half of the bits into the other, which can be undone whatever the mixing is,
@@ -7,8 +7,8 @@ until it is below, which leaves a permutation of n.
 
     n = 5, square 16:    2 -> 11 (beyond) -> 3        3 -> 0        ...
 
-So nothing is kept in memory, a run goes on anywhere at once, and the order stays what it is in
-every release of NumPy.
+So no order is held in memory, a run resumes anywhere at once, and the order is the same in every
+release of NumPy.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Places = npt.NDArray[np.int64]
 _ROUNDS: Final = 5
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _BLOCK: Final = 8192
-"""How many places that follow each other are permuted at once."""
+"""The number of consecutive positions that are permuted at once."""
 _U64: Final = (1 << 64) - 1
 
 
 def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
-    """Return 64 bits for each value and a key that look random (the finalizer of SplitMix64)."""
+    """Return 64 pseudo-random bits for each value and a key (the finalizer of SplitMix64)."""
     found = values + np.uint64((key * _GOLDEN + _GOLDEN) & _U64)
     found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -38,7 +38,7 @@ def mixed(values: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
 
 
 def mixed_key(*parts: int) -> int:
-    """Return one key of several numbers.
+    """Return one key made of several numbers.
 
     >>> mixed_key(1, 2) == mixed_key(1, 2), mixed_key(1, 2) == mixed_key(2, 1)
     (True, False)
@@ -50,13 +50,13 @@ def mixed_key(*parts: int) -> int:
 
 
 def fractions(places: Places, key: int) -> npt.NDArray[np.float64]:
-    """Return a number from 0 to below 1 for each place, that looks random."""
+    """Return a pseudo-random number in [0, 1) for each position."""
     bits = mixed(places.astype(np.uint64), key) >> np.uint64(11)
     return bits.astype(np.float64) * 2.0**-53
 
 
 def permuted(places: Places, count: int, key: int) -> Places:
-    """Return where places lead in the permutation of `count` that a key chooses.
+    """Return positions permuted by the permutation of `count` that a key selects.
 
     >>> sorted(permuted(np.arange(5), 5, key=3).tolist())
     [0, 1, 2, 3, 4]
@@ -78,45 +78,45 @@ def permuted(places: Places, count: int, key: int) -> Places:
 
 @lru_cache(maxsize=16)
 def _permuted_block(block: int, count: int, key: int) -> Places:
-    """Return where the places of a block lead, which costs little more than for a few of them."""
+    """Return the permuted positions of a block, which costs little more than a few of them."""
     return permuted(np.arange(block * _BLOCK, min((block + 1) * _BLOCK, count)), count, key)
 
 
 class Order(Protocol):
-    """Says which rows the places of an epoch are."""
+    """Maps positions of an epoch to rows."""
 
     def at(self, places: Places, epoch: int) -> Places:
-        """Return the numbers of the rows at places, each from 0 to below the length."""
+        """Return the rows at positions."""
 
     def __len__(self) -> int:
-        """Return how many places an epoch has."""
+        """Return the number of positions of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Rows as they lie."""
+    """Rows in the order of the dataset."""
 
     count: int
 
     def at(self, places: Places, epoch: int) -> Places:
-        """Return the places themselves."""
+        """Return the positions themselves."""
         del epoch
         return places
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.count
 
 
 @dataclass(frozen=True, slots=True)
 class ByRows:
-    """Each row anywhere."""
+    """All rows at random."""
 
     count: int
     seed: int
 
     def at(self, places: Places, epoch: int) -> Places:
-        """Return where a permutation of all rows leads."""
+        """Return the permuted positions."""
         key = mixed_key(self.seed, epoch)
         block = int(places[0]) // _BLOCK if len(places) else 0
         within = places - block * _BLOCK
@@ -126,19 +126,19 @@ class ByRows:
         return rows
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByClumps:
-    """Clumps of rows anywhere, the rows of each as they lie: fewer reads than row by row."""
+    """Runs of consecutive rows in a random order: fewer reads than row by row."""
 
     starts: Places
     seed: int
 
     def at(self, places: Places, epoch: int) -> Places:
-        """Return the rows of clumps that a permutation puts at the places."""
+        """Return the rows of the permuted runs."""
         count = len(self.starts) - 1
         order = permuted(np.arange(count), count, mixed_key(self.seed, epoch))
         ends = np.cumsum(np.diff(self.starts)[order])
@@ -148,42 +148,42 @@ class ByClumps:
         return rows
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return int(self.starts[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class WithReplacement:
-    """Each place any row, whatever the others are."""
+    """Any row at each position, independently of the others."""
 
     count: int
     rows: int
     seed: int
 
     def at(self, places: Places, epoch: int) -> Places:
-        """Return a row for each place."""
+        """Return a row for each position."""
         drawn = fractions(places, mixed_key(self.seed, epoch)) * self.rows
         return drawn.astype(np.int64)
 
     def __len__(self) -> int:
-        """Return how many rows an epoch draws."""
+        """Return the number of rows that an epoch draws."""
         return self.count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByWeights:
-    """Each place any row, a row of twice the weight twice as often."""
+    """Any row at each position, with a probability by weight."""
 
     count: int
     ends: npt.NDArray[np.float64]
     seed: int
 
     def at(self, places: Places, epoch: int) -> Places:
-        """Return a row for each place."""
+        """Return a row for each position."""
         drawn = fractions(places, mixed_key(self.seed, epoch)) * self.ends[-1]
         rows: Places = np.searchsorted(self.ends, drawn, "right").astype(np.int64)
         return rows
 
     def __len__(self) -> int:
-        """Return how many rows an epoch draws."""
+        """Return the number of rows that an epoch draws."""
         return self.count

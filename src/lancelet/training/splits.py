@@ -1,7 +1,7 @@
-"""Which rows are for training and which are kept apart, for ever, as rows are appended.
+"""Splits of rows into parts, such as training and validation, that stay as rows are appended.
 
-A row's part depends on its own key, or where none is given on its id, and never on how many rows
-there are. So what was for validation yesterday is for validation tomorrow.
+A row's part depends on its own key, or where none is given on its id, and never on the number of
+rows. So what was for validation yesterday is for validation tomorrow.
 
     fractions {"train": 0.9, "valid": 0.1}      hash of the key / 2^64:  0.03 train ... 0.95 valid
 """
@@ -33,15 +33,15 @@ def rows_of_split(
     stratum: str | None,
     seed: int,
 ) -> npt.NDArray[np.bool_]:
-    """Return which of the rows belong to a part.
+    """Return whether each row belongs to a part.
 
     Args:
         rows: `_rowid`, and the columns of the key and the stratum where they are given.
-        fractions: The parts, and how much of the rows each has.
+        fractions: The fraction of rows of each part.
         name: The part.
-        key: Rows of one key are in one part.
-        stratum: Each value of this column is divided as exactly as the whole.
-        seed: Which division, of all there are.
+        key: A column; rows with the same value are in the same part.
+        stratum: A column; each of its values is divided as exactly as the whole.
+        seed: The seed of the division.
     """
     bounds = _bounds(fractions, name)
     if stratum is not None:

@@ -1,4 +1,4 @@
-"""Windows of rows that follow each other, for time series and frames of videos.
+"""Windows of consecutive rows, for time series and frames of videos.
 
 size 3, step 2, rows of group a: 0 1 2 3 4, of b: 5 6 7     ->    0 1 2 | 2 3 4 | 5 6 7
 """
@@ -22,7 +22,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPlan:
-    """Samples of `size` rows each; made by `windows`."""
+    """Samples of `size` rows each; `windows` creates it."""
 
     plan: Plan
     size: int
@@ -31,7 +31,7 @@ class WindowPlan:
     described: str
 
     def __len__(self) -> int:
-        """Return how many windows there are."""
+        """Return the number of windows."""
         return len(self.starts)
 
     @property
@@ -41,16 +41,16 @@ class WindowPlan:
 
     @property
     def seed(self) -> int:
-        """Which order, of all there are."""
+        """The seed of the order."""
         return self.plan.seed
 
     @property
     def name(self) -> str:
-        """What else the order depends on."""
+        """Everything else that the order depends on."""
         return repr(("windows", self.size, self.described, self.plan.name))
 
     def read(self, places: Places, epoch: int) -> dict[str, Any]:
-        """Return the windows at places: of each column, an array of windows times rows."""
+        """Return the windows at positions: for each column, an array of windows by rows."""
         first = self.starts[self.order.at(places, epoch)]
         numbers = (first[:, None] + np.arange(self.size)).ravel()
         rows = self.plan.dataset.take(
@@ -60,12 +60,12 @@ class WindowPlan:
         return {name: _windowed(rows[name], len(places), self.size) for name in rows.schema.names}
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
-        """Return batches of windows for one process."""
+        """Return a loader of the windows for one rank."""
         return Loader(self, batch_size, **options)
 
 
 def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None) -> WindowPlan:
-    """Return windows of rows that follow each other.
+    """Return windows of consecutive rows.
 
     Args:
         plan: Which rows, and whether windows come in order (`shuffle="none"`) or anywhere (`rows`).
@@ -77,9 +77,9 @@ def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None
         InvalidInputError: There is no window, or rows of the plan have an order of another kind.
     """
     if size < 1 or step < 1:
-        raise InvalidInputError("windows have rows, and steps between them", size=size, step=step)
+        raise InvalidInputError("size and step must be at least 1", size=size, step=step)
     if not isinstance(plan.order, ByRows | InOrder):
-        raise InvalidInputError("windows come in order or anywhere: shuffle='none' or 'rows'")
+        raise InvalidInputError("windows need shuffle='none' or shuffle='rows'")
     count = len(plan)
     borders = np.array([0, count])
     if group_by is not None:
@@ -91,7 +91,7 @@ def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None
     counts = np.maximum(0, (lengths - size) // step + 1)
     ends = np.cumsum(counts)
     if not ends[-1]:
-        raise InvalidInputError("no rows that follow each other make a window", size=size)
+        raise InvalidInputError("no window fits: no consecutive rows are that many", size=size)
     within = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     starts = np.repeat(borders[:-1], counts) + within * step
     is_shuffled = isinstance(plan.order, ByRows)

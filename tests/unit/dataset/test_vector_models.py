@@ -1,4 +1,4 @@
-"""Indices of vectors in parts: segments built apart, models kept on their own, recall measured."""
+"""Vector indices in parts: segments built apart, models kept on their own, recall measured."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def test_a_plan_stays_at_its_version(tmp_path):
     table = lancelet.dataset(table.uri)
     table.insert({"id": range(20, 30)})
     state = plan.loader(3).state_dict()
-    with pytest.raises(InvalidInputError, match="another one"):
+    with pytest.raises(InvalidInputError, match="another plan"):
         training.plan(table, columns=["id"]).loader(3).load_state_dict(state)
 
 

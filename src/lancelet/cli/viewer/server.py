@@ -1,4 +1,4 @@
-"""The server of the page: on loopback only, for whoever has the token of the address it prints.
+"""The server of the page: on loopback only, for requests with the token of its address.
 
 Another page in the same browser can reach a port of this machine, and another user of the machine
 too. So a request counts only with the token, which the first address carries and a cookie keeps
@@ -94,7 +94,7 @@ class Guard:
 
 
 def application(shown: Shown, token: str, hosts: frozenset[str]) -> Starlette:
-    """Return the application that shows tables to whoever has the token."""
+    """Return the application that shows tables to requests with the token."""
     routes = [
         Route("/", _file("index.html")),
         Route("/viewer.js", _file("viewer.js")),

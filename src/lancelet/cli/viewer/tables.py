@@ -228,7 +228,7 @@ def indices(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def recall(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return how much of what is nearest an index of vectors finds."""
+    """Return how much of what is nearest a vector index finds."""
     report = shown.open(asked).recall_report(asked.get("column", ""), store=False)
     return {"text": str(report)}
 
@@ -269,7 +269,7 @@ def change(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
             done = table.tags.create(_text(asked, "name"), **options)
         case other:
             known = ["delete", "update", "restore", "compact", "tag"]
-            raise InvalidInputError("no such change", action=other, known=known)
+            raise InvalidInputError("unknown change", action=other, known=known)
     return {"text": str(done or "done"), "applied": apply, "version": table.version}
 
 
@@ -304,7 +304,7 @@ def _cells(found: pa.Table) -> dict[str, Any]:
 def _number(asked: Mapping[str, str], name: str, default: int) -> int:
     text = asked.get(name) or str(default)
     if not text.isdigit():
-        raise InvalidInputError(f"{name} is a whole number", found=text)
+        raise InvalidInputError(f"{name} must be an integer", found=text)
     return int(text)
 
 
@@ -312,7 +312,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.strip("[] ").split(",")]
     except ValueError as error:
-        raise InvalidInputError("a vector is numbers with commas between", found=text) from error
+        raise InvalidInputError("a vector is comma-separated numbers", found=text) from error
 
 
 def _text(asked: Mapping[str, str], name: str) -> str:

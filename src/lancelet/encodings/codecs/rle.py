@@ -106,7 +106,7 @@ class Rle(Codec):
             runs = lengths[0].size // (checked_word_bits(lengths[1], cls.wire_name) // 8)
             values = _decoded(message.values, parts[0], runs, codecs)
         else:
-            raise UnsupportedError("the number of runs is nowhere stored", codec=cls.wire_name)
+            raise UnsupportedError("the number of runs is not stored", codec=cls.wire_name)
         return _repeat(values, lengths, counts)
 
     @classmethod

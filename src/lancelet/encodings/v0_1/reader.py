@@ -292,7 +292,7 @@ class _Dictionary:
         values = batches.dictionaries.get(field.id)
         if values is None:
             raise CorruptDataError(
-                "the values of a dictionary are nowhere to be found",
+                "the file does not have the values of a dictionary",
                 field=field.name,
                 field_id=field.id,
             )

@@ -110,9 +110,7 @@ class _FieldWriter:
     def _write_blobs(self, field: Field, array: pa.Array) -> pa.Array:
         """Write values out of line and return where they are."""
         if self._blobs is None:
-            raise InternalError(
-                "a blob column is written without a place for it", column=field.name
-            )
+            raise InternalError("a blob column is written without a blob writer", column=field.name)
         placed = place_blobs(array, self._blobs)
         if not placed.null_count:
             return placed

@@ -118,7 +118,7 @@ def _parse_message(data: Bytes, message: type[M], *, what: str) -> M:
     except DecodeError as error:
         raise CorruptDataError(f"the {what} of the file cannot be parsed", bytes=size) from error
     raise CorruptDataError(
-        f"the {what} of the file ends behind it", expected_bytes=size, found_bytes=body.nbytes
+        f"the {what} of the file extends past its end", expected_bytes=size, found_bytes=body.nbytes
     )
 
 

@@ -36,7 +36,7 @@ _QUERIES_KNOWN: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, and where it stands among the pieces of its text."""
+    """A token and its position in the text."""
 
     text: str
     position: int

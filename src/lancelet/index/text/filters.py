@@ -58,7 +58,7 @@ def token_filter(options: TextOptions) -> Callable[[str], str | None]:
 def _stemmer(language: str) -> _Stemmer:
     if Stemmer is None:
         raise UnsupportedError(
-            "taking endings off words needs the package PyStemmer; install it or pass stem=False",
+            "stemming needs the package PyStemmer; install it or pass stem=False",
             language=language,
         )
     found: _Stemmer = Stemmer.Stemmer(language.lower())

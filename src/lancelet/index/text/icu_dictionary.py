@@ -106,7 +106,7 @@ def read_words(data: bytes) -> WordTree:
         trie = _Trie(units.astype(np.int64), _OF_UNITS if is_units else _OF_BYTES)
         return trie.read(0 if is_units else indexes[5] & _OFFSET_MASK)
     except (ValueError, IndexError) as error:
-        raise StorageError("a dictionary of words is damaged", bytes=len(data)) from error
+        raise StorageError("a tokenizer dictionary is damaged", bytes=len(data)) from error
 
 
 def join_trees(trees: Sequence[WordTree]) -> WordTree:

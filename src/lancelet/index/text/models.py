@@ -96,7 +96,7 @@ def _jieba(folder: str) -> Words:
     paths = tuple(str(Path(folder, name).resolve()) for name in names)
     for path in paths:
         if not Path(path).is_file():
-            raise UnreadableModelError("a dictionary of words is missing", path=path)
+            raise UnreadableModelError("a tokenizer dictionary is missing", path=path)
     return _jieba_of(paths)
 
 
@@ -112,7 +112,7 @@ def _jieba_of(paths: tuple[str, ...]) -> Words:
             with Path(path).open("rb") as file:
                 tokenizer.load_userdict(file)
     except ValueError as error:
-        raise UnreadableModelError("a dictionary of words cannot be read", paths=paths) from error
+        raise UnreadableModelError("a tokenizer dictionary cannot be read", paths=paths) from error
 
     def words(text: str) -> Iterator[tuple[str, int, int]]:
         bytes_before = [0, *accumulate(len(letter.encode()) for letter in text)]

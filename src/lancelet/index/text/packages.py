@@ -27,7 +27,7 @@ def package_of_words(name: str, install: str, what: str) -> Any:
             return importlib.import_module(name)
     except ImportError as error:
         raise MissingPackageError(
-            f"{what} are cut into words by the package {install}; install it, or choose another "
+            f"{what} are tokenized by the package {install}; install it, or choose another "
             "base_tokenizer",
             package=install,
         ) from error

@@ -88,9 +88,9 @@ def _words(name: str) -> WordTree:
     library = icu_library()
     if library is None:
         raise MissingPackageError(
-            "texts in Chinese, Japanese, Thai, Lao, Burmese and Khmer are cut by lists of words of "
-            "the ICU library; install it (libicu) or the package PyICU, or choose another "
-            "base_tokenizer",
+            "texts in Chinese, Japanese, Thai, Lao, Burmese and Khmer are tokenized by "
+            "dictionaries of the ICU library; install it (libicu) or the package PyICU, or choose "
+            "another base_tokenizer",
             package="PyICU",
         )
     return read_words(library.dictionary(name))

@@ -56,7 +56,7 @@ class Library:
         found = self._open(package, b"dict", name.encode(), ctypes.byref(code))
         if not found:
             raise StorageError(
-                "the data of the ICU library lacks a list of words; install the library's whole "
+                "the data of the ICU library lacks a dictionary; install the library's whole "
                 "data, or PyICU",
                 name=name, library=self.path, version=self.version, code=code.value,
             )  # fmt: skip
@@ -65,7 +65,7 @@ class Library:
             header = (ctypes.c_int32 * (_HEADER_BYTES // 4)).from_address(start)
             size = header[_TOTAL_SIZE]
             if not _HEADER_BYTES <= size <= _BYTES_MOST:
-                raise StorageError("a list of words is damaged", name=name, library=self.path)
+                raise StorageError("a dictionary is damaged", name=name, library=self.path)
             return ctypes.string_at(start, size)
         finally:
             self._close(found)

@@ -1,4 +1,4 @@
-"""Indices of vectors: partitions around centroids, whose rows are kept whole or as codes."""
+"""Vector indices: partitions around centroids, whose rows are kept whole or as codes."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

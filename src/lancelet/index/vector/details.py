@@ -1,4 +1,4 @@
-"""What the table's metadata say of an index of vectors; nothing at all is allowed.
+"""What the table's metadata say of a vector index; nothing at all is allowed.
 
 metric L2, target 8192 rows, pq {8 bits, 16 pieces}, hints {"lance.ivf.max_iters": "50", ...}
 """

@@ -1,4 +1,4 @@
-"""All kinds of indices of vectors as one: partitions around centroids, of one layout.
+"""All kinds of vector indices as one: partitions around centroids, of one layout.
 
     train     sample -> centroids -> codebook or bounds; then every row -> partition, code
     merge     codes of segments with the same model, and new rows
@@ -52,7 +52,7 @@ class EncodedRows:
 
 
 class Ivf(ScalarKind):
-    """Every kind of index of vectors."""
+    """Every kind of vector index."""
 
     name = "IVF"
     title = "IVF"

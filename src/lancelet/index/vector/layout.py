@@ -1,4 +1,4 @@
-"""The two files of an index of vectors: what they are called, and what their metadata say.
+"""The two files of a vector index: what they are called, and what their metadata say.
 
 index.idx        lance:index {"type":"IVF_PQ","distance_type":"l2"}    centroids; graphs, if any
 auxiliary.idx    rows of partition 0, then 1, ...                      `_rowid` and codes

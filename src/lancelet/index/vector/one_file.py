@@ -188,7 +188,7 @@ def _read_message(reader: ObjectReader, path: str) -> tuple[index_pb.Index, int]
     found = _footer_of(reader.read_tail(_FOOTER.itemsize))
     if found is None:
         raise UnsupportedError(
-            "an index of vectors is in no layout that is known; drop it and build it again",
+            "a vector index is in no layout that is known; drop it and build it again",
             path=path,
         )
     position, size = found[0], reader.size
@@ -212,7 +212,7 @@ def _stages_of(index: index_pb.VectorIndex, path: str) -> tuple[index_pb.IVF, in
     names = [stage.WhichOneof("stage") for stage in index.stages]
     if names != ["ivf", "pq"]:
         raise UnsupportedError(
-            "an index of vectors in one file is read if it is an IVF_PQ; build it again",
+            "a vector index in one file is read if it is an IVF_PQ; build it again",
             path=path,
             found=[str(name) for name in names][:8],
         )

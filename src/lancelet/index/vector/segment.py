@@ -1,4 +1,4 @@
-"""An open segment of an index of vectors: its model in memory, its partitions read as needed.
+"""An open segment of a vector index: its model in memory, its partitions read as needed.
 
 model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000
 partition   numbers of rows, their codes    kept in an arena
@@ -96,11 +96,11 @@ class IvfSegment:
         return self._stored.origin if isinstance(self._stored, OneFile) else None
 
     def estimate(self, question: Question) -> None:
-        """Return None: an index of vectors answers no filter."""
+        """Return None: a vector index answers no filter."""
 
     def search(self, question: Question) -> Found:
         """Refuse: no filter asks this."""
-        raise InternalError("an index of vectors answers no filter", question=str(question))
+        raise InternalError("a vector index answers no filter", question=str(question))
 
     def nulls(self) -> RowSet | None:
         """Return None: rows without a vector are not in the index."""

@@ -1,4 +1,4 @@
-"""What an index of vectors is asked for, and the models that are found for it.
+"""What a vector index is asked for, and the models that are found for it.
 
     rows 100000, target 8192       12 partitions, centroids from 256 rows of the sample for each
     codebook of 16 x 256 words     from 256 residuals for each word
@@ -87,7 +87,7 @@ class IvfRequest:
         """Return the request that parameters hold."""
         found = parameters.values["request"]
         if not isinstance(found, IvfRequest):
-            raise InvalidInputError("an index of vectors is asked for by a request")
+            raise InvalidInputError("a vector index is asked for by a request")
         return found
 
     @property
@@ -156,7 +156,7 @@ class IvfRequest:
         """Return the request that an index without rows was made by."""
         if details.name is None:
             raise UnsupportedError(
-                "an index of vectors does not say of what kind it is; drop it and build it again"
+                "a vector index does not say of what kind it is; drop it and build it again"
             )
         known = {"num_sub_vectors": "pieces", "num_bits": "bits"}
         known |= {key: key for key in ("m", "ef_construction", "max_level")}
@@ -328,7 +328,7 @@ def _product_codes(
     if request.codebook is not None:
         if request.codebook.size != dimension << bits:
             raise InvalidInputError(
-                "a codebook has not as many values as its words need",
+                "a codebook does not have the number of values that its codewords need",
                 found=request.codebook.size,
                 expected=dimension << bits,
             )

@@ -36,7 +36,7 @@ class TwoFiles:
         own = layout.read_partitions(self._index)
         rows = layout.read_partitions(self._storage)
         if own.centroids is None or own.centroids.ndim != 2:
-            raise CorruptDataError("an index of vectors has no centroids", path=folder.path)
+            raise CorruptDataError("a vector index has no centroids", path=folder.path)
         if len(own.centroids) != len(rows.lengths):
             raise CorruptDataError(
                 "an index has not as many partitions as centroids",

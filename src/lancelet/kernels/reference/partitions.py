@@ -1,4 +1,4 @@
-"""The nearest rows of some partitions of an index of vectors, of those that may be found.
+"""The nearest rows of some partitions of a vector index, of those that may be found.
 
 Rows that score the same are told apart by their address, the smaller first. A score that is no
 number is never found.

@@ -1,4 +1,4 @@
-"""Checking what indices of vectors say of rows: each row once, in codes of its own vector.
+"""Checking what vector indices say of rows: each row once, in codes of its own vector.
 
     table     rows 0 1 2, row 1 without a vector
     index     partition 0: row 2    partition 1: row 0      sound

@@ -62,7 +62,7 @@ class BatchUDFCheckpoint:
             connection.execute("INSERT INTO job VALUES (?)", (job,))
 
     def get_batch(self, info: tuple[int, int], rows: str = "") -> pa.RecordBatch | None:
-        """Return the result for a batch, if it was kept; `rows` says of which rows."""
+        """Return the saved result of a batch of `rows`, or None."""
         with self._connected() as connection:
             row = connection.execute(
                 "SELECT result FROM batches "

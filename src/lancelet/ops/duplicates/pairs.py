@@ -44,7 +44,7 @@ _ANCHORS: Final = 32
 def indexed_segments(
     snapshot: Snapshot, column: str, *, must_cover: bool
 ) -> list[tuple[TableSegment, IvfSegment]]:
-    """Return the segments of the index of vectors on a column.
+    """Return the segments of the vector index on a column.
 
     Args:
         snapshot: The version to look at.
@@ -53,7 +53,7 @@ def indexed_segments(
     """
     name = name_of_index_on(snapshot, column)
     if name is None:
-        raise InvalidInputError(f"column '{column}' has no index of vectors", column=column)
+        raise InvalidInputError(f"column '{column}' has no vector index", column=column)
     segments = opened_segments(snapshot, name)
     covered = frozenset().union(*(segment.covered for segment, _ in segments))
     missing = sorted(set(snapshot.fragments.ids.tolist()) - covered)

@@ -112,7 +112,7 @@ def _title_by_files(snapshot: Snapshot, metadata: IndexMetadata) -> str:
 def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
     segment = table_segment(snapshot, metadata)
     if segment is None or (segment.kind is IVF and not metadata.fragment_bitmap):
-        return {}  # nobody knows the kind, or an index of vectors has no rows yet
+        return {}  # nobody knows the kind, or a vector index has no rows yet
     try:
         found = segment.open().statistics()
     except UnsupportedError:

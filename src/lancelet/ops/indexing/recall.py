@@ -1,4 +1,4 @@
-"""How much of what is nearest an index of vectors finds, measured against exact search.
+"""How much of what is nearest a vector index finds, measured against exact search.
 
     100 rows of the table are looked for, the 10 nearest of each
     exact     distances 0.0 0.3 ... 1.2     the tenth is 1.2 away
@@ -45,7 +45,7 @@ class RecallDriftWarning(UserWarning):
 
 
 class NoIndexToMeasureError(InvalidInputError, KeyError):
-    """The column has no index of vectors."""
+    """The column has no vector index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def tune_search(
         if found.is_reached:
             return _fewest_probes(trial, options, most, target_recall)
     if best is None:
-        raise InvalidInputError("there is nothing to try", column=column)
+        raise InvalidInputError("there are no settings to try", column=column)
     return best
 
 

@@ -46,7 +46,7 @@ def report_scalar_index(snapshot: Snapshot, request: IndexRequest) -> ChangeRepo
 
 
 def report_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> ChangeReport:
-    """Return what building an index of vectors would do."""
+    """Return what building a vector index would do."""
     known: list[int] = snapshot.fragments.ids.tolist()
     covered = known if request.fragments is None else sorted({*request.fragments} & {*known})
     rows = _live_rows(snapshot, covered if request.is_trained else ())

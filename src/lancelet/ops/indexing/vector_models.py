@@ -1,4 +1,4 @@
-"""Models of indices of vectors on their own: trained for later, applied to rows, or looked up.
+"""Models of vector indices on their own: trained for later, applied to rows, or looked up.
 
 train_centroids    sample of v        16 centroids
 train_words        the same sample    codebook of 8 x 256 words of what centroids leave
@@ -37,7 +37,7 @@ ENCODED_NAMES: Final = ("_rowid", "__ivf_part_id", "__pq_code")
 
 
 class NoSuchIndexError(ObjectNotFoundError, ValueError):
-    """No index of vectors has that name."""
+    """No vector index has that name."""
 
 
 def model_of_index(snapshot: Snapshot, name: str) -> IvfModel:
@@ -48,14 +48,14 @@ def model_of_index(snapshot: Snapshot, name: str) -> IvfModel:
 def segments_of_index(
     snapshot: Snapshot, name: str, chosen: Container[str] | None = None
 ) -> list[IvfSegment]:
-    """Return the open segments of an index of vectors, by default all."""
+    """Return the open segments of a vector index, by default all."""
     return [opened for _, opened in opened_segments(snapshot, name, chosen)]
 
 
 def opened_segments(
     snapshot: Snapshot, name: str, chosen: Container[str] | None = None
 ) -> list[tuple[TableSegment, IvfSegment]]:
-    """Return the segments of an index of vectors in a table, each with what it opens to."""
+    """Return the segments of a vector index in a table, each with what it opens to."""
     for indices in vector_indices(snapshot).values():
         for index in indices:
             if index.name == name:
@@ -81,7 +81,7 @@ def partition_sizes(
 
 
 def name_of_index_on(snapshot: Snapshot, column: str) -> str | None:
-    """Return the name of the first index of vectors on a column, None if there is none."""
+    """Return the name of the first vector index on a column, None if there is none."""
     path = tuple(field.name for field in snapshot.schema.fields_on_path(column))
     indices = vector_indices(snapshot)
     found = indices.get(path, ())
@@ -126,7 +126,7 @@ def train_words(rows: IndexedRows, request: IvfRequest) -> ProductCodes:
     """Find the codebook of what the centroids of a request leave of rows."""
     _, found = train_models(rows, replace(request, name="IVF_PQ"))
     if not isinstance(found, ProductCodes):
-        raise InvalidInputError("only PQ has words")
+        raise InvalidInputError("only PQ has a codebook")
     return found
 
 

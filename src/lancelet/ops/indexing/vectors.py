@@ -1,4 +1,4 @@
-"""Building indices of vectors: IVF_PQ on v, 16 partitions, as one segment and one commit."""
+"""Building vector indices: IVF_PQ on v, 16 partitions, as one segment and one commit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorIndexRequest:
-    """What index of vectors to build; see `IndexRequest` for the names in common.
+    """What vector index to build; see `IndexRequest` for the names in common.
 
     `in_one_file` asks for the layout of the first releases, which IVF_PQ alone has.
     """

@@ -155,7 +155,7 @@ def _is_maintained(segment: TableSegment) -> bool:
 
 
 def _metric_of(segment: TableSegment) -> Metric:
-    """Return how an index of vectors compares; its files say it if it has any."""
+    """Return how a vector index compares; its files say it if it has any."""
     metadata = segment.metadata
     if not metadata.fragment_bitmap:
         return IvfDetails.parse(b"" if metadata.details is None else metadata.details.value).metric

@@ -108,7 +108,7 @@ def _evaluate(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> p
         )
     path = schema.path_of(wanted.source_ids[0])
     if path not in batch.schema.names:
-        raise FieldNotFoundError("rows lack the column that tells shards apart", column=path)
+        raise FieldNotFoundError("rows lack the column that assigns shards", column=path)
     values = batch.column(path)
     if wanted.transform == "identity":
         return values
@@ -134,7 +134,7 @@ def _computed(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> p
     for field_id in wanted.source_ids:
         path = schema.path_of(field_id)
         if path.partition(".")[0] not in batch.schema.names:
-            raise FieldNotFoundError("rows lack the column that tells shards apart", column=path)
+            raise FieldNotFoundError("rows lack the column that assigns shards", column=path)
     bound = compile_value(str(wanted.expression), batch.schema)
     found = project({wanted.field_id: bound.expression}, batch).column(0)
     return found.cast(_type_named(wanted.result_type)) if wanted.result_type else found

@@ -134,7 +134,7 @@ def initialize_mem_wal(
     left = list_shards(snapshot.location)
     if left:
         raise LeftShardsError(
-            "there are shards of an earlier log, of which nobody knows how far they were merged: "
+            "there are shards of an earlier log, whose merged generations are unknown: "
             "their rows might take the place of newer ones. Restore a version that has the log "
             "and merge them, or delete their folders below _mem_wal",
             uri=snapshot.location.uri,

@@ -160,7 +160,7 @@ def column_indices(
 def vector_indices(
     snapshot: Snapshot, of: Snapshot | None = None
 ) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
-    """Return the indices of vectors that can be used, by the path of their column.
+    """Return the vector indices that can be used, by the path of their column.
 
     With `of` they are from then on those of another snapshot, as with `column_indices`.
     """

@@ -1,4 +1,4 @@
-"""Searching an index of vectors: partitions near the query, until as many rows are found as wanted.
+"""Searching a vector index: partitions near the query, until as many rows are found as wanted.
 
     query        nearest centroids 7 2 9 4 ...     first some of them, by the budget below
     partition 7  rows that may be found, their distances; rows that are gone never are

@@ -203,7 +203,7 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
         query = _words_query(snapshot, wanted["query"], wanted.get("columns"))
     else:
         raise InvalidInputError(
-            "a query of texts is words, a query, or a dict with `query` and `columns`",
+            "a text query is a string, a query object, or a dict with `query` and `columns`",
             found=type(wanted).__name__,
         )
     check_query(query)

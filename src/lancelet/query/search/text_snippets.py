@@ -46,7 +46,7 @@ def snippets(
     documents = elements if search.by_element else rows
     analyzer = analyzer_of_column(snapshot, target_of(snapshot, name, documents))
     if not isinstance(analyzer, TextAnalyzer):
-        raise InvalidInputError("words are marked in texts, not in documents", column=name)
+        raise InvalidInputError("snippets highlight texts, not JSON documents", column=name)
     own = {token.text for words in _words(query, name) for token in analyzer.tokens(words)}
     chosen = Marks(*marks)
     return ["" if text is None else highlight(text, own, analyzer, chosen) for text in texts]

@@ -328,7 +328,7 @@ def _chosen(segments: Sequence[TableSegment], ids: frozenset[UUID]) -> tuple[Tab
 
 
 def model_of(segment: TableSegment) -> IvfModel:
-    """Return the centroids of a segment of an index of vectors."""
+    """Return the centroids of a segment of a vector index."""
     return opened_vectors(segment).model
 
 

@@ -61,7 +61,7 @@ class DeltaFolder:
         return folder.write(f"part-{uuid.uuid4()}{SUFFIX}", batches, schema)
 
     def publish(self, files: Sequence[WrittenFile], schema: pa.Schema, mode: str) -> None:
-        """Make files a version: of a new table, beside or instead of what there is."""
+        """Make files a version: of a new table, appended to or replacing an existing one."""
         now_ms = time.time_ns() // 1_000_000
         stored = _deltalake().Schema.from_arrow(schema)
         actions = [_added(file, now_ms) for file in files if file.rows]

@@ -182,6 +182,6 @@ def test_lists_of_the_library_have_words():
     library = icu_library()
     assert library is not None
     assert {"ภาษา", "ไทย"} <= spelled(read_words(library.dictionary("thaidict")))
-    with pytest.raises(StorageError, match="lacks a list of words") as caught:
+    with pytest.raises(StorageError, match="lacks a dictionary") as caught:
         library.dictionary("nodict")
     assert caught.value.facts["name"] == "nodict"

@@ -41,7 +41,7 @@ def parse_quantizer(
     """Return how a kind keeps vectors, by what its file says."""
     if name not in KINDS:
         raise UnsupportedError(
-            "an index of vectors is of an unknown kind", found=name[:50], known=list(KINDS)
+            "a vector index is of an unknown kind", found=name[:50], known=list(KINDS)
         )
     return _PARSERS[quantizer_name(name)](notes, metric, columns)
 
