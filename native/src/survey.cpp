@@ -41,9 +41,10 @@ LANCELET_INLINE bool equal_bytes(const uint8_t* a, const uint8_t* b, int64_t siz
          load<uint64_t>(a + size - 8) == load<uint64_t>(b + size - 8);
 }
 
-// Values of a width that a register holds.
+// Values of a width that a register holds, whose hashes differ if they do.
 template <class T>
 struct Words {
+  static constexpr bool kHashTells = true;
   const uint8_t* values;
   T at(int64_t row) const { return load<T>(values + row * static_cast<int64_t>(sizeof(T))); }
   uint64_t hash(int64_t row) const { return mix(at(row)); }
@@ -52,6 +53,7 @@ struct Words {
 
 // Values of two registers.
 struct Pairs {
+  static constexpr bool kHashTells = false;
   const uint8_t* values;
   uint64_t low(int64_t row) const { return load<uint64_t>(values + row * 16); }
   uint64_t high(int64_t row) const { return load<uint64_t>(values + row * 16 + 8); }
@@ -61,6 +63,7 @@ struct Pairs {
 
 // Values of any other width.
 struct Wide {
+  static constexpr bool kHashTells = false;
   const uint8_t* values;
   int64_t bytes;
   uint64_t hash(int64_t row) const { return hash_bytes(values + row * bytes, bytes); }
@@ -71,6 +74,7 @@ struct Wide {
 
 template <class Offset>
 struct Strings {
+  static constexpr bool kHashTells = false;
   const uint8_t* offsets;
   const uint8_t* data;
   int64_t start(int64_t row) const {
@@ -147,32 +151,70 @@ int64_t index_few(const uint8_t* values, int64_t count, Bytes indices, Ints firs
   return found;
 }
 
-// Which of its different values each value is. Places hold numbers of values, from 1 on.
+// Where different values came first, by their hash. Numbers of values count from 1, and 0 is a free
+// slot. It grows with what it holds, so that few values stay in the cache.
+struct Numbers {
+  struct Slot {
+    uint64_t hash;
+    uint32_t number;
+  };
+  Slot* slots;
+  uint64_t mask;
+
+  bool make(uint64_t count) {
+    slots = static_cast<Slot*>(calloc(count, sizeof(Slot)));
+    mask = count - 1;
+    return slots != nullptr;
+  }
+
+  bool grow() {
+    Numbers larger;
+    if (!larger.make(4 * (mask + 1))) return false;
+    for (uint64_t old = 0; old <= mask; ++old) {
+      if (slots[old].number == 0) continue;
+      uint64_t slot = slots[old].hash & larger.mask;
+      while (larger.slots[slot].number != 0) slot = (slot + 1) & larger.mask;
+      larger.slots[slot] = slots[old];
+    }
+    free(slots);
+    *this = larger;
+    return true;
+  }
+};
+
+// Which of its different values each value is.
 template <class Values>
 int64_t index(const Values& values, int64_t count, Bytes indices, Ints first) {
-  uint64_t slots = 16;
-  while (slots < static_cast<uint64_t>(2 * smaller(count, first.size))) slots *= 2;
-  auto* places = static_cast<uint32_t*>(calloc(slots, sizeof(uint32_t)));
-  if (places == nullptr) return fail(kNoMemory, 0);
+  Numbers numbers;
+  if (!numbers.make(1024)) return fail(kNoMemory, 0);
   int64_t found = 0;
-  uint32_t place = 0;
+  uint32_t number = 0;
   for (int64_t row = 0; row < count; ++row) {
     if (row == 0 || !values.equal(row, row - 1)) {
-      uint64_t slot = values.hash(row) & (slots - 1);
-      while ((place = places[slot]) != 0 && !values.equal(first.data[place - 1], row))
-        slot = (slot + 1) & (slots - 1);
-      if (place == 0) {
+      const uint64_t hash = values.hash(row);
+      Numbers::Slot* slot = numbers.slots + (hash & numbers.mask);
+      while (slot->number != 0 &&
+             (slot->hash != hash ||
+              (!Values::kHashTells && !values.equal(first.data[slot->number - 1], row))))
+        slot = numbers.slots + ((slot - numbers.slots + 1) & numbers.mask);
+      number = slot->number;
+      if (LANCELET_UNLIKELY(number == 0)) {
         if (found == first.size) {
-          free(places);
-          return found + 1;
+          ++found;
+          break;
         }
         first.data[found++] = row;
-        places[slot] = place = static_cast<uint32_t>(found);
+        number = static_cast<uint32_t>(found);
+        *slot = {hash, number};
+        if (2 * static_cast<uint64_t>(found) > numbers.mask && !numbers.grow()) {
+          free(numbers.slots);
+          return fail(kNoMemory, row);
+        }
       }
     }
-    store<uint32_t>(indices.data + row * 4, place - 1);
+    store<uint32_t>(indices.data + row * 4, number - 1);
   }
-  free(places);
+  free(numbers.slots);
   return found;
 }
 

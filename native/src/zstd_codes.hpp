@@ -139,18 +139,35 @@ struct SymbolCodes {
   int longest;
 };
 
+// Order the bytes that occur by how often they do, no more than 2^18 times; return how many do.
+inline int order_by_count(const uint32_t* found, uint16_t* order) {
+  constexpr int kDigit = 9;
+  uint16_t other[256];
+  int count = 0;
+  for (int k = 0; k < 256; ++k)
+    if (found[k] != 0) order[count++] = static_cast<uint16_t>(k);
+  for (int pass = 0; pass < 2; ++pass) {
+    const auto digit = [&](uint16_t byte) {
+      return found[byte] >> (pass * kDigit) & ((1 << kDigit) - 1);
+    };
+    const uint16_t* const from = pass == 0 ? order : other;
+    uint16_t* const to = pass == 0 ? other : order;
+    uint16_t start[(1 << kDigit) + 1] = {};
+    for (int k = 0; k < count; ++k) ++start[digit(from[k]) + 1];
+    for (int k = 1; k < 1 << kDigit; ++k) start[k] = static_cast<uint16_t>(start[k] + start[k - 1]);
+    for (int k = 0; k < count; ++k) to[start[digit(from[k])]++] = from[k];
+  }
+  return count;
+}
+
 // Give each symbol a code by how often it occurs. False if fewer than two occur.
 inline bool make_codes(const uint32_t* found, SymbolCodes* codes) {
   uint16_t order[256];
-  int count = 0;
+  const int count = order_by_count(found, order);
   codes->symbols = 0;
   for (int k = 0; k < 256; ++k) {
     codes->width[k] = 0;
-    if (found[k] == 0) continue;
-    codes->symbols = k + 1;
-    int at = count++;
-    for (; at > 0 && found[order[at - 1]] > found[k]; --at) order[at] = order[at - 1];
-    order[at] = static_cast<uint16_t>(k);
+    if (found[k] != 0) codes->symbols = k + 1;
   }
   if (count < 2) return false;
   // Join the two rarest, again and again; sums come in order, so two queues are enough.
