@@ -1,4 +1,4 @@
-"""Dataclasses whose methods are compiled when they are first used.
+"""Dataclasses whose methods are compiled when they are first used, and properties that are kept.
 
     @dataclass(frozen=True, slots=True)
     class Point:            its fields, slots and match arguments are there at once
@@ -18,11 +18,41 @@ import inspect
 from collections.abc import Callable
 from copy import copy
 from dataclasses import FrozenInstanceError
-from typing import Any, Final, TypeVar, dataclass_transform, overload
+from typing import Any, Final, Generic, Self, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 
 _ORDER: Final = ("__lt__", "__le__", "__gt__", "__ge__")
+
+
+class cached_property(Generic[T]):  # noqa: N801 - the name in the standard library
+    """A property that is computed when it is first asked for, and kept with its object.
+
+    Up to Python 3.11 that of the standard library holds one lock for all objects of a class, while
+    it reads files, too. Here threads that ask one object at once all compute, and get one result.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        """Keep what a method returns."""
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        """Keep it under the name of the method."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type[Any]) -> Self | T:
+        """Compute the value; from then on the object has it as an attribute."""
+        if instance is None:
+            return self
+        found: T = vars(instance).setdefault(self._name, self._compute(instance))
+        return found
 
 
 @overload

@@ -67,7 +67,8 @@ def delete_offsets(location: TableLocation, snapshot: Snapshot, offsets: list[in
     fragment = snapshot.fragments.by_id(0)
     deleted = snapshot.deletions(fragment).union(DeletionVector.of(offsets).offsets)
     changed = with_deletions(fragment, deleted, read_version=snapshot.version)
-    location.store.put(changed.deletion_file.path(0), deleted.render())
+    path = changed.deletion_file.path(0)
+    location.store.put(path, deleted.render(path))
     return commit(
         location,
         new_transaction(snapshot.version, Delete((changed,))),

@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, field
 from typing import ClassVar
 
@@ -149,3 +151,35 @@ class Sent:
 
 def test_values_survive_pickling():
     assert pickle.loads(pickle.dumps(Sent(1, [2]))) == Sent(1, [2])
+
+
+def test_properties_of_two_objects_are_computed_at_the_same_time():
+    met = threading.Barrier(2)
+
+    class Slow:
+        @values.cached_property
+        def value(self):
+            """What both wait for."""
+            met.wait(timeout=60)  # breaks if one of the two has to wait for the other
+            return object()
+
+    first, second = Slow(), Slow()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda each: each.value, [first, second]))
+    assert found == [first.value, second.value]
+    assert Slow.value.__doc__ == "What both wait for."
+
+
+def test_threads_that_compute_one_property_get_one_result():
+    met = threading.Barrier(2)
+
+    class Slow:
+        @values.cached_property
+        def value(self):
+            met.wait(timeout=60)
+            return object()
+
+    one = Slow()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: one.value, range(2))
+    assert first is second is one.value

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -32,7 +32,7 @@ from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
 from lancelet.format import extension, logical_type
 from lancelet.format.field import BLOB_KEY, Field
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 CHUNKS_MAX: Final = 1 << 16
 """Columns of more chunks are read one by one: there is enough to do in each of them."""

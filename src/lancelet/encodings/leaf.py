@@ -11,7 +11,6 @@ single slots, which are gathered. Nulls are put in while picking, never in a sec
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +25,7 @@ from lancelet.encodings.levels.layers import Layers
 from lancelet.encodings.levels.nesting import Path
 from lancelet.errors import ArrayOverflowError, CorruptDataError
 from lancelet.kernels import Levels
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 Picked: TypeAlias = slice | Int64s
 """Some slots: a run (`slice(start, stop)`), or their indices."""

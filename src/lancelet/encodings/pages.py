@@ -9,8 +9,6 @@ page comes out as it would alone, since whatever is found out is found out page 
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +18,7 @@ from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Va
 from lancelet.encodings.codecs.base import ChunkedValues
 from lancelet.encodings.leaf import slice_block
 from lancelet.encodings.spans import expand
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,12 @@ which are spans again.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from lancelet.buffers import Int64s, Ranges
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.errors import CorruptDataError, InvalidInputError
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)

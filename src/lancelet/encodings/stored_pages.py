@@ -16,7 +16,6 @@ be found out about them is found out once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import StoredPage
 from lancelet.encodings.spans import expand
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)

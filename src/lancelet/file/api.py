@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.io.store import Store
+from lancelet.values import cached_property
 
 _BATCH_ROWS: Final = 1024
 _LARGE_BINARY: Final = "large_binary"

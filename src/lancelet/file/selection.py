@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import is_
 from typing import Final, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
 from lancelet.format import logical_type
 from lancelet.format.schema import Field
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 T = TypeVar("T")
 

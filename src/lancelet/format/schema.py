@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.logical_type import Encoding
 from lancelet.format.protos import file_pb
 from lancelet.format.wire import unknown_fields
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
 

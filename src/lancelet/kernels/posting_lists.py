@@ -13,7 +13,6 @@ in the list, else how much it weighs, rounded up. It saves decoding, and changes
 from __future__ import annotations
 
 from dataclasses import field
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import as_int64s, slice_arrays
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from lancelet.format.field import Field
 from lancelet.io.metered import IoCounts
@@ -33,7 +32,7 @@ from lancelet.query.looks import (
 )
 from lancelet.query.node_meter import READ, UNMETERED, NodeMeter, index_node
 from lancelet.query.plan import ScanPlan, filter_steps
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, slots=True)

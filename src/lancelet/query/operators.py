@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -43,7 +42,7 @@ from lancelet.query.nodes.sort import plan_keys, sorted_batch_rows, sorted_rows
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.hits import Search
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 ASKED: Final = "ScalarIndexQuery:"
 

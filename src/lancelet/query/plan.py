@@ -12,7 +12,6 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.query.traversal import columns_of
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import Columns
 from lancelet.query.scan_types import scan_field
 from lancelet.query.traversal import columns_of
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _COLUMN_BYTES: Final = 1024
 """What a column or a field of a projection weighs, about."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.rowids.address import UInt64s, addresses_of
 from lancelet.table.lineage import created_versions_of, row_ids_of, updated_versions_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import cached_property
 
 
 class RowColumn(Enum):

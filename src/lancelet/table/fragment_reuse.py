@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from pyroaring import FrozenBitMap
 
@@ -43,7 +42,7 @@ from lancelet.rowids.moves import RowMoves, Source, Target
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.apply.state import State
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _MILLION = 1_000_000
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -47,7 +46,7 @@ from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder, open_manifest
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 if TYPE_CHECKING:
     from lancelet.file.base import DataFileReader

@@ -88,7 +88,8 @@ def test_moved_rows_remember_when_they_were_created(location):
     updated = []
     for source, vector in deletions.items():
         changed = with_deletions(source, vector, read_version=2)
-        location.store.put(changed.deletion_file.path(changed.id), vector.render())
+        path = changed.deletion_file.path(changed.id)
+        location.store.put(path, vector.render(path))
         updated.append(changed)
     operation = Update(
         updated_fragments=tuple(updated),

@@ -46,7 +46,8 @@ def delete_offsets(location, snapshot, offsets, **options):
     deleted = snapshot.deletions(fragment).union(DeletionVector.of(offsets).offsets)
     changed = with_deletions(fragment, deleted, read_version=snapshot.version)
     assert changed.deletion_file is not None
-    location.store.put(changed.deletion_file.path(0), deleted.render())
+    path = changed.deletion_file.path(0)
+    location.store.put(path, deleted.render(path))
     operation = Delete((changed,), (), f"offset in {list(offsets)}")
     return commit(
         location,

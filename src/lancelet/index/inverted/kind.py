@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +54,7 @@ from lancelet.index.text.elements import (
 from lancelet.index.text.options import TextOptions
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
+from lancelet.values import cached_property
 
 _NEWEST: Final = 3
 _MEMORY_VARIABLE: Final = "LANCE_FTS_PARTITION_SIZE"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -40,6 +39,7 @@ from lancelet.io.cache import weight_of
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
+from lancelet.values import cached_property
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]

@@ -7,7 +7,7 @@ _token_id   4      0     2        the row of the token in the file of postings
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lancelet.errors import CorruptDataError
 from lancelet.index.inverted.automaton import TokenAutomaton
+from lancelet.values import cached_property
 
 _TOKENS_KNOWN: Final = 4096
 """Where so many tokens are is remembered."""

@@ -7,7 +7,6 @@ partition   numbers of rows, their codes    kept in an arena
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +31,7 @@ from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, Metric, PackedCodes
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _INNER_NOTES: Final = frozenset({"codebook_position", "codebook_tensor"})
 """What a file notes for readers alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer
 from lancelet.index.vector.vectors import values_of
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
+from lancelet.values import cached_property
 
 
 class TwoFiles:

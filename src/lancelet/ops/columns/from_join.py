@@ -11,7 +11,6 @@ What is given must fit in memory; the table is read as it is written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.projection import Projection, project
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ Segments that cannot be used are passed over with a warning: rows that they cove
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Final
 
 from lancelet import index as kinds
@@ -32,7 +31,7 @@ from lancelet.query.indexing.segments import (
 from lancelet.rowids.selection import NO_ROWS, RowSet
 from lancelet.table.fragment_reuse import current_coverage
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _INEXACT: Final = frozenset({"ZONEMAP", "BLOOMFILTER", "NGRAM"})
 """Kinds whose answers to anything but questions about nulls have to be looked at again."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
@@ -39,7 +38,7 @@ from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 UNREADABLE: Final = (ObjectNotFoundError, CorruptDataError, UnsupportedError)
 """What is raised where files of an index are missing, damaged or of a layout that is not read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from lancelet.query.row_columns import FragmentRows
 from lancelet.rowids.address import UInt64s, addresses_of
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import cached_property
 
 _DENSE: Final = 0.25
 """From this share of selected rows on, all rows are read and the others dropped."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +43,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _COUNTS: Final = (1, 10, 100, 200, 500, 1000, 10_000, 100_000)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from lancelet.index.inverted.partition import Partition
 from lancelet.index.text.analyzer import Token
 from lancelet.kernels import search_phrase, search_postings
 from lancelet.kernels.posting_lists import Ranking
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]

@@ -7,7 +7,6 @@ UPDATE lance.`/data/t` SE x = 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Final, NoReturn
 
 import sqlglot
@@ -16,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from lancelet.errors import InvalidInputError
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _DIALECT: Final = Spark()
 _FIRST: Final = "x "

@@ -29,7 +29,6 @@ from lancelet.testing.simulation.machine import (
     Fate,
     Machine,
     nothing_kept,
-    without_shared_locks,
 )
 
 T = TypeVar("T")
@@ -106,7 +105,7 @@ class Explorer:
 
     def run(self, *, executions_max: int | None = None) -> Counts:
         """Run them all; raise what the first that is wrong raises, with its trace as a note."""
-        with without_shared_locks(), nothing_kept():
+        with nothing_kept():
             while True:
                 self._execute()
                 if executions_max is not None and self.counts.executions > executions_max:

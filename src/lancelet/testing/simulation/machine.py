@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import errno
 import itertools
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import partial
 from random import Random
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
@@ -54,32 +53,6 @@ _SILENT: Final = frozenset(
     {"write", "open_writer", "read_ranges", "read_tail", "settle", "sweep_temporaries"}
 )
 """What others cannot see, or what asks for nothing that was not there before."""
-
-
-@contextmanager
-def without_shared_locks() -> Iterator[None]:
-    """Let properties be worked out without the lock that Python 3.11 has for all objects at once.
-
-    Whoever holds it may be waiting for its turn, and so would all others that want it.
-    """
-    if sys.version_info >= (3, 12):
-        yield
-        return
-    locked = cached_property.__get__
-
-    def get(own: cached_property[Any], instance: Any, owner: type | None = None) -> Any:
-        if instance is None or owner is None:
-            return own
-        name = own.attrname
-        if name not in instance.__dict__:
-            instance.__dict__[name] = own.func(instance)
-        return instance.__dict__[name]
-
-    cached_property.__get__ = get  # type: ignore[method-assign,assignment]
-    try:
-        yield
-    finally:
-        cached_property.__get__ = locked  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from lancelet.testing.simulation.machine import (
     Killed,
     Machine,
     nothing_kept,
-    without_shared_locks,
 )
 from lancelet.testing.simulation.operations import (
     CHANGES_ROWS,
@@ -253,7 +252,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     judge.stable_row_ids = scenario.stable_row_ids
     MemoryStore.renew(BUCKET)
     judge.bucket = MemoryStore(BUCKET)
-    with surroundings.replaced_by(machine), without_shared_locks(), nothing_kept():
+    with surroundings.replaced_by(machine), nothing_kept():
         session = lancelet.Session(1 << 20, 1 << 20)
         of_shards = shards.ShardJudge() if scenario.has_shards else None
         if of_shards is not None:

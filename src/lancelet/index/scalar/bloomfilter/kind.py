@@ -9,7 +9,6 @@ It answers equality and membership; nulls are known exactly, by a set of their o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +43,7 @@ from lancelet.index.question import IsNull, OneOf, Question
 from lancelet.kernels import ask_filters, fill_filters, xxh64_many, xxh64_words
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.values import cached_property
 
 _FILE: Final = "bloomfilter.lance"
 _ITEMS: Final = "bloomfilter_item"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from lancelet.io.cache import CacheScope
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _WHOLE: Final = "whole"
 _WHOLE_FROM: Final = 4

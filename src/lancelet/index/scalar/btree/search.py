@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -40,7 +39,7 @@ from lancelet.index.scalar.btree.pages import Page, Pages, rows_within
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8

@@ -9,7 +9,6 @@ files of version 1 and later. Empty lists are nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +38,7 @@ from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.values import cached_property
 
 _NULL_LISTS: Final = "lance:label_list_nulls"
 

@@ -14,7 +14,6 @@ so a map of one is not asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +49,7 @@ from lancelet.index.parts.zones import (
 )
 from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
 from lancelet.rowids.selection import NO_ROWS, RowSet
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _FILE: Final = "zonemap.lance"
 _ROWS_PER_ZONE: Final = "rows_per_zone"

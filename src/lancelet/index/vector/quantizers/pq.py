@@ -14,7 +14,6 @@ A file keeps the codes of a partition column by column, unless it says otherwise
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -48,7 +47,7 @@ from lancelet.kernels import (
     nearest_words,
 )
 from lancelet.kernels.metric import Floats
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _SMALL: Final = 4
 

@@ -13,7 +13,6 @@ squared distance of query and centroid. How bits lie in a file is told in `rq_la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +37,7 @@ from lancelet.index.vector.quantizers.base import (
 from lancelet.index.vector.quantizers.rotation import FastRotation, MatrixRotation, Rotation
 from lancelet.kernels import CodeKind, CodeQuery, Metric, PackedCodes, scaled_codes
 from lancelet.kernels.metric import Floats
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 BITS_MAX: Final = 9
 DEFAULT_BITS: Final = 5
