@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         "clones": arguments.clone,
     }
     if not arguments.dry_run:
-        out.facts(asdict(table.cleanup_old_versions(**options)))
+        done = table.cleanup_old_versions(**options, progress=out.shows_progress)
+        out.facts(asdict(done))
         return ExitCode.DONE
     plan = table.explain_cleanup_old_versions(**options, include_files=True, max_files=_FILES_SHOWN)
     for warning in plan.warnings:

@@ -49,10 +49,11 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     table = open_table(arguments)
     match arguments.action:
         case "build":
-            _build(arguments, table)
+            _build(arguments, table, progress=out.shows_progress)
         case "optimize":
             table.optimize.optimize_indices(
-                index_names=None if arguments.name is None else [arguments.name]
+                index_names=None if arguments.name is None else [arguments.name],
+                progress=out.shows_progress,
             )
         case "drop":
             table.drop_index(named(arguments))
@@ -65,13 +66,13 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     return ExitCode.DONE
 
 
-def _build(arguments: argparse.Namespace, table: Any) -> None:
+def _build(arguments: argparse.Namespace, table: Any, *, progress: bool) -> None:
     if arguments.column is None or arguments.type is None:
         arguments.usage_error("build needs --column and --type")
     kind = arguments.type.upper()
     options = dict(map(_option, arguments.option))
     arguments.name = arguments.name or f"{arguments.column}_idx"
-    shared = {"name": arguments.name, "replace": arguments.replace, **options}
+    shared = {"name": arguments.name, "replace": arguments.replace, "progress": progress, **options}
     if kind.startswith("IVF_"):
         table.create_index(arguments.column, kind, metric=arguments.metric, **shared)
     else:

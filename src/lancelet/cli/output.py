@@ -124,9 +124,14 @@ class Output:
         """Say something that is no error."""
         print(f"lancelet: {text}", file=self.errors)
 
+    @property
+    def shows_progress(self) -> bool:
+        """Whether somebody is looking who wants to know how far a command is."""
+        return self.form is not Form.JSON and self.errors.isatty()
+
     def bar(self) -> TerminalBar | None:
         """Return what draws how far a job is, if somebody is looking."""
-        if self.form is Form.JSON or not self.errors.isatty():
+        if not self.shows_progress:
             return None
         from lancelet.ops.jobs.bar import TerminalBar  # noqa: PLC0415 - only if somebody looks
 

@@ -22,7 +22,7 @@ from lancelet.dataset.metadata import (
     file_to_user,
     fragment_to_user,
 )
-from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption
 from lancelet.dataset.row_numbers import whole_numbers
 from lancelet.dataset.scanner import LanceScanner
 from lancelet.dataset.session import Session
@@ -62,7 +62,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         fragment_id: int | None = None,
         schema: pa.Schema | None = None,
         max_rows_per_group: int | None = 1024,
-        progress: FragmentWriteProgress | None = None,
+        progress: FragmentWriteProgress | ProgressOption = None,
         mode: str = "append",
         *,
         data_storage_version: str | None = None,
@@ -80,7 +80,8 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             fragment_id: The id; by default the commit assigns one.
             schema: The schema to convert the rows to.
             max_rows_per_group: Rows of a batch within a file of version 0.1.
-            progress: Called when the fragment begins and when it is complete.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`;
+                or a `FragmentWriteProgress`, called when the fragment begins and is complete.
             mode: `append`, or `create` and `overwrite` for a schema of its own.
             data_storage_version: The version of the data file.
             use_legacy_format: Deprecated: whether to write version 0.1.

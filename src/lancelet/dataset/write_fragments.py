@@ -17,7 +17,7 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.committing import Transaction, transaction_to_user
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
-from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.progress import FragmentWriteProgress, ProgressOption
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import InternalError
@@ -43,7 +43,7 @@ def write_fragments(
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
     data_cache_bytes: int | None = None,
     max_page_bytes: int | None = None,
-    progress: FragmentWriteProgress | None = None,
+    progress: FragmentWriteProgress | ProgressOption = None,
     data_storage_version: str | None = None,
     use_legacy_format: bool | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -106,9 +106,10 @@ def write_fragments(
     location, _, _ = request.locate()
     rows = ops.rows.read_rows_of(data, schema)
     latest = latest_snapshot(location)
-    prepared = ops.write_table.prepare_write(
-        location, latest, rows, request.write_mode, request.options
-    )
+    with request.showing_progress():
+        prepared = ops.write_table.prepare_write(
+            location, latest, rows, request.write_mode, request.options
+        )
     operation = prepared.operation
     if not isinstance(operation, Append | Overwrite):
         raise InternalError("a write prepared another operation", found=type(operation).__name__)
@@ -124,6 +125,8 @@ def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) 
     location, _, _ = request.locate()
     rows = ops.rows.read_rows_of(data, schema)
     latest = latest_snapshot(location)
-    return fragment_to_user(
-        ops.fragments.write_fragment(location, latest, rows, request.write_mode, request.options)
-    )
+    with request.showing_progress():
+        written = ops.fragments.write_fragment(
+            location, latest, rows, request.write_mode, request.options
+        )
+    return fragment_to_user(written)

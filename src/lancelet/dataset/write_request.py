@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lancelet import ops
@@ -126,9 +127,8 @@ class WriteRequest:
             renew_memory(self.uri, self.storage_options)
         location, meter, options = self.locate()
         known = None if self._opened is None else self._opened.snapshot
-        progress = self.progress
         try:
-            with shown(None if isinstance(progress, FragmentWriteProgress) else progress):
+            with self.showing_progress():
                 snapshot = ops.write_table.write_table(
                     location, rows, self.write_mode, self.options, known=known
                 )
@@ -184,6 +184,11 @@ class WriteRequest:
             ingests_blobs=self.external_blob_mode == "ingest",
             targets=ops.bases.BaseChoice(_names(self.target_bases), self.target_all_bases),
         )
+
+    def showing_progress(self) -> AbstractContextManager[object]:
+        """Show what is written within, as `progress` asks for."""
+        progress = self.progress
+        return shown(None if isinstance(progress, FragmentWriteProgress) else progress)
 
     def _files(self) -> FileOptions:
         progress = self.progress if isinstance(self.progress, FragmentWriteProgress) else None

@@ -550,3 +550,25 @@ print(sorted(heavy & set(sys.modules)))
     command = [sys.executable, "-c", program, str(tmp_path / "t.lance")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["10", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "stage"),
+    [
+        (["index", "build", "--column", "id", "--type", "BTREE"], "train_btree"),
+        (["cleanup", "--older-than", "0s"], "delete files"),
+    ],
+)
+def test_long_commands_show_how_far_they_are_to_a_terminal_only(
+    words, stage, tmp_path, capsys, monkeypatch
+):
+    table = lancelet.write_dataset(ROWS, tmp_path / "t.lance")
+    table.delete("id = 1")
+    table.optimize.compact_files()
+    command = [words[0], table.uri, *words[1:]]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert main(command) == ExitCode.DONE
+    assert stage in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert main([*command, "--replace"] if words[0] == "index" else command) == ExitCode.DONE
+    assert capsys.readouterr().err == ""

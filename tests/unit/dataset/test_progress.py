@@ -11,6 +11,7 @@ import pytest
 import lancelet
 from lancelet.dataset import progress_bars
 from lancelet.errors import InvalidInputError
+from lancelet.fragment import write_fragments
 from lancelet.progress import IndexProgress
 
 
@@ -63,6 +64,24 @@ def test_a_function_is_called_from_the_start_to_the_end_of_each_stage(stage, tab
     assert own[-1].completed == own[-1].total > 0
     done = [event.completed for event in own[1:]]
     assert done == sorted(done)
+
+
+FRAGMENTS = [
+    lambda table, **options: write_fragments({"id": [1]}, table, **options),
+    lambda table, **options: lancelet.LanceFragment.create(table.uri, {"id": [1]}, **options),
+]
+
+
+@pytest.mark.parametrize("write", FRAGMENTS, ids=["several", "one"])
+def test_writes_of_fragments_show_how_far_they_are_and_stop_too(write, table):
+    events = []
+    write(table, progress=events.append)
+    assert {event.stage for event in events} == {"write rows"}
+    assert (events[0].event, events[-1].event) == ("start", "complete")
+    files = data_files(table)
+    with pytest.raises(Stop):
+        write(table, progress=stop)
+    assert data_files(table) == files
 
 
 class Stop(Exception):  # noqa: N818 - a decision of the caller
