@@ -11,7 +11,12 @@ A function may have the name of a module, as `dataset` does. The import system b
 its package once it is loaded, on any import; the function keeps the name all the same.
 
 A module that is being imported is locked, and a child that is forked meanwhile would find it locked
-for ever, as the thread that imports is not in it. So a fork waits for imports of other threads.
+for ever, as the thread that imports is not in it. So a fork waits for imports of other threads,
+those within functions and within libraries too: Arrow locks what waits for pandas while it imports
+pandas.
+
+One module cannot wait: `concurrent.futures.thread` is refused once the main thread has ended, when
+other threads may go on, and it takes part in forks from then on that it is loaded.
 
 Meanwhile nothing is collected: what modules make stays, and looking through all of it again and
 again took a tenth of the time.
@@ -22,19 +27,24 @@ asked for what a small one lacks.
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - see above
 import gc
 import importlib
 import importlib.util
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final
 
 _FORK_WAITS_S: Final = 10.0
-"""A thread that imports may wait for the one that forks; after this the fork is made."""
+"""A thread that imports may wait for the one that forks; so long after the last module that was
+made the fork is made all the same."""
+
+_LOOKS_S: Final = 0.002
 
 
 class _Imports:
@@ -80,11 +90,24 @@ class _Imports:
     def before_fork(self) -> None:
         """Wait until no other thread imports, and let none begin."""
         self._changed.acquire()
-        if threading.get_ident() not in self._depths:
-            self._changed.wait_for(lambda: not self._depths, timeout=_FORK_WAITS_S)
+        here, known, since = threading.get_ident(), len(sys.modules), time.monotonic()
+        while (owners := {*self._depths, *_lock_owners()}) and here not in owners:
+            self._changed.wait(_LOOKS_S)
+            if known != len(sys.modules):
+                known, since = len(sys.modules), time.monotonic()
+            elif time.monotonic() - since > _FORK_WAITS_S:
+                break
 
     def after_fork(self) -> None:
         self._changed.release()
+
+
+def _lock_owners() -> set[int]:
+    """Return the threads that hold locks of modules, which they are importing."""
+    # The import system has no other way to ask; where it has none of this, imports on demand count.
+    locks = getattr(importlib._bootstrap, "_module_locks", {})  # noqa: SLF001
+    found = (getattr(reference(), "owner", None) for reference in list(locks.values()))
+    return {owner for owner in found if owner is not None}
 
 
 _IMPORTS: Final = _Imports()

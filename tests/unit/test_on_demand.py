@@ -203,14 +203,35 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
+ON_DEMAND = """
+from lancelet.on_demand import import_on_demand
+import_on_demand(__name__, {'name': 'slowly.home'})
+"""
+WITHIN_A_FUNCTION = """
+import importlib, lancelet
+def __getattr__(name):
+    return getattr(importlib.import_module('slowly.home'), name)
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_a_fork_waits_for_what_other_threads_import(tmp_path):
+@pytest.mark.parametrize("imports", [ON_DEMAND, WITHIN_A_FUNCTION])
+def test_a_fork_waits_for_what_other_threads_import(tmp_path, imports):
     package = tmp_path / "slowly"
     package.mkdir()
-    (package / "__init__.py").write_text(
-        "from lancelet.on_demand import import_on_demand\n"
-        "import_on_demand(__name__, {'name': 'slowly.home'})\n"
-    )
+    (package / "__init__.py").write_text(imports)
     (package / "home.py").write_text("import time\ntime.sleep(0.5)\nname = 7\n")
     command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)]
     assert subprocess.run(command, check=False, timeout=120).returncode == 7
+
+
+def test_a_table_is_first_read_after_the_main_thread_has_ended(tmp_path):
+    lancelet.write_dataset(pa.table({"a": range(100)}), tmp_path / "t", max_rows_per_file=10)
+    program = f"""
+        import lancelet, threading
+        def read():
+            threading.main_thread().join()
+            print(lancelet.dataset({str(tmp_path / "t")!r}).to_table(filter="a < 5").num_rows)
+        threading.Thread(target=read).start()
+    """
+    assert run(textwrap.dedent(program)).strip() == "5"
