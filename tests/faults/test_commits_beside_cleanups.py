@@ -12,6 +12,8 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -370,28 +372,52 @@ def test_a_name_that_is_deleted_while_names_are_listed_is_left_out(location, kin
     assert list(names(replace(location, store=Meanwhile(location.store, Nothing())))) == ["b"]
 
 
-@pytest.mark.parametrize("change", ["insert", "delete", "overwrite"])
+HANDLE_CHANGES = {
+    "insert": lambda dataset: dataset.insert(pa.table({"id": [4]})),
+    "delete": lambda dataset: dataset.delete("id = 1"),
+    "overwrite": lambda dataset: lancelet.write_dataset(
+        pa.table({"id": [4]}), dataset, mode="overwrite"
+    ),
+    "commit": lambda dataset: lancelet.LanceDataset.commit(
+        dataset, lancelet.LanceOperation.Append([]), read_version=dataset.version
+    ),
+    "compact": lambda dataset: dataset.optimize.compact_files(),
+    "restore": lambda dataset: dataset.restore(),
+    "clean up": lambda dataset: dataset.cleanup_old_versions(timedelta(0), delete_unverified=True),
+    "tag": lambda dataset: dataset.tags.create("t", 1),
+    "delete a tag": lambda dataset: dataset.tags.delete("kept"),
+    "branch": lambda dataset: dataset.create_branch("b", 1),
+    "delete a branch": lambda dataset: dataset.branches.delete("kept"),
+}
+
+
+@pytest.mark.parametrize("change", HANDLE_CHANGES)
 @pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer"])
 def test_a_handle_does_not_change_another_table_at_its_place(tmp_path, change, fate) -> None:
     uri = tmp_path / "t"
     dataset = lancelet.write_dataset(pa.table({"id": [1, 2]}), uri)
     dataset.insert(pa.table({"id": [3]}))
+    dataset = lancelet.dataset(uri)
+    assert dataset.to_table().num_rows == 3  # what is kept of its files can still be read
     uri.rename(tmp_path / "elsewhere")
     if fate != "gone":
-        lancelet.write_dataset(pa.table({"id": [50]}), uri)
+        again = lancelet.write_dataset(pa.table({"id": [50]}), uri)
+        again.insert(pa.table({"id": [51]}))
+        again.tags.create("kept", 1)
+        again.create_branch("kept")
     if fate == "made again and longer":
         for _ in range(3):
             lancelet.write_dataset(pa.table({"id": [51]}), uri, mode="append")
-    changes = {
-        "insert": lambda: dataset.insert(pa.table({"id": [4]})),
-        "delete": lambda: dataset.delete("id = 1"),
-        "overwrite": lambda: lancelet.write_dataset(
-            pa.table({"id": [4]}), dataset, mode="overwrite"
-        ),
-    }
+    names = state_of(uri)
     with pytest.raises(NotFoundError):
-        changes[change]()
+        HANDLE_CHANGES[change](dataset)
+    assert state_of(uri) == names
     if fate == "gone":
-        assert not uri.exists()
-    else:
-        assert set(lancelet.dataset(uri).to_table()["id"].to_pylist()) <= {50, 51}
+        assert not (uri / "_versions").exists()
+
+
+def state_of(uri: Path) -> set[str]:
+    """Return the versions and the references of a table: all that leads to its files."""
+    found = (path for path in uri.rglob("*") if path.is_file())
+    leads = ("_versions", "_refs")
+    return {str(path) for path in found if any(part in leads for part in path.parts)}

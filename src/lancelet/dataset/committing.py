@@ -87,7 +87,10 @@ class _Destination:
         location, meter = self._place()
         if self.options.detached:
             _check_naming(location)
-        snapshot = ops.publish.commit_transaction(location, transaction, self.options)
+        # A dataset, unlike a URI, is one table: another one at its place is not changed.
+        known = None if self.handle is None else self.handle.snapshot
+        options = replace(self.options, known=known)
+        snapshot = ops.publish.commit_transaction(location, transaction, options)
         return Handle(snapshot, meter, self.opening)
 
     def rehearse(self, transaction: stored.Transaction) -> ChangeReport:

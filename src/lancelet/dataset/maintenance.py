@@ -21,7 +21,7 @@ from lancelet.dataset.signatures import previews
 from lancelet.errors import InvalidInputError
 from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
-from lancelet.table.commit import CommitOptions
+from lancelet.table.commit import CommitOptions, latest_of
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -171,6 +171,7 @@ class MaintenanceMethods:
             ```
         """
         snapshot = self._handle.snapshot
+        latest_of(snapshot)  # another table at its place keeps its versions
         policy = _policy(
             snapshot,
             older_than,

@@ -14,9 +14,9 @@ from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.cleanup import auto_cleanup
 from lancelet.ops.progress import reporting
-from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.commit import CommitOptions, commit, latest_of
 from lancelet.table.location import TableLocation
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def with_retries(
             is_last = attempt >= retries.most or surroundings.monotonic() > deadline
             if is_last or not error.facts.get("retryable"):
                 raise error.with_facts(retries=attempt) from None
-            latest = open_snapshot(snapshot.location)
+            latest = latest_of(snapshot)
             if can_redo is not None and not can_redo(latest):
                 raise error.with_facts(retries=attempt) from None
         snapshot = latest

@@ -13,6 +13,7 @@ from lancelet.ops.publish import (
     publish,
     with_retries,
 )
+from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
 
@@ -66,4 +67,4 @@ def update_field_metadata(
 def restore(snapshot: Snapshot, over_version: int) -> Snapshot:
     """Make a version the latest one again, as a new version that follows `over_version`."""
     transaction = new_transaction(over_version, Restore(snapshot.version))
-    return commit_transaction(snapshot.location, transaction)
+    return commit_transaction(snapshot.location, transaction, CommitOptions(known=snapshot))

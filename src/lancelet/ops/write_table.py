@@ -18,7 +18,6 @@ from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     CommitConflictError,
-    DatasetNotFoundError,
     InvalidInputError,
     LanceletError,
 )
@@ -37,7 +36,7 @@ from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
 from lancelet.table.apply.state import with_true_version
-from lancelet.table.commit import CommitOptions, check_same_table
+from lancelet.table.commit import CommitOptions, latest_of
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
@@ -124,14 +123,7 @@ def write_table(
     """
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
-    latest = latest_snapshot(location, known=known)
-    if known is not None:
-        if latest is None:
-            raise DatasetNotFoundError(
-                "the dataset is gone since it was opened; was it moved or dropped?",
-                uri=location.uri,
-            )
-        check_same_table(known, latest)
+    latest = latest_snapshot(location) if known is None else latest_of(known.beside(location))
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())
     beside = None if latest is None else replace(latest, location=lazy)

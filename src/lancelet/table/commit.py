@@ -263,6 +263,23 @@ def _follow(
     return _publish(location, prepared, options, resolver=resolver)
 
 
+def latest_of(known: Snapshot) -> Snapshot:
+    """Return the latest version of the table that a version is of.
+
+    Raises:
+        DatasetNotFoundError: The table was moved or dropped.
+        VersionNotFoundError: It was deleted and made again.
+    """
+    latest = latest_snapshot(known.location, known=known)
+    if latest is None:
+        raise DatasetNotFoundError(
+            "the dataset is gone since it was opened; was it moved or dropped?",
+            uri=known.location.uri,
+        )
+    check_same_table(known, latest)
+    return latest
+
+
 def check_same_table(known: Snapshot, latest: Snapshot) -> None:
     """Refuse to go on if the latest version at a place is not of the table that was read there.
 

@@ -188,6 +188,17 @@ class Snapshot:
             return False
         return store.exists(found.path)
 
+    def is_where_it_was(self) -> bool:
+        """Return whether the version of this number is this one, and not of another table."""
+        if not self.entry.path:
+            return True
+        found = self.location.handler.find_version(
+            self.location.store, self.version, uri=self.location.uri
+        )
+        return found.is_that_of(self.entry) or (
+            open_entry(self.location, found).identity == self.identity
+        )
+
     def lazily(self) -> Snapshot:
         """Return the same version; what is written beside it need not survive until `settle`."""
         return self.beside(replace(self.location, store=self.location.store.lazily()))
@@ -369,6 +380,11 @@ class _WhileThere(AbstractContextManager[None]):
             raise VersionRemovedError(
                 "the version was cleaned up while it was read; open the latest one, or give "
                 "versions that are still read a tag, which cleaning up respects",
+                **{"version": snapshot.version, "uri": snapshot.location.uri, **error.facts},
+            ) from error
+        if not snapshot.is_where_it_was():
+            raise VersionNotFoundError(
+                "the table was deleted and made again while it was read; open it again",
                 **{"version": snapshot.version, "uri": snapshot.location.uri, **error.facts},
             ) from error
 

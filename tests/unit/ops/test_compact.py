@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancelet
-from lancelet.errors import CommitConflictError, InvalidInputError, UnsupportedError
+from lancelet.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    UnsupportedError,
+    VersionNotFoundError,
+)
 from lancelet.ops.compact import CompactionOptions, commit_results, execute_task, plan_compaction
 from lancelet.ops.compact.run import compact_files
 from lancelet.optimize import Compaction, CompactionPlan, CompactionTask, RewriteResult
@@ -384,3 +389,15 @@ def test_an_index_is_dropped_that_another_remapped(tmp_path):
     lancelet.dataset(stale.uri).optimize.compact_files(target_rows_per_fragment=20)
     stale.drop_index("id_idx")
     assert lancelet.dataset(stale.uri).describe_indices() == []
+
+
+def test_a_compaction_changes_no_other_table_at_its_place(tmp_path):
+    uri = tmp_path / "t"
+    lancelet.write_dataset(pa.table({"id": [1, 2]}), uri).insert(pa.table({"id": [3]}))
+    dataset = lancelet.dataset(uri)
+    assert dataset.to_table().num_rows == 3  # so that its files are kept open
+    uri.rename(tmp_path / "elsewhere")
+    lancelet.write_dataset(pa.table({"id": [50]}), uri).insert(pa.table({"id": [51]}))
+    with pytest.raises(VersionNotFoundError):
+        dataset.optimize.compact_files()
+    assert lancelet.dataset(uri).to_table()["id"].to_pylist() == [50, 51]

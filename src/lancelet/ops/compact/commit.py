@@ -55,7 +55,7 @@ def commit_results(
     indices = change_indices(read, groups, options)
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     rewrite = Rewrite(groups, indices.rewritten, indices.moves)
-    wanted = replace(committing or CommitOptions(), keeps_order=True)
+    wanted = replace(committing or CommitOptions(), keeps_order=True, known=read)
     transaction = new_transaction(read.version, rewrite)
     published = commit_transaction(snapshot.location, transaction, wanted)
     return Compacted(published, metrics)
@@ -116,7 +116,8 @@ def _reserved(snapshot: Snapshot, results: Sequence[RewriteResult]) -> int:
     if not count:
         return 0
     reserving = new_transaction(snapshot.version, ReserveFragments(count))
-    reserved = commit(snapshot.location, reserving).manifest.max_fragment_id
+    options = CommitOptions(known=snapshot)
+    reserved = commit(snapshot.location, reserving, options).manifest.max_fragment_id
     assert reserved is not None
     return reserved - count + 1
 

@@ -31,8 +31,8 @@ from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.progress import counted
-from lancelet.table.commit import CommitOptions
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.commit import CommitOptions, latest_of
+from lancelet.table.snapshot import Snapshot
 
 ROUNDS: Final = 5
 
@@ -66,7 +66,7 @@ def compact_files(
         except CommitConflictError as error:
             if attempt >= ROUNDS or not error.retryable:
                 raise
-            snapshot = open_snapshot(snapshot.location)
+            snapshot = latest_of(snapshot)
             continue
         snapshot, metrics = done.snapshot, metrics + done.metrics
         if not done.left_out or attempt >= ROUNDS:
