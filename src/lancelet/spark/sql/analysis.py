@@ -17,7 +17,9 @@ reads everything and leaves the rest to Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -100,7 +102,7 @@ ROWWISE: Final = (
 """What makes one value of one row; whatever is not known might be an aggregate."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableColumns:
     """The columns of a table that a query names: those that are stored, and those of rows."""
 
@@ -113,13 +115,16 @@ class TableColumns:
 
     def named(self, name: str) -> pa.Field | None:
         """Return the only stored column of a name in any case, or None."""
-        found = [each for each in self.stored if each.name.lower() == name.lower()]
+        found = self.names.get(name.lower(), ())
         return found[0] if len(found) == 1 else None
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names in lower case."""
-        return frozenset(each.name.lower() for each in self.stored)
+    @cached_property
+    def names(self) -> Mapping[str, Sequence[pa.Field]]:
+        """The columns by their names in lower case."""
+        found: dict[str, list[pa.Field]] = {}
+        for each in self.stored:
+            found.setdefault(each.name.lower(), []).append(each)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +148,14 @@ class Use:
     same: tuple[SameKey, ...] = ()
 
 
-def used_columns(
-    source: Source, tree: exp.Query, select: exp.Expression, columns: Sequence[pa.Field]
+def _used_columns(
+    select: exp.Expression, columns: Sequence[pa.Field], unclear: AbstractSet[str]
 ) -> list[str]:
     """Return the columns of a table of a SELECT that it names, in itself or a query within.
 
-    What is a name for Spark may be a keyword for the parser, so words of the text count too if
-    the parser has no name like them.
+    Words that are `unclear` count as names of it too.
     """
-    words = {each for token in source.tokens for each in _spellings(token.text)}
-    elsewhere = _identifiers(tree) - _NO_NAMES
-    within = _identifiers(select) | (words - elsewhere)
+    within = _identifiers(select) | unclear
     names = [each.name for each in columns if each.name.lower() in within]
     return names or ["_rowaddr"]
 
@@ -181,8 +183,13 @@ def analyse(
             name: Use((*(each.name for each in table.stored), *extra))
             for name, table in tables.items()
         }
-    nodes = {node.name: node for node in tree.find_all(exp.Table) if node.name in tables}
+    known = _Known.of(tree, tables)
+    nodes = {node.name: node for each in known.places.values() for node in each}
     starred = set(_starred(tree, nodes))
+    # What is a name for Spark may be a keyword for the parser, so words of the text count too if
+    # the parser has no name like them.
+    words = {each for token in source.tokens for each in _spellings(token.text)}
+    unclear = words - (_identifiers(tree) - _NO_NAMES)
     is_stable = not any(token.word in _UNSTABLE for token in source.tokens)
     found: dict[str, Use] = {}
     for name, table in tables.items():
@@ -191,13 +198,34 @@ def analyse(
         chosen = (
             [each.name for each in table.stored]
             if node is None or is_whole or node.parent_select is None
-            else used_columns(source, tree, _scope(node.parent_select), table.stored)
+            else _used_columns(_scope(node.parent_select), table.stored, unclear)
         )
         use = Use(tuple(dict.fromkeys([*chosen, *extra])))
         if node is not None and is_stable:
-            use = _narrowed(use, node, tables, parameters)
+            use = _narrowed(use, node, known, parameters)
         found[name] = use
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The tables of a query whose columns are known, by the `id` of the SELECT each stands in."""
+
+    columns: Mapping[str, TableColumns]
+    places: Mapping[int, Sequence[exp.Table]]
+
+    @staticmethod
+    def of(tree: exp.Query, columns: Mapping[str, TableColumns]) -> _Known:
+        """Find them, once for all questions: each takes a walk through the whole tree."""
+        places: dict[int, list[exp.Table]] = {}
+        for node in tree.find_all(exp.Table):
+            if node.name in columns:
+                places.setdefault(id(node.parent_select), []).append(node)
+        return _Known(columns, places)
+
+    def within(self, select: exp.Expression) -> Sequence[exp.Table]:
+        """Return those of a SELECT alone."""
+        return self.places.get(id(select), ())
 
 
 def _scope(select: exp.Expression) -> exp.Expression:
@@ -261,7 +289,7 @@ def _has_natural_join(select: exp.Expression) -> bool:
 def _narrowed(
     use: Use,
     node: exp.Table,
-    tables: Mapping[str, TableColumns],
+    known: _Known,
     parameters: Mapping[str, Any],
 ) -> Use:
     select = node.parent_select
@@ -271,14 +299,14 @@ def _narrowed(
     if place is None:
         return use
     conditions = list(_conditions(select, place))
-    translator = Translator(_finder(select, node, tables), parameters)
+    translator = Translator(_finder(select, node, known), parameters)
     pushed = [translator.filter_of(each) for each in conditions]
     texts = [each.text for each in pushed if each is not None]
     is_exact = all(each is not None and each.is_exact for each in pushed)
     is_alone = not select.args.get("joins") and not select.args.get("laterals")
     limit = _limit(select) if is_alone and is_exact else None
     text = joined(texts) if texts else None
-    same = tuple(_same_keys(conditions, select, node, tables))
+    same = tuple(_same_keys(conditions, select, node, known))
     return Use(use.columns, text, limit, tuple(conditions), is_exact and is_alone, same)
 
 
@@ -286,13 +314,13 @@ def _same_keys(
     conditions: Sequence[exp.Expression],
     select: exp.Select,
     node: exp.Table,
-    tables: Mapping[str, TableColumns],
+    known: _Known,
 ) -> Iterator[SameKey]:
     """Yield columns of a table whose values must be among those of another's column.
 
     The other table stands beside it, in a SELECT around it, or in one behind IN.
     """
-    own = _finder(select, node, tables)
+    own = _finder(select, node, known)
     for condition in conditions:
         pairs: list[tuple[exp.Expression, exp.Expression, exp.Expression]] = []
         if isinstance(condition, exp.EQ):
@@ -307,7 +335,7 @@ def _same_keys(
         for mine, other, scope in pairs:
             if not (isinstance(mine, exp.Column) and isinstance(other, exp.Column)):
                 continue
-            field, found = own(mine), _resolved(other, scope, tables)
+            field, found = own(mine), _resolved(other, scope, known)
             if field is not None and found is not None and found[0] != node.name:
                 table, theirs = found
                 if theirs.type == field.type:
@@ -315,19 +343,15 @@ def _same_keys(
 
 
 def _resolved(
-    column: exp.Column, scope: exp.Expression | None, tables: Mapping[str, TableColumns]
+    column: exp.Column, scope: exp.Expression | None, known: _Known
 ) -> tuple[str, pa.Field] | None:
     """Return the table and its column that a name means in a SELECT; None if that is not sure."""
     while isinstance(scope, exp.Select):
-        nodes = [
-            each
-            for each in scope.find_all(exp.Table)
-            if each.name in tables and each.parent_select is scope
-        ]
-        found = [(each.name, _finder(scope, each, tables)(column)) for each in nodes]
-        known = [(name, field) for name, field in found if field is not None]
-        if known:
-            return known[0] if len(known) == 1 else None
+        nodes = known.within(scope)
+        found = [(each.name, _finder(scope, each, known)(column)) for each in nodes]
+        sure = [(name, field) for name, field in found if field is not None]
+        if sure:
+            return sure[0] if len(sure) == 1 else None
         start = scope.args.get("from_")
         sources = [] if start is None else [start.this]
         sources += [each.this for each in scope.args.get("joins") or ()]
@@ -335,7 +359,7 @@ def _resolved(
             return None  # it may be a column of what is not known
         first = (column.table or column.name).lower()
         names = {each.alias_or_name.lower() for each in nodes}
-        if first in names.union(*(tables[each.name].names for each in nodes)):
+        if first in names.union(*(known.columns[each.name].names for each in nodes)):
             return None
         scope = scope.parent_select
     return None
@@ -392,13 +416,9 @@ def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
             yield node
 
 
-def _finder(select: exp.Select, node: exp.Table, tables: Mapping[str, TableColumns]) -> Any:
-    own = tables[node.name]
-    others = [
-        tables[each.name]
-        for each in select.find_all(exp.Table)
-        if each is not node and each.name in tables and each.parent_select is select
-    ]
+def _finder(select: exp.Select, node: exp.Table, known: _Known) -> Any:
+    own = known.columns[node.name]
+    others = [known.columns[each.name] for each in known.within(select) if each is not node]
     alias = node.alias_or_name.lower()
 
     def find(column: exp.Column) -> pa.Field | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import pyarrow as pa
@@ -47,14 +47,14 @@ _FILES_MAX: Final = 256
 """Of how many files the driver asks for the smallest and largest values by itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opened:
     """A version of a table that a statement reads."""
 
     wanted: ReadOptions
     snapshot: Snapshot
 
-    @property
+    @cached_property
     def columns(self) -> TableColumns:
         """The stored columns, as a scan returns them."""
         return TableColumns.of(self.snapshot.schema)
@@ -71,7 +71,7 @@ class Opened:
     @property
     def num_rows(self) -> int:
         """The live rows of the version."""
-        return sum(map(self.snapshot.live_rows, self.snapshot.fragments))
+        return self.snapshot.num_rows
 
 
 def frame_of(spark: SparkSession, opened: Opened, use: Use) -> tuple[DataFrame, pa.Table | None]:
