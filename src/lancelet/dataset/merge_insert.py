@@ -58,6 +58,12 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all("target.price < 20")
+            merge.execute(new_books)
+            ```
         """
         return self._with(matched=ops.merge_insert.spec.Matched.UPDATE, update_condition=condition)
 
@@ -66,6 +72,12 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_delete()
+            merge.execute(new_books)["num_deleted_rows"]  # 1
+            ```
         """
         return self._with(matched=ops.merge_insert.spec.Matched.DELETE, update_condition=None)
 
@@ -74,6 +86,13 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_fail().when_not_matched_insert_all().execute(
+                new_books.slice(1)
+            )
+            ```
         """
         return self._with(matched=ops.merge_insert.spec.Matched.FAIL, update_condition=None)
 
@@ -82,6 +101,12 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_not_matched_insert_all()
+            merge.execute(new_books)["num_inserted_rows"]  # 1
+            ```
         """
         return self._with(inserts=True)
 
@@ -93,6 +118,12 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_not_matched_by_source_delete("id > 10")
+            merge.execute(new_books)["num_deleted_rows"]  # 9
+            ```
         """
         return self._with(deletes_unmatched=True, delete_condition=expr)
 
@@ -107,6 +138,12 @@ class MergeInsertBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all().source_dedupe_behavior("first_seen")
+            merge.execute(pa.concat_tables([new_books, new_books]))
+            ```
         """
         return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
 
@@ -119,6 +156,11 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().conflict_retries(20).execute(new_books)
+            ```
         """
         self._retries = replace(self._retries, most=max_retries)
         return self
@@ -132,6 +174,14 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            merge.retry_timeout(timedelta(minutes=2)).execute(new_books)
+            ```
         """
         self._retries = replace(self._retries, seconds=timeout.total_seconds())
         return self
@@ -160,6 +210,11 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().use_index(False).execute(new_books)
+            ```
         """
         return self._with(uses_index=use_index)
 
@@ -176,6 +231,11 @@ class MergeInsertBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().write_mode("rewrite_rows").execute(new_books)
+            ```
         """
         known = [each.value for each in ops.merge_insert.spec.RewriteMode]
         if mode not in known:
@@ -231,6 +291,11 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().skip_auto_cleanup().execute(new_books)
+            ```
         """
         self._options = replace(self._options, skips_cleanup=skip)
         return self
@@ -243,6 +308,12 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all().memory_limit(1 << 30)
+            merge.execute(new_books)
+            ```
         """
         return self._with(memory_limit=limit)
 

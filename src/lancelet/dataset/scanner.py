@@ -112,6 +112,13 @@ class ScannerBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).apply_defaults({"limit": 3}).to_scanner().to_table()
+            ```
         """
         for name, value in default_opts.items():
             if name not in OPTIONS:
@@ -131,6 +138,14 @@ class ScannerBuilder:
 
         Raises:
             FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            builder = ScannerBuilder(dataset).columns({"id": "id", "double": "price * 2"})
+            builder.to_scanner().to_table()
+            ```
         """
         return self._set(columns=asked_columns(cols))
 
@@ -145,6 +160,13 @@ class ScannerBuilder:
 
         Raises:
             ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).filter("price > 3").to_scanner().to_table()
+            ```
         """
         split = split_filter(filter)
         if split.search is not None:
@@ -159,6 +181,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).limit(5).to_scanner().to_table()
+            ```
         """
         return self._set(limit=None if n is None else integer("limit", n))
 
@@ -170,6 +199,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).offset(5).to_scanner().to_table()
+            ```
         """
         return self._set(offset=0 if n is None else integer("offset", n))
 
@@ -181,6 +217,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).batch_size(5).to_scanner().count_rows()  # 20
+            ```
         """
         size = None if batch_size is None else integer("batch_size", batch_size)
         return self._set(batch_size=size)
@@ -193,6 +236,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).batch_size_bytes(1 << 20).to_scanner().to_table()
+            ```
         """
         size = None if batch_size_bytes is None else integer("batch_size_bytes", batch_size_bytes)
         return self._set(batch_bytes=size)
@@ -208,6 +258,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).memory_limit(1 << 30).to_scanner().to_table()
+            ```
         """
         limit = None if memory_limit is None else integer("memory_limit", memory_limit)
         return self._set(memory_limit=limit)
@@ -220,6 +277,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).batch_size(8).strict_batch_size(True).to_scanner().to_table()
+            ```
         """
         return self._set(is_strict=_flag("strict_batch_size", strict_batch_size, default=False))
 
@@ -231,6 +295,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).with_row_id().to_scanner().to_table()
+            ```
         """
         return self._set(with_row_id=_flag("with_row_id", with_row_id, default=False))
 
@@ -242,6 +313,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).with_row_address().to_scanner().to_table()
+            ```
         """
         return self._set(
             with_row_address=_flag("with_row_address", with_row_address, default=False)
@@ -255,6 +333,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).with_fragments(dataset.get_fragments()[:1]).to_scanner().to_table()
+            ```
         """
         ids = None if fragments is None else tuple(map(_fragment_id, fragments))
         return self._set(fragments=ids)
@@ -270,6 +355,13 @@ class ScannerBuilder:
 
         Raises:
             FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).order_by("price desc").to_scanner().to_table()
+            ```
         """
         names = frozenset(self._dataset.schema.names)
         given: Sequence[ColumnOrdering | str] = orderings or ()
@@ -285,6 +377,15 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            dataset.delete("id = 1")
+            builder = ScannerBuilder(dataset).include_deleted_rows(True).with_row_id()
+            builder.to_scanner().to_table().num_rows  # 20
+            ```
         """
         return self._set(with_deleted=_flag("include_deleted_rows", flag, default=False))
 
@@ -296,6 +397,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).filter("id = 3").use_stats(False).to_scanner().to_table()
+            ```
         """
         return self._set(use_statistics=_flag("use_stats", use_stats, default=True))
 
@@ -310,6 +418,13 @@ class ScannerBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).blob_handling("all_binary").to_scanner().to_table()
+            ```
         """
         if blob_handling is not None and blob_handling not in _BLOB_HANDLING:
             raise InvalidInputError(f"Invalid blob_handling: {blob_handling}", known=_BLOB_HANDLING)
@@ -368,6 +483,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).filter("id = 3").use_scalar_index(False).to_scanner().to_table()
+            ```
         """
         return self._set(use_indices=_flag("use_scalar_index", use_scalar_index, default=True))
 
@@ -379,6 +501,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).fast_search().to_scanner().to_table()
+            ```
         """
         return self._set(indexed_only=_flag("fast_search", flag, default=False))
 
@@ -390,6 +519,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).scan_stats_callback(print).to_scanner().to_table()
+            ```
         """
         if callback is not None and not callable(callback):
             raise ArgumentTypeError("Callback must be callable", found=type(callback).__name__)
@@ -438,6 +574,14 @@ class ScannerBuilder:
         Raises:
             FieldNotFoundError: If there is no such column.
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0], k=3)
+            builder.to_scanner().to_table()
+            ```
         """
         if isinstance(column, MinHashQuery):
             return self.minhash_search(column)
@@ -475,6 +619,14 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0]).filter("id > 5").prefilter()
+            builder.to_scanner().to_table()
+            ```
         """
         return self._set(prefilter=_flag("prefilter", prefilter, default=False))
 
@@ -486,6 +638,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).disable_scoring_autoprojection().to_scanner().to_table()
+            ```
         """
         return self._set(
             adds_scores=not _flag("disable_scoring_autoprojection", disable, default=False)
@@ -504,6 +663,14 @@ class ScannerBuilder:
         Raises:
             FieldNotFoundError: If there is no such column.
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            builder = ScannerBuilder(dataset).full_text_search("fox", columns=["text"])
+            builder.to_scanner().to_table()
+            ```
         """
         wanted = {"query": query, "columns": columns} if isinstance(query, str) else query
         return self._search(searches.text.read_text_search(self._dataset.snapshot, wanted))
@@ -596,6 +763,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).batch_readahead(4).to_scanner().to_table()
+            ```
         """
         if nbatches is not None and integer("batch_readahead", nbatches) <= 0:
             raise InvalidInputError("batch_readahead must be greater than 0", found=nbatches)
@@ -609,6 +783,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).fragment_readahead(2).to_scanner().to_table()
+            ```
         """
         if nfragments is not None and integer("fragment_readahead", nfragments) < 0:
             raise InvalidInputError("fragment_readahead must be non-negative", found=nfragments)
@@ -622,6 +803,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).io_buffer_size(64 << 20).to_scanner().to_table()
+            ```
         """
         if io_buffer_size is not None:
             integer("io_buffer_size", io_buffer_size)
@@ -635,6 +823,13 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            ScannerBuilder(dataset).scan_in_order(False).to_scanner().to_table()
+            ```
         """
         _flag("scan_in_order", scan_in_order, default=True)
         return self
@@ -647,6 +842,14 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            builder = ScannerBuilder(dataset).filter("id = 3").late_materialization(["text"])
+            builder.to_scanner().to_table()
+            ```
         """
         if late_materialization is not None and not isinstance(late_materialization, bool):
             schema = self._dataset.snapshot.schema

@@ -156,6 +156,11 @@ class SqlQueryBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            dataset.sql("SELECT * FROM books").table_name("books").build().to_batch_records()
+            ```
         """
         self._name = table_name
         return self
@@ -168,6 +173,11 @@ class SqlQueryBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            dataset.sql("SELECT id, _rowid FROM dataset").with_row_id().build().to_batch_records()
+            ```
         """
         return self._set("with_row_id", with_row_id)
 
@@ -179,6 +189,12 @@ class SqlQueryBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            query = dataset.sql("SELECT id, _rowaddr FROM dataset")
+            query.with_row_addr().build().to_batch_records()
+            ```
         """
         return self._set("with_row_address", with_row_addr)
 
@@ -193,6 +209,12 @@ class SqlQueryBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            query = dataset.sql("SELECT * FROM dataset")
+            query.blob_handling("all_binary").build().to_batch_records()
+            ```
         """
         return self._set("blob_handling", blob_handling)
 
@@ -207,6 +229,11 @@ class SqlQueryBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.sql("SELECT * FROM dataset").batch_size(5).build().to_batch_records()
+            ```
         """
         if not 1 <= batch_size <= _BATCH_ROWS_MAX:
             raise InvalidInputError(
@@ -225,6 +252,12 @@ class SqlQueryBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            query = dataset.sql("SELECT * FROM dataset")
+            query.batch_size_bytes(1 << 20).build().to_batch_records()
+            ```
         """
         if batch_size_bytes < 1:
             raise InvalidInputError("batch_size_bytes must be at least 1", found=batch_size_bytes)

@@ -39,6 +39,14 @@ class VectorIndexReader:
 
         Returns:
             The number.
+
+        Example:
+            ```python
+            from lancelet.dataset import VectorIndexReader
+
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            VectorIndexReader(dataset, "vector_idx").num_partitions()  # 2
+            ```
         """
         return int(self.stats["indices"][0]["num_partitions"])
 

@@ -231,6 +231,14 @@ class LanceFileSession:
 
         Raises:
             ObjectNotFoundError: If there is no such file.
+
+        Example:
+            ```python
+            session = LanceFileSession(".")
+            with session.open_writer("old.lance", schema=new_books.schema) as writer:
+                writer.write_batch(new_books)
+            session.delete_file("old.lance")
+            ```
         """
         self._store.info(text("path", path))
         self._store.delete(path)
@@ -244,6 +252,14 @@ class LanceFileSession:
 
         Raises:
             FileNotFoundError: If there is no local file.
+
+        Example:
+            ```python
+            from pathlib import Path
+
+            Path("notes.txt").write_text("checked")
+            LanceFileSession("archive").upload_file("notes.txt", "2026/notes.txt")
+            ```
         """
         text("remote_path", remote_path)
         with Path(local_path).open("rb") as source, self._store.open_writer(remote_path) as target:
@@ -259,6 +275,16 @@ class LanceFileSession:
 
         Raises:
             ObjectNotFoundError: If there is no such file.
+
+        Example:
+            ```python
+            from pathlib import Path
+
+            session = LanceFileSession("archive")
+            Path("notes.txt").write_text("checked")
+            session.upload_file("notes.txt", "notes.txt")
+            session.download_file("notes.txt", "copy.txt")
+            ```
         """
         text("remote_path", remote_path)
         with self._store.open_reader(remote_path) as source, Path(local_path).open("wb") as target:
