@@ -141,8 +141,8 @@ class MergeInsertBuilder:
 
         Example:
             ```python
-            merge = dataset.merge_insert("id").when_matched_update_all().source_dedupe_behavior("first_seen")
-            merge.execute(pa.concat_tables([new_books, new_books]))
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            merge.source_dedupe_behavior("first_seen").execute(pa.concat_tables([new_books, new_books]))
             ```
         """
         return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
