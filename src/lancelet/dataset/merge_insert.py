@@ -142,7 +142,8 @@ class MergeInsertBuilder:
         Example:
             ```python
             merge = dataset.merge_insert("id").when_matched_update_all()
-            merge.source_dedupe_behavior("first_seen").execute(pa.concat_tables([new_books, new_books]))
+            twice = pa.concat_tables([new_books, new_books])
+            merge.source_dedupe_behavior("first_seen").execute(twice)
             ```
         """
         return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))

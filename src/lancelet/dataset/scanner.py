@@ -624,7 +624,8 @@ class ScannerBuilder:
             ```python
             from lancelet.dataset import ScannerBuilder
 
-            builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0]).filter("id > 5").prefilter()
+            builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0])
+            builder = builder.filter("id > 5").prefilter()
             builder.to_scanner().to_table()
             ```
         """
