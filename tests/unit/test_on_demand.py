@@ -114,11 +114,12 @@ def test_reading_a_table_imports_nothing_that_only_changes_or_searches_it(tmp_pa
 
 
 def test_reading_a_table_loads_neither_pandas_nor_what_arrow_has_beside_its_cores(tmp_path):
-    lancelet.write_dataset(pa.table({"id": [1, 2]}), tmp_path / "t")
+    table = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", "c", "d"]})
+    lancelet.write_dataset(table, tmp_path / "t", max_rows_per_file=2)
     program = f"""
         import sys, lancelet
         dataset = lancelet.dataset({str(tmp_path / "t")!r})
-        dataset.take([1]), dataset.count_rows()
+        dataset.take([1]), dataset.take([3, 0, 1, 1]), dataset.count_rows()
         idle = "pandas", "pyarrow._dataset_parquet", "pyarrow._s3fs", "pyarrow.vendored.docscrape"
         print([name for name in idle if name in sys.modules])
 

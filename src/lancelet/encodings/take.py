@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
@@ -37,16 +38,22 @@ _OFFSETS: Final[Mapping[pa.DataType, np.dtype[np.signedinteger[Any]]]] = {
 """Types of texts and bytes, and what their offsets are."""
 
 
-def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
+def take_rows(array: pa.Array, indices: pa.Array | Int64s) -> pa.Array:
     """Return values by index, in any order.
 
+    Arrow loads pandas before it makes an array of one of NumPy's, and all of `pyarrow.compute`
+    for a method of an array: a take in a new process goes without.
+
     >>> inner = pa.FixedSizeListArray.from_arrays(pa.array(range(12)), 2)
-    >>> take_rows(pa.FixedSizeListArray.from_arrays(inner, 2)[1:], pa.array([1])).to_pylist()
+    >>> take_rows(pa.FixedSizeListArray.from_arrays(inner, 2)[1:], np.array([1])).to_pylist()
     [[[8, 9], [10, 11]]]
     """
+    if isinstance(indices, np.ndarray):
+        numbers = np.ascontiguousarray(indices, np.int64)
+        indices = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
     if _holds_nested_fixed_lists(array.type):
         array = pa.concat_arrays([array, array.slice(0, 0)])
-    return array.take(indices)
+    return pc.call_function("take", [array, indices])
 
 
 def place_rows(chunks: Sequence[pa.Array], places: Int64s) -> pa.Array:
@@ -64,7 +71,7 @@ def place_rows(chunks: Sequence[pa.Array], places: Int64s) -> pa.Array:
             return placed
     order = np.empty_like(places)
     order[places] = np.arange(len(places))
-    return take_rows(join_arrays(chunks), pa.array(order))
+    return take_rows(join_arrays(chunks), order)
 
 
 def _place_bytes(
@@ -108,7 +115,7 @@ def rows_at(array: pa.Array, rows: Int64s) -> pa.Array:
     """
     if _SLICED_FROM * len(rows) >= len(array) and follow_each_other(rows):
         return array.slice(rows[0], len(rows))
-    return take_rows(array, pa.array(rows))
+    return take_rows(array, rows)
 
 
 def follow_each_other(rows: Int64s) -> bool:

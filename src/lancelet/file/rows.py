@@ -364,9 +364,8 @@ class RowReader(ABC):
         pieces = [selection.in_order(part) for part in map_ordered(read, tasks, waits=self._waits)]
         if where is None:
             return pieces
-        chosen = pa.array(where)
         joined = [_joined(pa.chunked_array(column)) for column in zip(*pieces, strict=True)]
-        return [[take_rows(array, chosen) for array in joined]]
+        return [[take_rows(array, where) for array in joined]]
 
     def _read_part(
         self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
@@ -415,7 +414,7 @@ class RowReader(ABC):
         """Read single rows in the order asked for."""
         rows, where = distinct_rows(indices)
         arrays = selection.in_order(self._read_part(selection, (rows, selection.units)))
-        return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
+        return arrays if where is None else [take_rows(array, where) for array in arrays]
 
     def _read_unit(
         self, selection: Selection, unit: OpenedField | Bundle, rows: Rows

@@ -106,7 +106,7 @@ class _Layer:
         places = np.arange(len(array))
         places[is_new] = len(array) + np.arange(len(new))
         both = pa.chunked_array([array, new.cast(array.type)]).unify_dictionaries()
-        return take_rows(pa.concat_arrays(both.chunks), pa.array(places))
+        return take_rows(pa.concat_arrays(both.chunks), places)
 
     def _values(self, field: Field, ranks: Int64s) -> pa.Array:
         reader = self._snapshot.open_file(self._file)

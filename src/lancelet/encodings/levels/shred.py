@@ -296,7 +296,7 @@ def _kept_items(items: pa.Array, starts: Int64s, lengths: Int64s) -> pa.Array:
         return items.slice(first, total)
     starts, lengths = starts[kept], lengths[kept]
     shifts = starts - (np.cumsum(lengths) - lengths)
-    return take_rows(items, pa.array(np.arange(total) + np.repeat(shifts, lengths)))
+    return take_rows(items, np.arange(total) + np.repeat(shifts, lengths))
 
 
 def _fixed_items(array: pa.Array, entries: _Entries, dimension: int) -> tuple[pa.Array, _Entries]:

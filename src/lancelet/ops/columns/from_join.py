@@ -60,7 +60,7 @@ class Joined:
 
     @cached_property
     def _reversed(self) -> pa.Array:
-        return take_rows(self.keys, pa.array(np.arange(len(self.keys))[::-1]))
+        return take_rows(self.keys, np.arange(len(self.keys))[::-1])
 
     def values(self, keys: pa.Array) -> pa.RecordBatch:
         """Return a row of the added columns for each key, null where no row has it."""

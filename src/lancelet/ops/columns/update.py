@@ -146,4 +146,4 @@ def _replaced(
     new = rows["given"].combine_chunks()
     chosen = np.arange(len(before))
     chosen[found] = len(before) + np.arange(len(new))
-    return take_rows(pa.concat_arrays([before, new]), pa.array(chosen))
+    return take_rows(pa.concat_arrays([before, new]), chosen)

@@ -76,7 +76,7 @@ class Pack:
             return self._read(tuple(fields), rows)
         if not dense_enough(len(selected), len(rows)):
             return self._read(tuple(fields), RowIndices(selected))
-        chosen = pa.array(selected - rows.start)
+        chosen = selected - rows.start
         return [take_rows(array, chosen) for array in self._read(tuple(fields), rows)]
 
     def iter_batches(

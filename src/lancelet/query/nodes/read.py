@@ -121,7 +121,7 @@ def _read(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
         start = rows.stop
         visible = source.visible(rows)
         if visible is not None:
-            chosen = pa.array(visible - rows.start)
+            chosen = visible - rows.start
             arrays = [take_rows(array, chosen) for array in batch.columns]
             batch = _batch(arrays, batch.schema.names, len(visible))  # noqa: PLW2901 - the same rows, fewer
         if projection.row_columns:

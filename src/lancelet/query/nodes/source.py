@@ -98,7 +98,7 @@ class FragmentSource:
         arrays = self.reader.read(fields, wanted)
         if selected is None or len(wanted) == len(selected):
             return arrays
-        chosen = pa.array(selected - rows.start)
+        chosen = selected - rows.start
         return [take_rows(array, chosen) for array in arrays]
 
     def expected_reads(
