@@ -7,14 +7,14 @@ RUN     := $(BIN)/python
 SETUP   := $(PYTHON) tools/setup_environment.py
 SPARK_OLDEST := build/spark-oldest
 TORCH   := build/torch
-FUZZ_TARGETS := file manifest
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 20
+SECONDS ?= 60
 SEED    ?= 0
 STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-model test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz bench bench-spark bench-training demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -85,14 +85,12 @@ simulate: build ## Run histories of many writers from SEED on, for STEPS request
 sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 	$(RUN) native/build.py --sanitize
 
-fuzz: build ## Fuzz the readers for a minute each
+fuzz: build ## Fuzz each reader for FUZZ_SECONDS
 	@$(SETUP) --group fuzz
-	@for target in $(FUZZ_TARGETS); do \
-	  mkdir -p build/fuzz/$$target && \
-	  $(RUN) fuzz/fuzz_$$target.py -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 \
-	    -print_final_stats=1 -verbosity=0 -artifact_prefix=build/fuzz/$$target- \
-	    build/fuzz/$$target fuzz/corpus/$$target || exit 1; \
-	done
+	$(RUN) fuzz/run.py --seconds $(FUZZ_SECONDS)
+
+soak: build ## Work on tables by many processes that are killed and paused, for SECONDS
+	$(RUN) tests/soak/soak.py --seconds $(SECONDS)
 
 bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_files.py

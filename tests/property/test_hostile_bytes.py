@@ -16,6 +16,8 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -288,3 +290,12 @@ def test_what_is_read_costs_no_more_than_it_is_large(tables, tmp_path, target):
 def test_what_is_read_costs_no_more_than_it_is_large_at_length(tables, tmp_path, target):
     for seed in range(3, 400):
         trial(tables(target), tmp_path / "t", target, seed)
+
+
+def test_every_kind_of_file_is_fuzzed(request):
+    """`make fuzz` goes on from here for as long as is asked for, led by what is executed."""
+    program = request.config.rootpath / "fuzz" / "run.py"
+    listed = subprocess.run(
+        [sys.executable, program, "--list"], capture_output=True, check=True, text=True
+    )
+    assert set(TARGETS) <= set(listed.stdout.splitlines())
