@@ -10,6 +10,8 @@ import pytest
 from lancelet.table import removals
 from lancelet.testing.simulation import casts
 from lancelet.testing.simulation.interleavings import Explorer
+from lancelet.testing.simulation.planted import planted
+from lancelet.testing.simulation.shard_casts import ShardStage
 
 FAULTS = ("refused", "lost")
 
@@ -17,6 +19,15 @@ FAULTS = ("refused", "lost")
 @pytest.fixture(scope="module")
 def stage():
     return casts.Stage.built()
+
+
+@pytest.fixture(scope="module")
+def shards():
+    return ShardStage.built()
+
+
+def search_shards(shards, who, fates=()):
+    return Explorer(shards.stored, shards.scene(who), fates=fates).run()
 
 
 def search(stage, name, fates=(), *more):
@@ -47,6 +58,33 @@ def test_a_search_finds_what_no_longer_looks_for_records(stage, monkeypatch) -> 
     with pytest.raises((AssertionError, LookupError)) as caught:
         search(stage, "a_tag_and_a_cleanup")
     assert "_refs/tags/x.json" in caught.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("who", ["mn", "mc", "ac"])
+def test_the_log_of_a_shard_holds_in_every_order(shards, who) -> None:
+    """Two merges; a merge and a collection; a writer and a collection."""
+    assert search_shards(shards, who).states > 300
+
+
+def test_a_search_finds_who_collects_what_is_not_merged(shards) -> None:
+    plant = planted("flushed tables are collected before they are merged")
+    with plant, pytest.raises(AssertionError, match="after"):
+        search_shards(shards, "mc")
+
+
+def test_a_search_finds_a_database_that_records_a_version_twice(stage, monkeypatch) -> None:
+    monkeypatch.setattr(casts._Records, "put_if_absent", casts._Records.update)
+    with pytest.raises(AssertionError):
+        search(stage, "an_external_store", (), "ab")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("who", "fates"),
+    [("ab", ()), ("fm", ()), *((who, FAULTS) for who in ("mn", "mc", "ac", "am"))],
+)
+def test_the_log_of_a_shard_holds_with_every_fault(shards, who, fates) -> None:
+    assert search_shards(shards, who, fates).states > 1_000
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ class Explorer:
         with surroundings.replaced_by(machine):
             cast, judge = self.cast()
             actors = [
-                Actor(f"actor {number}", task, Random(number), 0)
+                Actor(f"actor {number}", task, Random(number + 1), 0)
                 for number, task in enumerate(cast.tasks)
             ]
             try:

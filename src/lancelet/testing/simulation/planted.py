@@ -16,7 +16,10 @@ from typing import Any, Final
 from unittest import mock
 
 from lancelet.errors import CommitConflictError, CommitOutcomeUnknownError
+from lancelet.format.shard_manifest import ShardManifest
 from lancelet.ops.cleanup import mentions, plan, run
+from lancelet.ops.mem_wal import upkeep
+from lancelet.ops.mem_wal.shard import Shard
 from lancelet.table import commit, refs
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
@@ -61,6 +64,20 @@ def _unknown_is_conflict(*args: Any) -> Any:
         raise CommitConflictError("refused", retryable=True) from error
 
 
+def _no_fence(shard: Shard, manifest: ShardManifest) -> int:
+    del shard
+    return max(manifest.last_seen, manifest.replay_after)
+
+
+def _all_entries(shard: Shard, manifest: ShardManifest) -> int:
+    """Delete the entries of a log, also those that no table has."""
+    del manifest
+    found = [info.path for info in shard.store.list("wal")]
+    for path in found:
+        shard.store.delete(path)
+    return len(found)
+
+
 _COMMIT: Final = commit._commit  # noqa: SLF001
 
 
@@ -92,6 +109,16 @@ PLANTED: Final[Mapping[str, Plant]] = {
         resolve, "rebase_rows", lambda ours, *_: Rebased(ours, {})
     ),
     "nothing conflicts": _with(resolve, "judge", lambda *_: COMPATIBLE),
+    "who claims a shard leaves no fence in its log": _with(Shard, "_mark", _no_fence),
+    "a log is not replayed": _with(Shard, "entries", lambda *_: iter(())),
+    "entries of a log are collected before a table has them": _with(
+        upkeep, "_delete_entries", _all_entries
+    ),
+    "flushed tables are collected before they are merged": _with(
+        upkeep,
+        "_compacted_everywhere",
+        lambda snapshot: dict.fromkeys(upkeep.list_shards(snapshot.location), 1 << 40),
+    ),
 }
 
 SEEDS: Final[Mapping[str, int]] = {
@@ -107,6 +134,10 @@ SEEDS: Final[Mapping[str, int]] = {
     "what nobody knows is told as a conflict": 232,
     "deletions by others are not joined": 1,
     "nothing conflicts": 1,
+    "who claims a shard leaves no fence in its log": 335,
+    "a log is not replayed": 2,
+    "entries of a log are collected before a table has them": 6,
+    "flushed tables are collected before they are merged": 97,
 }
 """For each a seed that finds it."""
 
