@@ -19,7 +19,7 @@ from lancelet.errors import CommitConflictError, CommitOutcomeUnknownError
 from lancelet.format.shard_manifest import ShardManifest
 from lancelet.ops.cleanup import mentions, plan, run
 from lancelet.ops.mem_wal import upkeep
-from lancelet.ops.mem_wal.shard import Shard
+from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.table import commit, refs
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
@@ -117,7 +117,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "flushed tables are collected before they are merged": _with(
         upkeep,
         "_compacted_everywhere",
-        lambda snapshot: dict.fromkeys(upkeep.list_shards(snapshot.location), 1 << 40),
+        lambda snapshot: dict.fromkeys(list_shards(snapshot.location), 1 << 40),
     ),
 }
 
