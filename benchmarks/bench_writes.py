@@ -2,8 +2,8 @@
 
 python benchmarks/bench_writes.py [--scale 1.0] [--only numbers wide500 ...] [--kinds file table]
 
-Each shape is written as one data file and as a new table; the sizes of both sides' files are
-compared with the size in memory.
+Each shape is written as one data file and as a new table, and the shape of frames as tables from
+each kind of frame; the sizes of both sides' files are compared with the size in memory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import columns
 import lance as reference
 import lance.file
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from compare import HEADER, Comparison, compare, save
 from lineitem import lineitem
@@ -86,6 +87,61 @@ def random_and_real(rows: int) -> pa.Table:
     return pa.table(made)
 
 
+def random_bits(rows: int) -> pa.Table:
+    """Sixteen columns without any order: integers and floats of 32 and 64 bits."""
+    random = np.random.default_rng(columns.SEED)
+    kinds: list[Callable[[], Any]] = [
+        lambda: random.integers(-(1 << 63), (1 << 63) - 1, rows),
+        lambda: random.integers(0, 1 << 31, rows).astype(np.int32),
+        lambda: random.random(rows),
+        lambda: random.standard_normal(rows, np.float32),
+    ]
+    return pa.table({f"c{i}": kinds[i % len(kinds)]() for i in range(16)})
+
+
+def real(rows: int) -> pa.Table:
+    """Sixteen columns as they are found in tables: people, times, money, states, few values."""
+    random = np.random.default_rng(columns.SEED)
+    first = random.integers(0, 300, rows).tolist()
+    last = random.integers(0, 1000, rows).tolist()
+    number = random.integers(0, 100, rows).tolist()
+    moment = 1_700_000_000_000_000 + random.integers(0, 10**13, rows)
+    countries = pa.array(["de", "fr", "us", "jp", "br", "in"])
+    made: dict[str, Any] = {
+        "id": np.arange(rows) + 10**9,
+        "name": [f"First{a} Lastname{b}" for a, b in zip(first, last, strict=True)],
+        "email": [f"{a}.{b}.{c}@mail.com" for a, b, c in zip(first, last, number, strict=True)],
+        "url": columns.urls(rows),
+        "seen": pa.array(moment, pa.timestamp("us")),
+        "created": pa.array(np.sort(moment), pa.timestamp("us")),
+        "money": np.round(random.lognormal(4, 1, rows), 2),
+        "points": np.minimum(random.zipf(1.3, rows), 1 << 40),
+        "height": random.normal(170, 10, rows),
+        "share": random.random(rows).astype(np.float32),
+        "active": random.random(rows) < 0.5,
+        "country": countries.take(pa.array(random.integers(0, len(countries), rows))),
+        "state": random.integers(0, 5, rows).astype(np.int8),
+        "rare": pa.array(random.integers(0, 10**9, rows), mask=random.random(rows) < 0.95),
+        "note": columns.comments(rows),
+        "hash": random.integers(0, 1 << 62, rows),
+    }
+    return pa.table(made)
+
+
+def people(rows: int) -> pa.Table:
+    """Seven columns such as a frame has."""
+    return real(rows).select(["id", "name", "money", "country", "seen", "active", "rare"])
+
+
+FRAMES: Final[dict[str, Callable[[pa.Table], Any]]] = {
+    "arrow": lambda table: table,
+    "pandas": lambda table: table.to_pandas(),
+    "polars": pl.from_arrow,
+    "dicts": lambda table: table.to_pylist(),
+}
+"""What makes each kind of frame."""
+
+
 def wide(num_columns: int) -> Callable[[int], pa.Table]:
     """Return what makes a table of so many columns: integers, floats, categories and ids."""
 
@@ -107,6 +163,9 @@ def wide(num_columns: int) -> Callable[[int], pa.Table]:
 SHAPES: Final[dict[str, tuple[int, Callable[[int], pa.Table]]]] = {
     "numbers": (2_000_000, numbers),
     "mixed": (1_000_000, random_and_real),
+    "random": (1_000_000, random_bits),
+    "real": (1_000_000, real),
+    "frames": (300_000, people),
     "lineitem": (1_500_000, lineitem),
     "strings": (500_000, strings),
     "nested": (500_000, lambda rows: pa.table({"x": columns.nested(rows)})),
@@ -122,6 +181,22 @@ def write_file(module: Any, path: Path, table: pa.Table) -> None:
     with module.LanceFileWriter(str(path), table.schema, version=VERSION) as writer:
         for batch in table.to_batches(max_chunksize=65_536):
             writer.write_batch(batch)
+
+
+def write_tables(folder: Path, rows: Any, label: str) -> Comparison:
+    """Compare both sides at writing rows as a new table."""
+
+    def clear() -> None:
+        for side in ("ours", "theirs"):
+            shutil.rmtree(folder / side, ignore_errors=True)
+
+    return compare(
+        f"write {label}",
+        lambda: ours.write_dataset(rows, str(folder / "ours")),
+        lambda: reference.write_dataset(rows, str(folder / "theirs")),
+        rounds=3,
+        prepare=clear,
+    )
 
 
 def cases(
@@ -142,20 +217,10 @@ def cases(
             )
         )
     if "table" in kinds:
-
-        def clear() -> None:
-            for side in ("ours", "theirs"):
-                shutil.rmtree(folder / side, ignore_errors=True)
-
-        found.append(
-            compare(
-                f"write table {label}",
-                lambda: ours.write_dataset(table, str(folder / "ours")),
-                lambda: reference.write_dataset(table, str(folder / "theirs")),
-                rounds=3,
-                prepare=clear,
-            )
-        )
+        found += [
+            write_tables(folder, made(table), f"{kind} {label}")
+            for kind, made in (FRAMES if name == "frames" else {"table": FRAMES["arrow"]}).items()
+        ]
     smaller: dict[str, float] = {}
     for side, module in (("ours", lancelet.file), ("theirs", lance.file)):
         write_file(module, folder / f"{side}.lance", table)

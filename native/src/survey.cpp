@@ -272,6 +272,32 @@ int64_t survey_words(ConstBytes values, int64_t value_bytes, int64_t rows, int64
   }
 }
 
+int64_t survey_bytes(ConstBytes values, int64_t value_bytes, int64_t rows, int64_t step,
+                     ConstBytes logs, Span<double> out) {
+  if (value_bytes <= 0 || rows <= 0 || step <= 0) return fail(kBadWidth, 0);
+  const int64_t groups = values.size / value_bytes / rows;
+  const auto log_of = [&](uint32_t count) { return load<double>(logs.data + count * sizeof(double)); };
+  if (out.size != 2 * groups || logs.size / 8 <= (rows - 1) / step + 1) return fail(kOutputFull, 0);
+  for (int64_t group = 0; group < groups; ++group) {
+    double of_bytes = 0, of_changes = 0;
+    for (int64_t place = 0; place < value_bytes; ++place) {
+      const uint8_t* const first = values.data + group * rows * value_bytes + place;
+      uint32_t bytes[256] = {}, changes[256] = {};
+      uint8_t before = *first;
+      for (int64_t row = 0; row < rows; row += step) {
+        const uint8_t byte = first[row * value_bytes];
+        ++bytes[byte];
+        ++changes[static_cast<uint8_t>(byte - before)];
+        before = byte;
+      }
+      for (int k = 0; k < 256; ++k) of_bytes += log_of(bytes[k]), of_changes += log_of(changes[k]);
+    }
+    out.data[2 * group] = of_bytes;
+    out.data[2 * group + 1] = of_changes;
+  }
+  return groups;
+}
+
 int64_t index_words(ConstBytes values, int64_t value_bytes, Bytes indices, Ints first) {
   if (value_bytes <= 0) return fail(kBadWidth, 0);
   const int64_t count = values.size / value_bytes;

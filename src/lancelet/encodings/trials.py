@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lancelet import kernels
 from lancelet.buffers import Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth, Variable
@@ -265,11 +266,12 @@ def planes_entropy(values: Pages) -> _Numbers:
     array([0.125])
     """
     assert isinstance(values.block, FixedWidth)
-    width = values.block.bits // 8
-    rows = values.block.data[: values.block.count * width].reshape(values.count, -1, width)
-    looked_at = rows[:, :: max(1, values.rows // _LOOKED_AT)]
-    changes = np.diff(looked_at, axis=1, prepend=looked_at[:, :1])
-    return np.minimum(_entropy(looked_at), _entropy(changes))
+    width, rows = values.block.bits // 8, values.rows
+    step = max(1, rows // _LOOKED_AT)
+    sums = kernels.survey_bytes(values.block.data[: values.count * rows * width], width, rows, step)
+    looked_at = (rows - 1) // step + 1
+    entropy: _Numbers = (width * math.log2(looked_at) - sums.max(axis=1) / looked_at) / 8
+    return entropy
 
 
 def _has_planes(values: Pages) -> bool:
@@ -288,15 +290,6 @@ def _values_repeat(values: Pages) -> _Flags:
     _, distinct = values.parts([(0, looked_at)]).repeats
     few: _Flags = distinct < _REPETITION * looked_at
     return few
-
-
-def _entropy(rows: npt.NDArray[np.uint8]) -> _Numbers:
-    pages, count, width = rows.shape
-    planes = np.arange(pages * width).reshape(pages, 1, width) * 256
-    found = np.bincount((rows + planes).reshape(-1), minlength=pages * width * 256)
-    seen = (found * np.log2(np.maximum(found, 1))).reshape(pages, -1).sum(axis=1)
-    entropy: _Numbers = (width * math.log2(count) - seen / count) / 8
-    return entropy
 
 
 def _proposed(sample: Pages, options: EncodingOptions) -> list[tuple[Codec, Int64s]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -292,6 +294,18 @@ def check_zone_rows(zone_rows: int) -> None:
     """Check that zones have rows."""
     if zone_rows <= 0:
         raise InvalidInputError("a zone has at least one row", zone_rows=zone_rows)
+
+
+@lru_cache(16)
+def sums_of_logs(most: int) -> npt.NDArray[np.float64]:
+    """Return n log2 n for every n up to `most`.
+
+    >>> sums_of_logs(4).tolist()
+    [0.0, 0.0, 2.0, 4.754887502163468, 8.0]
+    """
+    found = np.array([count * math.log2(max(count, 1)) for count in range(most + 1)])
+    found.flags.writeable = False
+    return found
 
 
 def check_survey(rows: int, most: int) -> None:

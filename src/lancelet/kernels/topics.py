@@ -38,7 +38,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "split_block": "ask_filters fill_filters",
     "split_bytes": "join_bytes_chunks split_bytes_chunks",
     "substrings": "find_suffixes locate_suffixes order_suffixes rank_bits unwind_text",
-    "survey": "index_strings index_words survey_strings survey_words",
+    "survey": "index_strings index_words survey_bytes survey_strings survey_words",
     "text_search": "search_phrase search_postings",
     "variable": "concat_variable cut_variable pick_variable",
     "vectors": (

@@ -1,6 +1,8 @@
 """Repetition within groups: both implementations agree, and say what sets and pairs would."""
 
 import itertools
+import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -33,6 +35,28 @@ def test_words_repeat_as_a_set_says(agree, width, count, kinds, rows, most, seed
     runs, distinct = agree("survey_words", words.reshape(-1), width, rows, most)
     found = expected([word.tobytes() for word in words], rows, most)
     assert (runs.tolist(), distinct.tolist()) == found
+
+
+@given(
+    st.sampled_from([1, 2, 3, 8, 16]),
+    st.sampled_from([1, 3, 100]),
+    ROWS,
+    st.sampled_from([1, 2, 5, 200]),
+    st.sampled_from([0, 1, 4]),
+    st.integers(0, 2**32),
+)
+def test_bytes_are_as_regular_as_counting_says(agree, width, kinds, rows, step, groups, seed):
+    rng = np.random.default_rng(seed)
+    count = rows * groups + rows // 2
+    words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, count)]
+    found = agree("survey_bytes", words.reshape(-1), width, rows, step)
+    assert found.shape == (groups, 2)
+    for group, sums in enumerate(found.tolist()):
+        planes = words[group * rows : (group + 1) * rows : step].T
+        changes = np.diff(planes, axis=1, prepend=planes[:, :1])
+        for kind, total in zip((planes, changes), sums, strict=True):
+            times = [n for plane in kind for n in Counter(plane.tolist()).values()]
+            assert total == pytest.approx(sum(n * math.log2(n) for n in times))
 
 
 TEXT = st.sampled_from(
@@ -100,6 +124,7 @@ def test_strings_lie_in_their_data(agree, offsets):
 def test_groups_have_rows(agree, rows, most):
     none = np.zeros(1, np.int32)
     assert agree("survey_words", none.view(np.uint8), 4, rows, most) is InvalidInputError
+    assert agree("survey_bytes", none.view(np.uint8), 4, rows, most + 1) is InvalidInputError
     assert agree("survey_strings", none, none.view(np.uint8), rows, most) is InvalidInputError
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels import _native
@@ -12,6 +13,7 @@ from lancelet.kernels.arguments import (
     check_index,
     check_survey,
     check_whole_values,
+    sums_of_logs,
 )
 from lancelet.kernels.faults import checked
 from lancelet.kernels.offsets import Offsets
@@ -40,6 +42,25 @@ def survey_strings(offsets: Offsets, data: Bytes, rows: int, most: int) -> tuple
     )
     checked(status, kernel="survey_strings")
     return runs, distinct
+
+
+def survey_bytes(values: Bytes, value_bytes: int, rows: int, step: int) -> npt.NDArray[np.float64]:
+    """Return how regular the bytes of every `step`-th of each `rows` values are.
+
+    For each group that is n log2 n added up over how often each byte occurs at its place in a
+    value, and the same over how often each difference from the byte before does.
+    """
+    count = check_whole_values(values, value_bytes)
+    check_survey(rows, step - 1)
+    out = np.empty((count // rows, 2))
+    if not len(out):
+        return out
+    logs = sums_of_logs((rows - 1) // step + 1)
+    status = _native.survey_bytes(
+        as_bytes(values), value_bytes, rows, step, as_bytes(logs), out.reshape(-1)
+    )
+    checked(status, kernel="survey_bytes")
+    return out
 
 
 def index_words(values: Bytes, value_bytes: int, most: int) -> tuple[Indices, Int64s] | None:
