@@ -98,3 +98,20 @@ def test_a_tag_of_a_version_that_is_being_cleaned_up_says_so(tmp_path):
         dataset.tags.create("first", 1)
     with pytest.raises(VersionNotFoundError, match="main:7 does not exist"):
         dataset.tags.create("seventh", 7)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda d: d.to_table(filter="k = 7"),
+        lambda d: d.to_table(filter="k > 90"),
+        lambda d: d.count_rows("k = 7"),
+    ],
+)
+def test_nobody_is_told_to_drop_an_index_of_a_version_that_was_cleaned_up(tmp_path, read):
+    uri = str(tmp_path / "t")
+    lancelet.write_dataset(ROWS, uri).create_scalar_index("k", "BTREE")
+    reader = lancelet.dataset(uri)
+    clean_up(uri)
+    with pytest.raises(VersionRemovedError, match="was cleaned up while it was read"):
+        read(reader)

@@ -19,7 +19,13 @@ import pyarrow as pa
 
 from lancelet import index as kinds
 from lancelet.buffers import Int64s
-from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
+from lancelet.errors import (
+    CorruptDataError,
+    LanceletError,
+    ObjectNotFoundError,
+    UnsupportedError,
+    VersionRemovedError,
+)
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.index.base import Complete, Counting, Naming, ScalarKind, Segment, Typed
@@ -317,7 +323,13 @@ def is_of_index(error: LanceletError) -> bool:
 
 
 def warn_unusable(error: LanceletError) -> None:
-    """Say that an index cannot be used."""
+    """Say that an index cannot be used.
+
+    Raises:
+        VersionRemovedError: It is not the index: the version that has it was cleaned up.
+    """
+    if isinstance(error, VersionRemovedError):
+        raise error
     warnings.warn(
         f"an index cannot be used, rows are scanned instead; drop it and build it again: {error}",
         IndexUnusableWarning,
