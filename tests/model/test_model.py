@@ -1,8 +1,9 @@
 """Goal: the protocol of commits holds in a model of it, and the code does what the model allows.
 
-Method: Spin looks at every state of `commits.pml`; with a part of the protocol left out it finds a
-violation. Executions of the real code, in every order of their requests, are given to the model as
-the only ones it may follow, and each must be possible there to its end.
+Method: Spin looks at every state of `commits.pml`, and of `external.pml` for commits through a
+database; with a part of the protocol left out it finds a violation. Executions of the real code, in
+every order of their requests, are given to the model as the only ones it may follow, and each must
+be possible there to its end.
 """
 
 import shutil
@@ -21,14 +22,14 @@ ACKNOWLEDGED, REFUSED = 1, 2
 COMPILE = ("cc", "-O1", "-DSAFETY", "-DVECTORSZ=4096", "-DCOLLAPSE", "-w", "-o", "pan", "pan.c")
 
 
-def check_model(tmp_path, request, *defines):
+def check_model(tmp_path, request, *defines, model="commits.pml"):
     """Look at every state, and return what the search says."""
     missing = [name for name in ("spin", "cc") if shutil.which(name) is None]
     assert not missing, (
         f"{missing} must be on the path: `make test-model` or `apt install spin gcc`"
     )
-    shutil.copy(request.path.parent / "commits.pml", tmp_path)
-    for command in (["spin", "-a", *defines, "commits.pml"], COMPILE):
+    shutil.copy(request.path.parent / model, tmp_path)
+    for command in (["spin", "-a", *defines, model], COMPILE):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     # Where only some executions may be followed, others end where they are not.
     ends = ["-E"] if "-DTRACES" in defines else []
@@ -49,6 +50,19 @@ def test_the_protocol_holds_in_every_state(tmp_path, request) -> None:
 @pytest.mark.parametrize("left_out", ["LOOKING", "HOLDS", "RECORDS"])
 def test_without_a_part_of_it_the_model_finds_a_violation(tmp_path, request, left_out) -> None:
     assert "assertion violated" in check_model(tmp_path, request, f"-DWITHOUT_{left_out}")
+
+
+def test_commits_through_a_database_hold_in_every_state(tmp_path, request) -> None:
+    said = check_model(tmp_path, request, model="external.pml")
+    assert "errors: 0" in said
+    states = int(next(line for line in said.splitlines() if "states, stored" in line).split()[0])
+    assert states > 1_000_000
+
+
+@pytest.mark.parametrize("left_out", ["STAGING", "CONDITION", "COPY"])
+def test_without_a_part_of_the_database_it_finds_a_violation(tmp_path, request, left_out) -> None:
+    said = check_model(tmp_path, request, f"-DWITHOUT_{left_out}", model="external.pml")
+    assert "assertion violated" in said
 
 
 def test_executions_of_the_code_are_executions_of_the_model(tmp_path, request) -> None:
