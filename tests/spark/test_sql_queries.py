@@ -280,6 +280,24 @@ def test_queries_that_the_parser_does_not_know_run_all_the_same(spark, table):
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
+def test_times_mean_what_they_mean_in_the_session(spark, tmp_path):
+    noon = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+    table = pa.table({"at": pa.array([noon], pa.timestamp("us", "UTC"))})
+    lancelet.write_dataset(table, tmp_path / "times")
+    t = f"lance.`{tmp_path / 'times'}`"
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        # Without a zone the zone of the text is left out: midnight, and not 17 hours later.
+        text = f"SELECT count(*) FROM {t} WHERE at > CAST('2024-01-01 00:00:00-17:00' AS TIMESTAMP)"
+        assert one(ls.sql(spark, text)) == 1
+        text = f"SELECT count(*) FROM {t} WHERE at > TIMESTAMP '2024-01-01 00:00:00-17:00'"
+        assert one(ls.sql(spark, text)) == 0
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+        spark.conf.unset("spark.sql.session.timeZone")
+
+
 def test_names_of_an_attached_namespace(spark, tmp_path):
     root = str(tmp_path / "lake")
     ls.attach(spark, "Lake", "dir", root=root)

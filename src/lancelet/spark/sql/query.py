@@ -396,8 +396,11 @@ def _open(
 
 
 def _is_plain(session: Session, source: Source) -> bool:
-    """Say whether the session reads quotes as the parser does."""
+    """Say whether the session reads quotes, and TIMESTAMP, as the parser does."""
     conf = session.spark.conf
+    has_times = any(each.word == "TIMESTAMP" for each in source.tokens)
+    if has_times and conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") != "TIMESTAMP_LTZ":
+        return False
     if '"' in source.text and _is_on(conf.get("spark.sql.ansi.doubleQuotedIdentifiers", "false")):
         return False
     quoted = [each.text for each in source.tokens if each.kind == "IDENTIFIER"]
