@@ -53,10 +53,13 @@ struct KnownPage {
   std::vector<int64_t> numbers;
   std::vector<uint8_t> bytes;
   std::vector<uint64_t> symbols;
+  std::vector<int64_t> rows;
+  std::unique_ptr<plan::Nesting> nesting;
 
   int64_t memory_bytes() const {
     return static_cast<int64_t>(sizeof(KnownPage) + 8 * numbers.capacity() + bytes.capacity() +
-                                8 * symbols.capacity());
+                                8 * symbols.capacity() + 8 * rows.capacity() +
+                                (nesting ? sizeof(plan::Nesting) : 0));
   }
 };
 
@@ -83,7 +86,7 @@ class ColumnPlan {
     known_ = std::make_unique<std::atomic<const KnownPage*>[]>(stored_.size());
     for (size_t i = 0; i < stored_.size(); ++i) known_[i].store(nullptr, std::memory_order_relaxed);
     column_ = {form.kind, form.width, form.is_text, static_cast<int64_t>(stored_.size()),
-               first_row_.data()};
+               first_row_.data(), form.layers(), form.large};
     memory_bytes_ = static_cast<int64_t>(sizeof(ColumnPlan) + stored_.size() * sizeof(Stored) +
                                          8 * (first_row_.size() + positions_.size() * 2));
   }
@@ -126,7 +129,8 @@ class ColumnPlan {
     if (!parse_page(stored.encoding, form_, rows, pending.position, pending.size, &pending.layout))
       return pending;
     if (pending.layout.page.layout == plan::kChunks) {
-      for (int64_t buffer = 0; buffer < 2 + pending.layout.has_items; ++buffer) {
+      for (int64_t buffer = 0; buffer < 2 + pending.layout.has_items + pending.layout.has_rows;
+           ++buffer) {
         if (buffer == 1) continue;
         pending.head_position.push_back(pending.position[static_cast<size_t>(buffer)]);
         pending.head_size.push_back(pending.size[static_cast<size_t>(buffer)]);
@@ -141,10 +145,15 @@ class ColumnPlan {
     const PageLayout& layout = pending.layout;
     if (layout.page.layout == plan::kUnknown) return;
     known.page = layout.page;
+    if (layout.nesting.layers > 0) {
+      known.nesting = std::make_unique<plan::Nesting>(layout.nesting);
+      known.page.nesting = known.nesting.get();
+    }
     const bool is_sound = keep_symbols(layout, &known) && keep_value(layout, &known) &&
                           (layout.page.layout != plan::kChunks ||
-                           (place_chunks(pending, file, kernels) &&
-                            (!layout.has_items || keep_items(pending, file, kernels))));
+                           ((place_chunks(pending, file, kernels) &&
+                            (!layout.has_items || keep_items(pending, file, kernels)) &&
+                            (!layout.has_rows || keep_rows(pending, file)))));
     if (!is_sound) known.page = {};
   }
 
@@ -231,7 +240,7 @@ class ColumnPlan {
     int64_t* const first = count + words;
     const int64_t status = kernels.place_chunks(
         file.bytes, {&pending.position[0], 1}, {&pending.size[0], 1}, page.size_bytes,
-        {&page.rows, 1}, {&pending.position[1], 1}, {&pending.size[1], 1}, kChunkValuesMax,
+        {&page.values, 1}, {&pending.position[1], 1}, {&pending.size[1], 1}, kChunkValuesMax,
         {position, words}, {size, words}, {count, words});
     if (status != words) return false;
     for (int64_t i = 0; i < words; ++i) first[i + 1] = first[i] + count[i];
@@ -241,6 +250,29 @@ class ColumnPlan {
     page.chunk_values = count;
     page.first_value = first;
     return true;
+  }
+
+  // Read how many rows of lists begin and end in each chunk (encodings/miniblock/repetition_index.py).
+  static bool keep_rows(PendingPage& pending, const plan::File& file) {
+    KnownPage& known = *pending.known;
+    plan::Page& page = known.page;
+    const size_t buffer = 2 + static_cast<size_t>(pending.layout.has_items);
+    if (pending.size[buffer] % 16 || pending.size[buffer] / 16 != page.chunks) return false;
+    const uint8_t* at = file.bytes.data + pending.position[buffer];
+    known.rows.assign(static_cast<size_t>(2 * (page.chunks + 1)), 0);
+    int64_t* const begun = known.rows.data();
+    int64_t* const ended = begun + page.chunks + 1;
+    for (int64_t i = 0; i < page.chunks; ++i, at += 16) {
+      const uint64_t ends = once::load<uint64_t>(at);
+      const bool is_open = once::load<uint64_t>(at + 8) > 0;
+      if (ends > static_cast<uint64_t>(page.rows - ended[i])) return false;
+      ended[i + 1] = ended[i] + static_cast<int64_t>(ends);
+      begun[i + 1] = ended[i + 1] + is_open;
+      if (begun[i + 1] < begun[i] || (is_open && i + 1 == page.chunks)) return false;
+    }
+    page.begun = begun;
+    page.ended = ended;
+    return ended[page.chunks] == page.rows;
   }
 
   // Read a dictionary: values, or offsets and strings, of which each is checked when it is read.
@@ -398,19 +430,20 @@ inline void define(nb::module_& module, const Kernels& kernels) {
          const Array<int64_t>& forms, int64_t num_rows, int64_t file_bytes) {
         const Span<const uint8_t> data = span(source);
         const ConstInts at = span(position), sizes = span(size), form = span(forms);
-        if (sizes.size != at.size || form.size != 3 * at.size)
+        if (sizes.size != at.size || form.size != 5 * at.size)
           throw std::invalid_argument("columns differ in number");
         nb::list found;
         for (int64_t i = 0; i < at.size; ++i) {
           if (!once::within(at.data[i], sizes.data[i], data.size))
             throw std::invalid_argument("the metadata of a column are not within their source");
-          const int64_t* const own = form.data + 3 * i;
-          if (own[0] < plan::kFixed || own[0] > plan::kStrings64 || own[1] < 0 || own[1] > INT32_MAX)
+          const int64_t* const own = form.data + 5 * i;
+          if (own[0] < plan::kFixed || own[0] > plan::kStrings64 || own[1] < 0 || own[1] > INT32_MAX ||
+              own[3] < 2 || own[3] >> (plan::kLayersMax + 1) || own[4] < 0)
             throw std::invalid_argument("a column has an unknown form");
           const uint8_t* const start = data.data + at.data[i];
           auto plan = std::make_unique<ColumnPlan>(Message{start, start + sizes.data[i]},
-                                                   Form{own[0], own[1], own[2]}, num_rows,
-                                                   file_bytes);
+                                                   Form{own[0], own[1], own[2], own[3], own[4]},
+                                                   num_rows, file_bytes);
           if (!plan->is_sound()) {
             found.append(nb::none());
             continue;

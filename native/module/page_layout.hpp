@@ -87,6 +87,13 @@ struct Form {
   int64_t kind;
   int64_t width;
   int64_t is_text;
+  int64_t path;   // a bit for each layer from the values outwards, set for lists, and a 1 above
+  int64_t large;  // the same, set where offsets of lists have 64 bits
+  int64_t layers() const {
+    int64_t count = 0;
+    while (path >> (count + 1) > 0) ++count;
+    return count;
+  }
   bool is_strings() const { return kind == plan::kStrings32 || kind == plan::kStrings64; }
 };
 
@@ -115,12 +122,15 @@ struct PageLayout {
   Message value;
   bool has_value = false;
   bool has_items = false;
+  bool has_rows = false;  // whether there is an index of rows in lists
+  plan::Nesting nesting;
   int64_t num_items = 0;
   Coding items;
 };
 
 constexpr uint64_t kFlatBitsMax = 1 << 24;
 constexpr int kNestedMax = 8;
+constexpr uint64_t kValuesMax = uint64_t{1} << 48;
 
 inline bool is_word(int64_t bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
 
@@ -220,32 +230,76 @@ inline bool is_optional(const Fields& layout, int field, bool has_definition) {
          (layers[0] == nullable || (layers[0] == all_valid && !has_definition));
 }
 
-// Whether definition levels are packed to a bit each.
-inline bool are_bits(Message encoding) {
+// The width of levels that are packed, or 0.
+inline int64_t level_bits(Message encoding) {
   Fields fields, packed;
   uint64_t bits = 0;
-  if (!fields.parse(encoding) || !fields.has(4, kBytes) || !packed.parse(fields.part[4]))
-    return false;
+  if (!fields.parse(encoding) || !fields.has(4, kBytes) || !packed.parse(fields.part[4])) return 0;
   for (int other = 1; other < Fields::kMost; ++other)
-    if (other != 4 && fields.is_there(other)) return false;
-  return packed.number_at(1, &bits) && bits == 16 && packed.has(3, kBytes) &&
-         flat_bits(packed.part[3]) == 1;
+    if (other != 4 && fields.is_there(other)) return 0;
+  if (!packed.number_at(1, &bits) || bits != 16 || !packed.has(3, kBytes)) return 0;
+  Fields width, flat;
+  uint64_t found = 0;
+  if (!width.parse(packed.part[3]) || !width.has(1, kBytes) || !flat.parse(width.part[1]) ||
+      !flat.number_at(1, &found) || flat.is_there(2) || found > 16)
+    return 0;
+  return static_cast<int64_t>(found);
+}
+
+// Read the layers of a page, which must be those of the path, and how its levels are packed.
+inline bool parse_nesting(const Fields& fields, const Form& form, uint64_t depth,
+                          plan::Nesting* out) {
+  std::vector<int64_t> kinds;
+  if (fields.has(6, kVarint)) kinds.push_back(static_cast<int64_t>(fields.number[6]));
+  else if (!fields.packed_at(6, &kinds)) return false;
+  out->layers = form.layers();
+  if (static_cast<int64_t>(kinds.size()) != out->layers || out->layers > plan::kLayersMax)
+    return false;
+  int64_t level = 0;
+  for (int64_t i = 0; i < out->layers; ++i) {
+    const int64_t kind = kinds[static_cast<size_t>(i)];
+    if (kind < 1 || kind > 6) return false;
+    plan::Layer& layer = out->each[i];
+    layer = {kind != 1 && kind != 3, 0, 0, level, 0};
+    if (kind == 3 || kind == 4 || kind == 6) layer.null_def = ++level;
+    if (kind == 5 || kind == 6) layer.empty_def = ++level;
+    out->rep_max += layer.is_list;
+    if (layer.is_list != (form.path >> i & 1)) return false;
+  }
+  out->def_max = level;
+  for (int64_t i = out->layers - 1; i >= 0; --i) {
+    out->each[i].slot_def_max = level;
+    if (out->each[i].is_list) level = out->each[i].inner_def_max;
+  }
+  const bool has_lists = out->rep_max > 0;
+  if (fields.is_there(1) != has_lists || depth != static_cast<uint64_t>(has_lists)) return false;
+  out->rep_bits = has_lists && fields.has(1, kBytes) ? level_bits(fields.part[1]) : 0;
+  out->def_bits = fields.has(2, kBytes) ? level_bits(fields.part[2]) : 0;
+  return (out->rep_bits > 0) == has_lists && (out->def_bits > 0) == fields.is_there(2);
 }
 
 inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers, PageLayout* out) {
   uint64_t num_items = 0, num_buffers = 0, depth = 0, values = 0, is_large = 0;
-  if (fields.is_there(1) || !fields.has(3, kBytes) || !fields.number_at(5, &num_items) ||
-      !fields.number_at(7, &num_buffers) || !fields.number_at(8, &depth) || depth ||
+  if (!fields.has(3, kBytes) || !fields.number_at(5, &num_items) ||
+      !fields.number_at(7, &num_buffers) || !fields.number_at(8, &depth) ||
       !fields.number_at(9, &values) || !fields.number_at(10, &is_large))
     return false;
   plan::Page& page = out->page;
-  page.has_definition = fields.is_there(2);
-  if (page.has_definition && (!fields.has(2, kBytes) || !are_bits(fields.part[2]))) return false;
+  if (form.layers() > 1) {
+    if (!parse_nesting(fields, form, depth, &out->nesting)) return false;
+    out->has_rows = depth > 0;
+  } else {
+    page.has_definition = fields.is_there(2);
+    if (fields.is_there(1) || depth || !is_optional(fields, 6, page.has_definition)) return false;
+    if (page.has_definition && (!fields.has(2, kBytes) || level_bits(fields.part[2]) != 1))
+      return false;
+  }
   Coding coding;
-  if (!is_optional(fields, 6, page.has_definition) || !parse_coding(fields.part[3], &coding) ||
-      num_buffers != static_cast<uint64_t>(coding.num_buffers()) ||
-      values != static_cast<uint64_t>(page.rows))
+  if (!parse_coding(fields.part[3], &coding) ||
+      num_buffers != static_cast<uint64_t>(coding.num_buffers()) || values > kValuesMax ||
+      (!out->has_rows && values != static_cast<uint64_t>(page.rows)))
     return false;
+  page.values = static_cast<int64_t>(values);
   out->has_items = fields.is_there(4);
   if (out->has_items) {
     if (!fields.has(4, kBytes) || !parse_coding(fields.part[4], &out->items) ||
@@ -261,7 +315,7 @@ inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers,
   } else if (!coding.fits(form)) {
     return false;
   }
-  if (buffers < 2 + static_cast<size_t>(out->has_items)) return false;
+  if (buffers < 2 + static_cast<size_t>(out->has_items + out->has_rows)) return false;
   page.layout = plan::kChunks;
   page.compression = coding.compression;
   page.codec = coding.codec;
@@ -349,6 +403,7 @@ inline bool parse_page(Message envelope, const Form& form, int64_t rows,
   }
   if (!kind || !fields.parse(layout.part[kind])) return false;
   const bool is_known = kind == 1   ? parse_chunks(fields, form, position.size(), &found)
+                        : form.layers() > 1 ? false
                         : kind == 2 ? parse_constant(fields, form, size, &found)
                         : kind == 3 ? parse_items(fields, form, position, size, &found)
                                     : false;

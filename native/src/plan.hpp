@@ -35,6 +35,20 @@ struct Items {
   int64_t num_bytes = 0;
 };
 
+// One layer of nesting; what its levels are is said in encodings/levels/layers.py.
+struct Layer {
+  int64_t is_list, null_def, empty_def, inner_def_max, slot_def_max;
+};
+
+constexpr int64_t kLayersMax = 8;
+
+// The layers of a page within lists or structs, from the values outwards, and how their levels are
+// packed; a width of 0 stands for levels that are not there.
+struct Nesting {
+  int64_t layers = 0, rep_max = 0, def_max = 0, rep_bits = 0, def_bits = 0;
+  Layer each[kLayersMax];
+};
+
 struct Page {
   Layout layout = kUnknown;
   int64_t rows = 0;
@@ -45,6 +59,7 @@ struct Page {
   Symbols symbols;
 
   // Chunks: where they are, how many values each has, and the first of these.
+  int64_t values = 0;
   int64_t chunks = 0;
   const int64_t* first_value = nullptr;
   const int64_t* chunk_position = nullptr;
@@ -52,6 +67,9 @@ struct Page {
   const int64_t* chunk_values = nullptr;
   int64_t size_bytes = 2;
   Items items;
+  const Nesting* nesting = nullptr;  // none of a page whose rows are values
+  const int64_t* begun = nullptr;    // of lists: the rows that began, and ended, before each chunk
+  const int64_t* ended = nullptr;
 
   // Items of one width, definition included, or zipped strings with an index of their rows; the
   // value of a constant page, which is null where it has none.
@@ -71,6 +89,8 @@ struct Column {
   int64_t is_text = 0;
   int64_t pages = 0;
   const int64_t* first_row = nullptr;
+  int64_t layers = 1;
+  int64_t large = 0;  // a bit for each layer: whether it has lists with offsets of 64 bits
 };
 
 // The pages that have the rows, one for each, of a column.
@@ -93,6 +113,14 @@ struct File {
 // values or offsets, and bytes are, and how many of these there are.
 struct Place {
   int64_t fault, nulls, validity, values, strings, string_bytes;
+  int64_t count;   // of values
+  int64_t layers;  // where the layers around them are
+};
+
+// What comes of a layer around values: how many it has, the nulls, and where validity and offsets
+// are, or -1.
+struct LayerPlace {
+  int64_t count, nulls, validity, offsets;
 };
 
 // What comes of all: how many ranges with rows were read and their bytes, the same of what was learned

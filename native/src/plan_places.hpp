@@ -13,11 +13,14 @@ namespace few {
 
 using namespace lancelet::plan;
 
-// Where a value is: of a page, the chunk or row, and the place in it.
+// Where a value is: of a page, the chunk or row, and the place in it. Of nested pages, where a row
+// begins, and the chunk that it ends in; and of their values, whether levels say that it is null.
 struct Spot {
   const Page* page;
   int64_t part;
   int64_t within;
+  int64_t last;
+  int64_t is_null;  // -1 where the chunk knows
 };
 
 static LANCELET_INLINE int64_t number_at(const uint8_t* at, int64_t bytes) {
@@ -45,8 +48,25 @@ static inline int64_t find_in_chunks(const Page& page, int64_t row, Spot* spot,
   const int64_t chunk = part_of(bounds, 0, row);
   spot->part = chunk;
   spot->within = row - bounds.data[chunk];
+  spot->last = chunk;
   *position = page.chunk_position[chunk];
   *size = page.chunk_size[chunk];
+  return 0;
+}
+
+// Find a row of lists: the chunks that it is in follow each other.
+static inline int64_t find_lists(const Page& page, int64_t row, Spot* spot, int64_t* position,
+                                 int64_t* size) {
+  if (page.chunks < 1) return fail(kBadIndex, 0);
+  const int64_t first = part_of({page.begun, page.chunks + 1}, 0, row);
+  const int64_t last = part_of({page.ended, page.chunks + 1}, 0, row);
+  if (first >= page.chunks || last >= page.chunks || first > last || row < page.begun[first])
+    return fail(kBadIndex, 0);
+  spot->part = first;
+  spot->last = last;
+  spot->within = row - page.begun[first];
+  *position = page.chunk_position[first];
+  *size = page.chunk_position[last] + page.chunk_size[last] - *position;
   return 0;
 }
 
@@ -70,10 +90,12 @@ static inline int64_t find_zipped(const Page& page, const File& file, int64_t ro
 static inline int64_t find(const Page& page, const File& file, int64_t row, Spot* spot,
                            int64_t* position, int64_t* size) {
   spot->page = &page;
+  spot->is_null = -1;
   if (row < 0 || row >= page.rows) return fail(kBadIndex, 0);
   switch (page.layout) {
     case kChunks:
-      return find_in_chunks(page, row, spot, position, size);
+      return page.begun != nullptr ? find_lists(page, row, spot, position, size)
+                                   : find_in_chunks(page, row, spot, position, size);
     case kItems:
       spot->part = spot->within = row;
       *size = page.item_bytes;

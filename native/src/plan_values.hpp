@@ -2,6 +2,7 @@
 #pragma once
 
 #include "inflate.hpp"
+#include "levels.hpp"
 #include "plan_places.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -13,8 +14,6 @@ namespace LANCELET_NAMESPACE {
 #undef KERNEL
 
 namespace few {
-
-static constexpr int64_t kBlock = 1024;  // values of a packed block
 
 static LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -39,8 +38,11 @@ struct Chunk {
   const Page* page = nullptr;
   int64_t part = -1;
   int64_t count = 0;
+  int64_t num_levels = 0;
+  int64_t codec = kFlat;
   ConstBytes values = {nullptr, 0};
   ConstBytes lengths = {nullptr, 0};
+  ConstBytes repetition = {nullptr, 0};
   ConstBytes definition = {nullptr, 0};
 };
 
@@ -75,21 +77,26 @@ static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratc
   return 0;
 }
 
-// Find the parts of a chunk, which lies within the file.
-static inline int64_t open_chunk(const Page& page, const Spot& spot, ConstBytes bytes, Scratch* scratch,
-                   Chunk* chunk) {
-  chunk->page = spot.page;
-  chunk->part = spot.part;
-  chunk->count = page.chunk_values[spot.part];
+// Find the parts of a chunk, which lies within the file; its values may be compressed.
+static inline int64_t open_chunk(const Page& page, int64_t part, ConstBytes bytes, Chunk* chunk) {
+  chunk->page = &page;
+  chunk->part = part;
+  chunk->count = page.chunk_values[part];
+  chunk->codec = page.codec;
   chunk->definition = chunk->lengths = {nullptr, 0};
   const int64_t buffers = page.codec == kRuns ? 2 : 1;
-  const int64_t head_bytes = padded(2 + 2 * page.has_definition + buffers * page.size_bytes);
+  const Nesting* const nesting = page.nesting;
+  const int64_t levels = nesting == nullptr
+                             ? page.has_definition
+                             : (nesting->rep_bits > 0) + (nesting->def_bits > 0);
+  const int64_t head_bytes = padded(2 + 2 * levels + buffers * page.size_bytes);
   if (bytes.size < head_bytes) return fail(kTooShort, 0);
+  chunk->num_levels = load<uint16_t>(bytes.data);
   const uint8_t* head = bytes.data + 2;
-  ConstBytes parts[3];
+  ConstBytes parts[4];
   int64_t at = head_bytes;
-  for (int64_t i = 0; i < page.has_definition + buffers; ++i) {
-    const int64_t width = i < page.has_definition ? 2 : page.size_bytes;
+  for (int64_t i = 0; i < levels + buffers; ++i) {
+    const int64_t width = i < levels ? 2 : page.size_bytes;
     const int64_t size = number_at(head, width);
     head += width;
     parts[i] = {bytes.data + at, size};
@@ -97,12 +104,15 @@ static inline int64_t open_chunk(const Page& page, const Spot& spot, ConstBytes 
     if (at > bytes.size) return fail(kTooShort, 0);
   }
   if (page.has_definition) {
-    if (load<uint16_t>(bytes.data) != chunk->count) return fail(kBadCount, 0);
+    if (chunk->num_levels != chunk->count) return fail(kBadCount, 0);
     chunk->definition = parts[0];
   }
-  chunk->values = parts[page.has_definition];
-  if (buffers == 2) chunk->lengths = parts[page.has_definition + 1];
-  return page.compression == kPlain ? 0 : decompress(page.compression, &chunk->values, scratch);
+  chunk->repetition = {nullptr, 0};
+  if (nesting != nullptr && nesting->rep_bits > 0) chunk->repetition = parts[0];
+  if (nesting != nullptr && nesting->def_bits > 0) chunk->definition = parts[levels - 1];
+  chunk->values = parts[levels];
+  if (buffers == 2) chunk->lengths = parts[levels + 1];
+  return 0;
 }
 
 // Whether a value is null, by levels of one bit in blocks of 1024; the last block may be plain.
@@ -138,7 +148,7 @@ static inline int64_t find_run(const Chunk& chunk, int64_t width, int64_t at) {
 // Write the value at a place of a chunk, which has the bits of the page.
 static inline int64_t read_value(const Page& page, const Chunk& chunk, int64_t at, uint8_t* to) {
   const int64_t width = page.bits / 8;
-  switch (page.codec) {
+  switch (chunk.codec) {
     case kFlat:
       if (chunk.values.size != chunk.count * width) return fail(kTooShort, 0);
       memcpy(to, chunk.values.data + at * width, width);

@@ -5,7 +5,7 @@
 // What pages hold is found by their plans, and single values are decoded by the kernels that decode
 // many. Where anything is not as it should be, the column gets a fault: the caller then reads its
 // rows in the general way, which says what is wrong, or knows what is not known here.
-#include "plan_values.hpp"
+#include "plan_levels.hpp"
 
 namespace lancelet::once {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
@@ -21,6 +21,8 @@ namespace LANCELET_NAMESPACE {
 namespace few {
 namespace {
 
+constexpr int64_t kDense = 32;  // of so many values of a column, packed chunks are unpacked
+
 // What is read of a column: a range of the file for each row.
 struct Ranges {
   Spot* spots;
@@ -31,8 +33,15 @@ struct Ranges {
 struct Reader {
   const File& file;
   Output* out;
-  Scratch* scratch;
+  Scratch inflated, unpacked;
   Chunk chunk;
+  bool is_dense = false;
+
+  Reader(const File& file, Output* out) : file(file), out(out) {}
+  ~Reader() {
+    free(inflated.data);
+    free(unpacked.data);
+  }
 
   LANCELET_INLINE ConstBytes range(int64_t position, int64_t size) const {
     return {file.bytes.data + position, size};
@@ -40,15 +49,31 @@ struct Reader {
 
   // Open the chunk of a spot unless it is open, and find out whether the value is null.
   int64_t enter(const Spot& spot, ConstBytes bytes) {
+    if (spot.is_null > 0) return 1;
     if (chunk.page != spot.page || chunk.part != spot.part) {
-      chunk.page = nullptr;
-      const int64_t status = open_chunk(*spot.page, spot, bytes, scratch, &chunk);
+      const int64_t status = open(*spot.page, spot.part, bytes);
       if (status < 0) {
         chunk.page = nullptr;
         return status;
       }
     }
     return spot.page->has_definition ? is_null(chunk, spot.within) : 0;
+  }
+
+  int64_t open(const Page& page, int64_t part, ConstBytes bytes) {
+    int64_t status = open_chunk(page, part, bytes, &chunk);
+    if (status == 0 && page.compression != kPlain)
+      status = decompress(page.compression, &chunk.values, &inflated);
+    if (status < 0 || !is_dense || chunk.codec != kInline || chunk.count > kBlock) return status;
+    // Of many values all are unpacked at once.
+    const int64_t start = 0, size = chunk.values.size, bytes_of = chunk.count * page.bits / 8;
+    if (!unpacked.reserve(kBlock * 8)) return fail(kNoMemory, 0);
+    status = unpack_chunks(chunk.values, {&start, 1}, {&size, 1}, {&chunk.count, 1}, page.bits,
+                           {unpacked.data, bytes_of});
+    if (status < 0) return status;
+    chunk.values = {unpacked.data, bytes_of};
+    chunk.codec = kFlat;
+    return 0;
   }
 
   // Write a value of fixed width; returns 1 if it is null, and then writes nothing.
@@ -136,6 +161,7 @@ struct Reader {
   int64_t column(const Column& column, int64_t rows, const Ranges& ranges, Place* place) {
     const int64_t validity = out->take((rows + 7) / 8);
     const int64_t offset_bytes = column.form == kStrings32 ? 4 : 8;
+    is_dense = rows >= kDense;
     const bool is_string = column.form == kStrings32 || column.form == kStrings64;
     const int64_t values = out->take(is_string               ? (rows + 1) * offset_bytes
                                      : column.form == kBits  ? (rows + 7) / 8
@@ -176,8 +202,27 @@ struct Reader {
       nulls += status > 0;
       if (status == 0) valid[i / 8] |= static_cast<uint8_t>(1 << i % 8);
     }
-    *place = {0, nulls, validity, values, start, is_string ? out->end - start : 0};
+    *place = {0, nulls, validity, values, start, is_string ? out->end - start : 0, rows, -1};
     return 0;
+  }
+
+  // Decode a column within lists or structs: the values of the rows, and the layers around them.
+  int64_t nested(const Column& column, int64_t rows, const Ranges& ranges, Place* place) {
+    Entries entries;
+    LevelReader levels(file, &entries);
+    const Nesting* nesting = nullptr;
+    for (int64_t i = 0; i < rows; ++i) {
+      const Nesting* const own = ranges.spots[i].page->nesting;
+      // Rows of pages whose levels mean different things are put together in the general way.
+      if (own == nullptr || (nesting != nullptr && !is_same(*own, *nesting)))
+        return fail(kBadLevels, i);
+      nesting = own;
+      const int64_t status = levels.row(ranges.spots[i]);
+      if (status < 0) return status;
+    }
+    const Ranges slots = {entries.spots.data, entries.position.data, entries.size.data};
+    const int64_t status = this->column(column, entries.spots.count, slots, place);
+    return status < 0 ? status : put_layers(column, *nesting, rows, entries, out, place);
   }
 };
 
@@ -200,22 +245,24 @@ int64_t find_rows(const File& file, const Wanted& wanted, int64_t rows, const Ra
 }
 
 int64_t take(const File& file, int64_t rows, Span<const Wanted> wanted, const Ranges& all,
-             Output* out, Scratch* scratch, Place* places, Taken* taken) {
+             Output* out, Place* places, Taken* taken) {
   for (int64_t c = 0; c < wanted.size; ++c) {
     const Ranges own = {all.spots + c * rows, all.position + c * rows, all.size + c * rows};
-    places[c] = {find_rows(file, wanted.data[c], rows, own, taken), 0, 0, 0, 0, 0};
+    places[c] = {find_rows(file, wanted.data[c], rows, own, taken), 0, 0, 0, 0, 0, 0, -1};
     if (places[c].fault < 0) memset(own.size, 0, rows * sizeof(int64_t));
     if (places[c].fault < 0) memset(own.position, 0, rows * sizeof(int64_t));
   }
   const int64_t count = rows * wanted.size;
   const int64_t status = prepare_ranges(file, {all.position, count}, {all.size, count});
   if (status < 0) return status;
-  Reader reader = {file, out, scratch, {}};
+  Reader reader(file, out);
   for (int64_t c = 0; c < wanted.size; ++c) {
     if (places[c].fault < 0) continue;
     const Ranges own = {all.spots + c * rows, all.position + c * rows, all.size + c * rows};
     const int64_t before = out->end;
-    const int64_t decoded = reader.column(*wanted.data[c].column, rows, own, &places[c]);
+    const Column& column = *wanted.data[c].column;
+    const int64_t decoded = column.layers > 1 ? reader.nested(column, rows, own, &places[c])
+                                              : reader.column(column, rows, own, &places[c]);
     if (decoded >= 0) continue;
     // A full output is the caller's to mend; other faults are those of the column.
     if (-decoded % 16 == kOutputFull) return decoded;
@@ -249,11 +296,9 @@ int64_t take_planned(const plan::File& file, int64_t rows, Span<const plan::Want
   if (memory == nullptr) return fail(kNoMemory, 0);
   auto* spots = reinterpret_cast<Spot*>(memory);
   auto* position = reinterpret_cast<int64_t*>(memory + all * sizeof(Spot));
-  Scratch scratch;
   Output output = {out};
   const int64_t status = take(file, rows, wanted, {spots, position, position + all}, &output,
-                              &scratch, places.data, taken);
-  free(scratch.data);
+                              places.data, taken);
   free(memory);
   return status;
 }

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import Int64s
+from lancelet.encodings.levels import FixedListNode, LeafNode, ListNode, Node, StructNode, paths
 from lancelet.kernels import ColumnPlan, MappedFile
 from lancelet.values import dataclass
 
@@ -38,6 +40,16 @@ _COLUMN_BYTES: Final = 32
 
 _FORMS_KEPT: Final = 1024
 
+_ALONE: Final = 0b10
+"""The path of a column around which nothing is."""
+
+_LAYERS_MAX: Final = 8
+_ITEMS_GUESSED: Final = 8
+"""So many items a row of lists is guessed to have."""
+
+Place: TypeAlias = tuple[int, ...]
+"""Where a kernel put the values of a column; see `kernels.TakenRows`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -49,18 +61,22 @@ class Form:
     is_text: bool = False
 
     @property
-    def numbers(self) -> tuple[int, int, int]:
-        """The form as kernels take it."""
-        return self.kind, self.width, int(self.is_text)
+    def numbers(self) -> tuple[tuple[int, ...], ...]:
+        """The form as kernels take it, of each column: it is one, around which nothing is."""
+        return (self.within(_ALONE, 0),)
 
     @property
     def row_room(self) -> int:
         """A guess of how many bytes a row takes."""
         return self.width + 1 + (_STRING_BYTES if self.kind >= _STRINGS_32 else 0)
 
-    def to_arrow(self, data: pa.Buffer, num_rows: int, place: tuple[int, ...]) -> pa.Array:
+    def within(self, path: int, large: int) -> tuple[int, ...]:
+        """Return the form as kernels take it within layers of lists and structs."""
+        return self.kind, self.width, int(self.is_text), path, large
+
+    def to_arrow(self, data: pa.Buffer, num_rows: int, places: Sequence[Place]) -> pa.Array:
         """Return the rows that a kernel put into a buffer, at a place."""
-        nulls, validity, values, strings, num_bytes = place
+        nulls, validity, values, strings, num_bytes, *_ = places[0]
         bits = data.slice(validity, (num_rows + 7) // 8) if nulls else None
         if self.kind == _FIXED:
             held = data.slice(values, num_rows * self.width)
@@ -75,12 +91,107 @@ class Form:
         return pa.Array.from_buffers(self.data_type, num_rows, buffers, nulls)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NestedForm:
+    """What values of a field of several columns, or in lists, are in memory.
+
+    A column within layers is told by bits, from its values outwards: set for each layer of lists,
+    with a bit above all of them; and the same, set where offsets of lists have 64 bits.
+    """
+
+    node: Node
+    leaves: tuple[Form, ...]
+    numbers: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(node: Node) -> NestedForm | None:
+        """Return the form of a tree, or None if kernels do not know it."""
+        leaves: list[Form] = []
+        numbers: list[tuple[int, ...]] = []
+        for path in paths(node):
+            leaf = path[-1]
+            form = form_of(leaf.data_type) if isinstance(leaf, LeafNode) else None
+            if form is None or any(isinstance(each, FixedListNode) for each in path):
+                return None
+            layers = [*enumerate(reversed(path))]
+            lists = sum(1 << at for at, each in layers if isinstance(each, ListNode))
+            large = sum(1 << at for at, each in layers if pa.types.is_large_list(each.data_type))
+            if len(path) > _LAYERS_MAX:
+                return None
+            leaves.append(form)
+            numbers.append(form.within(1 << len(path) | lists, large))
+        return NestedForm(node, tuple(leaves), tuple(numbers))
+
+    @property
+    def row_room(self) -> int:
+        """A guess of how many bytes a row takes."""
+        return _ITEMS_GUESSED * sum(form.row_room for form in self.leaves)
+
+    def to_arrow(self, data: pa.Buffer, num_rows: int, places: Sequence[Place]) -> pa.Array | None:
+        """Return the rows at places, or None if the columns do not agree on what is around them."""
+        leaves = [
+            _PlacedLeaf(form, place, _layers(data, place, len(path) - 1))
+            for form, place, path in zip(self.leaves, places, paths(self.node), strict=True)
+        ]
+        found = _assembled(self.node, leaves, data, 0)
+        return found if found is not None and len(found) == num_rows else None
+
+
+class _PlacedLeaf(NamedTuple):
+    """A column of a field: where its values are, and the layers around them, outermost first."""
+
+    form: Form
+    place: Place
+    layers: Sequence[Sequence[int]]
+
+
+def _layers(data: pa.Buffer, place: Place, count: int) -> list[list[int]]:
+    """Return the number of values, of nulls, and where validity and offsets are, of each layer."""
+    words = np.frombuffer(data, np.int64, 4 * count, place[-1])
+    layers: list[list[int]] = words.reshape(-1, 4)[::-1].tolist()
+    return layers
+
+
+def _assembled(
+    node: Node, leaves: Sequence[_PlacedLeaf], data: pa.Buffer, depth: int
+) -> pa.Array | None:
+    """Return the array of a node from its columns, or None if these do not agree."""
+    if isinstance(node, LeafNode):
+        (leaf,) = leaves
+        return leaf.form.to_arrow(data, leaf.place[-2], (leaf.place,))
+    count, nulls, *_ = leaves[0].layers[depth]
+    buffers = _buffers(node, leaves[0].layers[depth], data)
+    for other in leaves[1:]:
+        own = other.layers[depth]
+        if own[:2] != [count, nulls] or _buffers(node, own, data) != buffers:
+            return None
+    nodes = node.children if isinstance(node, StructNode) else (node.child,)
+    children: list[pa.Array] = []
+    for child in nodes:
+        own_leaves = leaves[: sum(1 for _ in paths(child))]
+        leaves = leaves[len(own_leaves) :]
+        array = _assembled(child, own_leaves, data, depth + 1)
+        if array is None or (isinstance(node, StructNode) and len(array) != count):
+            return None
+        children.append(array)
+    return pa.Array.from_buffers(node.data_type, count, buffers, nulls, children=children)
+
+
+def _buffers(node: Node, layer: Sequence[int], data: pa.Buffer) -> list[pa.Buffer | None]:
+    count, nulls, validity, offsets = layer
+    bits = data.slice(validity, (count + 7) // 8) if nulls else None
+    if isinstance(node, StructNode):
+        return [bits]
+    width = 8 if pa.types.is_large_list(node.data_type) else 4
+    return [bits, data.slice(offsets, (count + 1) * width)]
+
+
 @lru_cache(_FORMS_KEPT)
 def form_of(data_type: pa.DataType) -> Form | None:
     """Return what values of a type are in memory, or `None` if they are more than one buffer.
 
     >>> form_of(pa.list_(pa.float32(), 128)).numbers
-    (0, 512, 0)
+    ((0, 512, 0, 2, 0),)
     """
     types = pa.types
     if types.is_boolean(data_type):
@@ -110,34 +221,44 @@ class FoundRows(NamedTuple):
 
 
 class PlannedColumns:
-    """Columns of a file that are read together; those without a plan are left to others."""
+    """Fields of a file that are read together; those without plans are left to others."""
 
-    def __init__(self, forms: Sequence[Form | None], plans: Sequence[ColumnPlan | None]) -> None:
-        """Take the plan of each column, in the order of the forms, or None."""
-        self._forms = forms
-        self._missing = [place for place, plan in enumerate(plans) if plan is None]
-        self._plans = [plan for plan in plans if plan is not None]
-        used = [form for form, plan in zip(forms, plans, strict=True) if form and plan]
-        self._row_room = sum(form.row_room for form in used)
-        self._used = used
+    def __init__(
+        self,
+        forms: Sequence[Form | NestedForm | None],
+        plans: Sequence[Sequence[ColumnPlan | None]],
+    ) -> None:
+        """Take the plans of the columns of each field, in the order of the forms."""
+        self._used: list[tuple[Form | NestedForm, slice]] = []
+        self._missing: list[int] = []
+        self._plans: list[ColumnPlan] = []
+        for place, (form, columns) in enumerate(zip(forms, plans, strict=True)):
+            own = [plan for plan in columns if plan is not None]
+            if form is None or len(own) != len(form.numbers):
+                self._missing.append(place)
+                continue
+            self._used.append((form, slice(len(self._plans), len(self._plans) + len(own))))
+            self._plans += own
+        self._row_room = sum(form.row_room for form, _ in self._used)
 
     def read(self, file: MappedFile, rows: Int64s) -> FoundRows | None:
         """Return rows in any order, or None if they are to be read in the general way.
 
-        All of them are rows that the columns have.
+        All of them are rows that the fields have.
         """
         if not self._plans:
             return None
         count = len(rows)
-        room = _COLUMN_BYTES * len(self._used) + self._row_room * (count + 1)
+        room = _COLUMN_BYTES * len(self._plans) + self._row_room * (count + 1)
         found = kernels.take_rows(file, rows, self._plans, room)
         if found is None:
             return None
         data = pa.py_buffer(found.data)
-        arrays: list[pa.Array | None] = [
-            None if place is None else form.to_arrow(data, count, place)
-            for form, place in zip(self._used, found.places, strict=True)
-        ]
+        arrays: list[pa.Array | None] = []
+        for form, own in self._used:
+            places = [place for place in found.places[own] if place is not None]
+            is_whole = len(places) == len(form.numbers)
+            arrays.append(form.to_arrow(data, count, places) if is_whole else None)
         for place in self._missing:
             arrays.insert(place, None)
         return FoundRows(arrays, found.num_ranges, found.num_bytes, found.learned)

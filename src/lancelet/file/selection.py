@@ -10,11 +10,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from lancelet.encodings.base import FieldReader, RowRange
+from lancelet.encodings.base import FieldReader, FileVersion, RowRange
 from lancelet.encodings.bundle import Bundle, is_plain
-from lancelet.encodings.planned import Form, form_of
+from lancelet.encodings.levels import LeafNode, nest
+from lancelet.encodings.planned import Form, NestedForm, form_of
 from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
+from lancelet.file.v2.generation import columns_of
 from lancelet.format import logical_type
 from lancelet.format.schema import Field
 from lancelet.values import cached_property, dataclass
@@ -58,36 +60,42 @@ def seen_type(field: Field, stored: pa.DataType) -> tuple[pa.DataType, bool]:
 
 
 class FieldForms(NamedTuple):
-    """What values of fields are in memory, where they can have plans, and their ids."""
+    """What values of fields are in memory, where they can have plans, and the ids of columns."""
 
     fields: Sequence[Field]
-    forms: Sequence[Form | None]
-    ids: Sequence[int]
+    forms: Sequence[Form | NestedForm | None]
+    ids: Sequence[Sequence[int]]
 
 
 _forms_last: tuple[FieldForms, ...] = ()
 
 
-def forms_of(fields: Sequence[Field]) -> FieldForms:
-    """Return what values of fields are; it is kept, for many files are asked for the same."""
+def forms_of(fields: Sequence[Field], version: FileVersion) -> FieldForms:
+    """Return what values of fields are in files of 2.1 or 2.2, many of which are asked for them."""
     global _forms_last  # noqa: PLW0603 - read and written whole
     for found in _forms_last:
         if are_same(fields, found.fields):
             return found
-    forms = [_form_of_field(field) for field in fields]
-    found = FieldForms(fields, forms, [field.id for field in fields])
+    forms = [_form_of_field(field, version) for field in fields]
+    ids = [
+        (field.id,) if isinstance(form, Form) else [each.id for each in columns_of(field, version)]
+        for field, form in zip(fields, forms, strict=True)
+    ]
+    found = FieldForms(fields, forms, ids)
     _forms_last = (found, *_forms_last[: _RECENT - 1])
     return found
 
 
-def _form_of_field(field: Field) -> Form | None:
-    """Return the form of a column whose values users see as they are stored."""
+def _form_of_field(field: Field, version: FileVersion) -> Form | NestedForm | None:
+    """Return the form of a field whose values users see as they are stored."""
     if is_plain(field):
         return _form_of_kind(field.logical_type)
-    if field.children or field.is_blob:
+    if any(node.is_blob for node in field.walk()):
         return None
-    form = form_of(field.storage_type)
-    return form if form is not None and seen_type(field, form.data_type)[1] else None
+    node = nest(field, version)
+    if not seen_type(field, node.data_type)[1]:
+        return None
+    return form_of(node.data_type) if isinstance(node, LeafNode) else NestedForm.of(node)
 
 
 @lru_cache(_FIELDS_KEPT)

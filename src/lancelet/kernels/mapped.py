@@ -58,8 +58,8 @@ class TakenRows(NamedTuple):
     """Some rows of columns, in one buffer, and how much was read for them.
 
     `places` has of each column the number of nulls, where validity, values or offsets, and bytes
-    of strings begin, and how many of these there are, or None where it was not read. The plans
-    have grown by `learned` bytes.
+    of strings begin, how many of these there are, how many values, and where the layers around
+    them are told, or None where it was not read. The plans have grown by `learned` bytes.
     """
 
     data: Bytes

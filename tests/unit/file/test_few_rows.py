@@ -166,6 +166,61 @@ def test_common_encodings_are_read_by_the_kernel(local, write, version, has_null
         assert rows_of(reader, rows)[name].combine_chunks().equals(array.take(pa.array(rows)))
 
 
+def nested_tables():
+    """Return tables of lists and structs within each other, with nulls and empty lists of all."""
+    rng = np.random.default_rng(7)
+
+    def some(make, none=0.1):
+        return [None if rng.random() < none else make(row) for row in range(ROWS)]
+
+    def struct(row):
+        return {"x": row if row % 7 else None, "s": f"text {row % 90}" if row % 5 else None}
+
+    item = pa.struct([("x", pa.int64()), ("s", pa.string())])
+    numbers = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.float32(), 3))])
+    kinds = {
+        "struct": (item, struct),
+        "list": (pa.list_(pa.int32()), lambda row: [row + n for n in range(row % 4)]),
+        "long": (
+            pa.list_(pa.int64()),
+            lambda row: list(range(3000 if row % 999 == 5 else row % 3)),
+        ),
+        "texts": (pa.large_list(pa.string()), lambda row: [f"{row} {n}" for n in range(row % 5)]),
+        "structs": (pa.list_(item), lambda row: [struct(row + n) for n in range(row % 4)]),
+        "deep": (
+            pa.list_(pa.struct([("own", pa.list_(pa.bool_())), ("more", numbers)])),
+            lambda row: [
+                {"own": [True, None][: row % 3], "more": {"a": n, "b": [row, n, 0.5]}}
+                for n in range(row % 3)
+            ],
+        ),
+    }
+    return {
+        name: pa.table({name: pa.array(some(make), kind)}) for name, (kind, make) in kinds.items()
+    }
+
+
+NESTED = cache(nested_tables)
+
+
+@pytest.mark.parametrize("version", [FileVersion.V2_1, FileVersion.V2_2])
+@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize("name", ["struct", "list", "long", "texts", "structs", "deep"])
+def test_nested_columns_are_read_by_the_kernel(local, write, version, has_nulls, name):
+    table = NESTED()[name]
+    if not has_nulls:
+        table = table.filter(table[name].is_valid())
+    write(local, table, version=version)
+    reader, general = open_data_file(local, "f.lance"), open_general(local)
+    last = table.num_rows - 1
+    picks = ([0], [last], [17, 17, 3, 4200, 4], list(range(900, 950)), [5, 6, 1004, 5, 4])
+    for rows in picks:
+        assert is_read_by_kernel(reader, rows)
+        found = rows_of(reader, rows)
+        assert found.equals(table.take(rows).combine_chunks())
+        assert found.equals(rows_of(general, rows))
+
+
 def test_rows_of_several_pages_are_read_by_the_kernel(local, write):
     table = pa.table({"x": np.arange(200_000) % 900, "s": [f"s{n}" for n in range(200_000)]})
     write(local, table, data_cache_bytes=100_000)
@@ -205,15 +260,21 @@ def test_rows_outside_of_the_file_are_refused_as_ever(local, write):
         assert found.value.facts == expected.value.facts
 
 
-@pytest.mark.parametrize("name", columns())
+def damaged_table(name):
+    if name in NESTED():
+        return NESTED()[name].slice(0, 1500)
+    array, wishes = columns()[name]
+    array = with_nulls(array.slice(0, 1500))
+    metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
+    return pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
+
+
+@pytest.mark.parametrize("name", [*columns(), *NESTED()])
 @settings(max_examples=15)
 @given(data=st.data())
 def test_damage_ends_as_it_does_in_the_general_way(name, data, tmp_path_factory):
     """Without checksums: in the same values, or in the same error."""
-    array, wishes = columns()[name]
-    array = with_nulls(array.slice(0, 1500))
-    metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
-    table = pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
+    table = damaged_table(name)
     store = LocalStore(tmp_path_factory.mktemp("few"), sync=False)
     write_file(store, table, checksums=False, zone_rows=None)
     reader = open_data_file(store, "f.lance")

@@ -66,7 +66,7 @@ def stored():
     writer.finish()
     reader = open_data_file(store, "f")
     metadata = run(reader.metadata.read_stored(list(range(len(arrays)))), reader.fetch)
-    forms = np.array([form_of(array.type).numbers for array in arrays.values()], np.int64)
+    forms = np.array([form_of(array.type).numbers[0] for array in arrays.values()], np.int64)
     return np.frombuffer(store.read("f"), np.uint8), metadata, forms.reshape(-1), table
 
 
@@ -102,13 +102,15 @@ def test_nothing_but_plans_is_read(plans):
 @pytest.mark.parametrize(
     ("position", "size", "forms"),
     [
-        ([0], [1 << 40], [0, 8, 0]),
-        ([-1], [4], [0, 8, 0]),
-        ([1 << 62], [1 << 62], [0, 8, 0]),
-        ([0], [4], [4, 8, 0]),
-        ([0], [4], [0, -8, 0]),
+        ([0], [1 << 40], [0, 8, 0, 2, 0]),
+        ([-1], [4], [0, 8, 0, 2, 0]),
+        ([1 << 62], [1 << 62], [0, 8, 0, 2, 0]),
+        ([0], [4], [4, 8, 0, 2, 0]),
+        ([0], [4], [0, -8, 0, 2, 0]),
+        ([0], [4], [0, 8, 0, 1, 0]),
+        ([0], [4], [0, 8, 0, 1 << 9, 0]),
         ([0], [4], [0, 8]),
-        ([0, 0], [4], [0, 8, 0]),
+        ([0, 0], [4], [0, 8, 0, 2, 0]),
     ],
 )
 def test_columns_must_be_within_their_source_and_have_a_form(position, size, forms):
@@ -147,9 +149,10 @@ def test_damaged_metadata_and_pages_are_declined_or_read_within_the_file():
         if rng.random() < 0.1:
             size = int(rng.integers(size))
         one = Slices(source, np.array([start]), np.array([size]))
-        own = forms[3 * which : 3 * which + 3]
+        own = forms[5 * which : 5 * which + 5]
         if rng.random() < 0.1:
-            own = np.array([rng.integers(0, 4), rng.choice([1, 4, 8, 16]), 1])
+            path = rng.choice([2, 4, 6])
+            own = np.array([rng.integers(0, 4), rng.choice([1, 4, 8, 16]), 1, path, 0])
         plans = plans_of(one, own, file_bytes=int(rng.choice([len(file), 1 << 62])))
         found = take([plan for plan in plans if plan is not None], file)
         for place in () if found is None else found.places:

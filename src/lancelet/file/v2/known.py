@@ -19,7 +19,7 @@ from dataclasses import field
 from typing import Final
 
 from lancelet.encodings.base import Memo, StoredColumn
-from lancelet.encodings.planned import Form, PlannedColumns
+from lancelet.encodings.planned import PlannedColumns
 from lancelet.file.selection import OpenedFields, are_same
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
@@ -37,7 +37,7 @@ _COLUMN_BYTES = 2048
 class KnownPlans:
     """The plans of columns, some of which have none, and those that were used together of late."""
 
-    each: dict[int, tuple[Form, ColumnPlan | None]] = field(default_factory=dict)
+    each: dict[int, tuple[tuple[int, ...], ColumnPlan | None]] = field(default_factory=dict)
     """By column, with the form for which each was made."""
     recent: tuple[tuple[Sequence[Field], PlannedColumns], ...] = ()
 

@@ -9,8 +9,9 @@ first wanted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from lancelet import kernels
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices, run, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
 from lancelet.encodings.bundle import Bundle, Columns, is_plain
-from lancelet.encodings.planned import Form, PlannedColumns
+from lancelet.encodings.planned import PlannedColumns
 from lancelet.encodings.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
@@ -220,34 +221,38 @@ class FileReader(RowReader):
         plans = self._known.plans
         found = plans.find(fields)
         if found is None and self.version in _PLANNED_VERSIONS:
-            _, forms, ids = forms_of(fields)
+            _, forms, ids = forms_of(fields, self.version)
             columns = [
-                self._placement.get(field_id) if form else None
-                for field_id, form in zip(ids, forms, strict=True)
+                [self._placement.get(each) for each in own] if form else []
+                for own, form in zip(ids, forms, strict=True)
             ]
-            found = PlannedColumns(forms, self._plans_of(columns, forms))
+            numbers = [form.numbers if form else () for form in forms]
+            self._add_plans(chain(*columns), chain(*numbers))
+            found = PlannedColumns(
+                forms, [[self._plan_of(column) for column in own] for own in columns]
+            )
             plans.keep(fields, found)
         return found
 
-    def _plans_of(
-        self, columns: Sequence[int | None], forms: Sequence[Form | None]
-    ) -> list[ColumnPlan | None]:
-        """Return the plans of columns that become forms; None is a column without one."""
+    def _plan_of(self, column: int | None) -> ColumnPlan | None:
+        return None if column is None else self._known.plans.each[column][1]
+
+    def _add_plans(self, columns: Iterable[int | None], numbers: Iterable[tuple[int, ...]]) -> None:
+        """Make plans of columns that have none of these forms yet."""
         known, none = self._known.plans.each, (None, None)
         missing = {
             column: form
-            for column, form in zip(columns, forms, strict=True)
-            if column is not None and form and known.get(column, none)[0] is not form
+            for column, form in zip(columns, numbers, strict=True)
+            if column is not None and known.get(column, none)[0] != form
         }
         if missing:
             made = kernels.plan_columns(
                 run(self._metadata.read_stored(list(missing)), self._fetch_kept),
-                np.array([form.numbers for form in missing.values()], np.int64).reshape(-1),
+                np.array(list(missing.values()), np.int64).reshape(-1),
                 num_rows=self.num_rows,
                 file_bytes=self._metadata.file_bytes,
             )
             known.update(zip(missing, zip(missing.values(), made, strict=True), strict=True))
-        return [None if column is None else known[column][1] for column in columns]
 
     def _opened_zones(self) -> ZoneSource | None:
         # Of several threads one opens them, and none takes them for absent meanwhile.

@@ -15,7 +15,7 @@ from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
 from lancelet.kernels.native.allocate import empty_bytes
 
 _HEAD_WORDS: Final = 6
-_PLACE_WORDS: Final = 6
+_PLACE_WORDS: Final = 8
 _ROOM_MAX: Final = 1 << 24
 _SPARE_BYTES: Final = 4096
 """So much memory may be held for nothing."""
@@ -26,8 +26,9 @@ def plan_columns(
 ) -> list[ColumnPlan | None]:
     """Return plans of columns, of which `metadata` has what the file says of each.
 
-    `forms` has three numbers for each column: what its values become, their width, and whether
-    they must be text. A column that is not as known writers write it has no plan.
+    `forms` has five numbers for each column: what its values become, their width, whether they
+    must be text, and the layers around them (`encodings.planned`). A column that is not as known
+    writers write it has no plan.
     """
     found: Any = _native.plan_columns(
         metadata.source,

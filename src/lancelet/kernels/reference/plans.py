@@ -17,8 +17,9 @@ def plan_columns(
 ) -> list[ColumnPlan | None]:
     """Return plans of columns, of which `metadata` has what the file says of each.
 
-    `forms` has three numbers for each column: what its values become, their width, and whether
-    they must be text. A column that is not as known writers write it has no plan.
+    `forms` has five numbers for each column: what its values become, their width, whether they
+    must be text, and the layers around them (`encodings.planned`). A column that is not as known
+    writers write it has no plan.
     """
     del forms, num_rows, file_bytes
     return [None] * len(metadata)
