@@ -2,6 +2,8 @@
 
 Every import counts, wherever it stands: an import inside a function hides a circle and does not
 break it. So do names that a package finds on demand, as `searches.exact.exact_search` is found.
+Whoever takes a name or a module from a package needs the package itself too, with what its
+`__init__` imports.
 Imports for readers of types do not count, nor do those of modules that need an optional package.
 """
 
@@ -61,6 +63,7 @@ def needed(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module in modules():
+            found.add(node.module)
             for each in node.names:
                 source = named(node.module, each.name)
                 found.add(source)

@@ -27,7 +27,8 @@ from lancelet.format.paths import parse_manifest_name
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
 from lancelet.table.commit import CommitOptions, commit
-from lancelet.table.conflict import Outcome, judge
+from lancelet.table.conflict.rules import judge
+from lancelet.table.conflict.verdict import Outcome
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
 

@@ -9,20 +9,20 @@ import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
 from lancelet.index.base import IndexTypeError, ScalarKind
-from lancelet.index.inverted import Inverted
+from lancelet.index.inverted.kind import Inverted
 from lancelet.index.inverted.layout import METADATA
 from lancelet.index.parts.key_sets import KEY_SETS
-from lancelet.index.scalar.bitmap import Bitmap
-from lancelet.index.scalar.bloomfilter import BloomFilter
-from lancelet.index.scalar.btree import BTree
+from lancelet.index.scalar.bitmap.kind import Bitmap
+from lancelet.index.scalar.bloomfilter.kind import BloomFilter
+from lancelet.index.scalar.btree.kind import BTree
 from lancelet.index.scalar.btree.layout import PAGE_LOOKUP
-from lancelet.index.scalar.fm import Fm
-from lancelet.index.scalar.json_path import JsonPath
-from lancelet.index.scalar.label_list import LabelList
-from lancelet.index.scalar.minhash import MinHash
-from lancelet.index.scalar.ngram import NGram
-from lancelet.index.scalar.rtree import RTree
-from lancelet.index.scalar.zonemap import ZoneMap
+from lancelet.index.scalar.fm.kind import Fm
+from lancelet.index.scalar.json_path.kind import JsonPath
+from lancelet.index.scalar.label_list.kind import LabelList
+from lancelet.index.scalar.minhash.kind import MinHash
+from lancelet.index.scalar.ngram.kind import NGram
+from lancelet.index.scalar.rtree.kind import RTree
+from lancelet.index.scalar.zonemap.kind import ZoneMap
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import INDEX_FILE
 

@@ -85,25 +85,31 @@ def _store_of(
             return MemoryStore(location.authority) if is_named else MemoryStore.unnamed()
         case scheme:
             # What other stores need is imported with the first of them.
-            from lancelet.io import client, remote  # noqa: PLC0415
+            from lancelet.io.client import REMOTE_SCHEMES, open_client  # noqa: PLC0415
+            from lancelet.io.remote import RemoteStore  # noqa: PLC0415
 
             base = scheme.removesuffix("+ddb")
-            if base not in client.REMOTE_SCHEMES:
+            if base not in REMOTE_SCHEMES:
                 return _fsspec_store(location, storage_options)
-            opened = client.open_client(base, location.authority, storage_options, provider)
-            return remote.RemoteStore(opened)
+            opened = open_client(base, location.authority, storage_options, provider)
+            return RemoteStore(opened)
 
 
 def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
-    from lancelet.io import client, fsspec_store  # noqa: PLC0415 - see `_store_of`
+    from lancelet.io.client import REMOTE_SCHEMES  # noqa: PLC0415 - see `_store_of`
+    from lancelet.io.fsspec_store import (  # noqa: PLC0415
+        FsspecStore,
+        is_local,
+        open_filesystem,
+    )
 
     base = f"{location.scheme}://{location.authority}"
     try:
-        filesystem, root = fsspec_store.open_filesystem(base, storage_options)
+        filesystem, root = open_filesystem(base, storage_options)
     except (ImportError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             raise
-        known = sorted({"file", "memory", "s3+ddb", *client.REMOTE_SCHEMES})
+        known = sorted({"file", "memory", "s3+ddb", *REMOTE_SCHEMES})
         raise UnknownSchemeError(
             "no store has this scheme, and no file system of fsspec that is installed",
             scheme=location.scheme,
@@ -116,9 +122,9 @@ def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
             uri=base,
             reason=str(error),
         ) from error
-    if fsspec_store.is_local(filesystem):
+    if is_local(filesystem):
         return _local_store(location.authority or "/", _is_sync(storage_options))
-    return fsspec_store.FsspecStore(filesystem, base, root)
+    return FsspecStore(filesystem, base, root)
 
 
 @lru_cache(_ROOTS_KEPT)

@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from lancelet import surroundings
 from lancelet.config import IO_THREADS
 from lancelet.errors import LanceletError
 from lancelet.io.fork import renew_after_fork
+from lancelet.surroundings import submit
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -100,7 +100,7 @@ def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future
     That is so in threads that go on after the main one has ended, and in what `atexit` calls.
     """
     try:
-        return surroundings.submit(pool, task, item)
+        return submit(pool, task, item)
     except RuntimeError:
         return _WhenAsked(partial(task, item))
 

@@ -27,7 +27,7 @@ class SlowKernelsWarning(RuntimeWarning):
 def instruction_sets() -> tuple[str, ...]:
     """Return the instruction sets this machine has native kernels for, worst first."""
     try:
-        from lancelet.kernels import _native  # noqa: PLC0415  the module may be missing
+        import lancelet.kernels._native as _native  # noqa: PLC0415, PLR0402  the module may be missing
     except ImportError:
         return ()
     return tuple(name.replace("_", "-") for name in _native.supported_sets())
@@ -35,7 +35,7 @@ def instruction_sets() -> tuple[str, ...]:
 
 def use_instruction_set(name: str) -> None:
     """Call the native code of another instruction set from now on, in the whole process."""
-    from lancelet.kernels import _native  # noqa: PLC0415  the module may be missing
+    import lancelet.kernels._native as _native  # noqa: PLC0415, PLR0402  the module may be missing
 
     _native.use_set(name.replace("-", "_"))
 
@@ -48,7 +48,7 @@ def backend() -> str:
     """
     if not NATIVE:
         return "reference"
-    from lancelet.kernels import _native  # noqa: PLC0415  the module may be missing
+    import lancelet.kernels._native as _native  # noqa: PLC0415, PLR0402  the module may be missing
 
     return _native.set_in_use().replace("_", "-")
 

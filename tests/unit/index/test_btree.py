@@ -13,7 +13,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Interval, IsNull, OneOf, StartsWith
-from lancelet.index.scalar.btree import BTree
+from lancelet.index.scalar.btree.kind import BTree
 from lancelet.index.scalar.btree.layout import PAGE_LOOKUP, write_pages
 from lancelet.io.memory import MemoryStore
 from lancelet.rowids.address import NO_ADDRESS

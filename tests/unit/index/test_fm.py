@@ -10,7 +10,8 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Contains, IsNull
-from lancelet.index.scalar.fm import Fm, kind, layout
+from lancelet.index.scalar.fm import kind, layout
+from lancelet.index.scalar.fm.kind import Fm
 from lancelet.io.memory import MemoryStore
 from lancelet.rowids.address import NO_ADDRESS
 

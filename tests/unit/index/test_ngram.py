@@ -8,8 +8,7 @@ import pytest
 
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.scalar.ngram import NGram
-from lancelet.index.scalar.ngram.kind import trigrams
+from lancelet.index.scalar.ngram.kind import NGram, trigrams
 from lancelet.io.memory import MemoryStore
 from lancelet.rowids.address import NO_ADDRESS
 

@@ -10,7 +10,8 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Meets
-from lancelet.index.scalar.rtree import RTree, layout
+from lancelet.index.scalar.rtree import layout
+from lancelet.index.scalar.rtree.kind import RTree
 from lancelet.io.memory import MemoryStore
 from lancelet.rowids.selection import RowSet
 

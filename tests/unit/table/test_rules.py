@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from lancelet.format.operation import Append, Overwrite, UnknownOperation
-from lancelet.table.conflict import KINDS, RULES, Outcome, judge
+from lancelet.table.conflict.rules import KINDS, RULES, judge
+from lancelet.table.conflict.verdict import Outcome
 from lancelet.testing.tables import SIMPLE_SCHEMA
 
 

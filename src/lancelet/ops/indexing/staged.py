@@ -19,9 +19,9 @@ from lancelet.errors import InvalidInputError, ObjectNotFoundError, UnsupportedE
 from lancelet.format.paths import index_directory
 from lancelet.index.base import IndexedRows, Progress, silent
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.inverted import Inverted
+from lancelet.index.inverted.kind import Inverted
 from lancelet.index.registry import kind_of_name
-from lancelet.index.scalar.btree import BTree
+from lancelet.index.scalar.btree.kind import BTree
 from lancelet.ops.indexing.build import IndexRequest, build_segment, new_folder
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot

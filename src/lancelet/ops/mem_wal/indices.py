@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lancelet.errors import IndexNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.index.inverted import Inverted
+from lancelet.index.inverted.kind import Inverted
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF

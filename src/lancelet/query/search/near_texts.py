@@ -24,7 +24,7 @@ from lancelet.errors import (
     ObjectNotFoundError,
 )
 from lancelet.format.field import Field
-from lancelet.index.scalar.minhash import MinHash
+from lancelet.index.scalar.minhash.kind import MinHash
 from lancelet.index.scalar.minhash.search import MinHashSegment
 from lancelet.index.scalar.minhash.signatures import Signer, UInt16s, band_keys, distances
 from lancelet.io.metered import IoCounts

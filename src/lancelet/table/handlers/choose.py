@@ -36,20 +36,20 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
         return PutIfAbsent()
     location = parse_uri(uri)
     if location.scheme.endswith("+ddb"):
-        from lancelet.table.handlers import dynamodb  # noqa: PLC0415 - databases are optional
+        from lancelet.table.handlers.dynamodb import DynamoRecords  # noqa: PLC0415 - databases are optional
 
-        return _external(dynamodb.DynamoRecords.open(_table_of(location), options), location)
+        return _external(DynamoRecords.open(_table_of(location), options), location)
     if database is None:
         return PutIfAbsent()
     kind, _, path = database.partition(":")
     if kind == "sqlite" and path:
-        from lancelet.table.handlers import sqlite  # noqa: PLC0415 - see above
+        from lancelet.table.handlers.sqlite import SqliteRecords  # noqa: PLC0415 - see above
 
-        return _external(sqlite.SqliteRecords(path), location)
+        return _external(SqliteRecords(path), location)
     if kind in {"postgresql", "postgres"}:
-        from lancelet.table.handlers import postgres  # noqa: PLC0415 - see above
+        from lancelet.table.handlers.postgres import PostgresRecords  # noqa: PLC0415 - see above
 
-        return _external(postgres.PostgresRecords(database), location)
+        return _external(PostgresRecords(database), location)
     raise UnsupportedError(
         "no database of versions is of this kind",
         kind=kind,

@@ -1,5 +1,1 @@
 """A set of rows for each distinct value."""
-
-from lancelet.index.scalar.bitmap.kind import Bitmap
-
-__all__ = ["Bitmap"]

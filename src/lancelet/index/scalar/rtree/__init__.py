@@ -1,5 +1,1 @@
 """The RTREE kind: which geometries lie where."""
-
-from lancelet.index.scalar.rtree.kind import RTree
-
-__all__ = ["RTree"]
