@@ -37,11 +37,11 @@ if TYPE_CHECKING:
         dataset,
         write_dataset,
     )
-    from lancelet.dataset.bases import DatasetBasePath
-    from lancelet.dataset.counters import bytes_read_counter, iops_counter
-    from lancelet.dataset.explanation import CleanupExplanation
-    from lancelet.dataset.sql_of_tables import sql
-    from lancelet.dataset.table_provider import FFILanceTableProvider
+    from lancelet.dataset.maintenance.maintenance import CleanupExplanation
+    from lancelet.dataset.maintenance.settings import DatasetBasePath
+    from lancelet.dataset.maintenance.statistics import bytes_read_counter, iops_counter
+    from lancelet.dataset.sql.table_provider import FFILanceTableProvider
+    from lancelet.dataset.sql.tables import sql
     from lancelet.fragment import FragmentMetadata
     from lancelet.index.text.tokenize import FtsToken, tokenize
     from lancelet.io.metered import IoCounts as IOStats
@@ -140,15 +140,15 @@ import_on_demand(
         "BlobDescriptorArrayBuilder": "lancelet.blob",
         "BlobFile": "lancelet.blob",
         "CleanupCandidateFile": "lancelet.ops.cleanup",
-        "CleanupExplanation": "lancelet.dataset.explanation",
+        "CleanupExplanation": "lancelet.dataset.maintenance.maintenance",
         "CleanupReferencedBranch": "lancelet.ops.cleanup",
         "CleanupStats": "lancelet.ops.cleanup",
         "CompactedSsTable": "lancelet.mem_wal",
         "DataStatistics": "lancelet.dataset",
-        "DatasetBasePath": "lancelet.dataset.bases",
+        "DatasetBasePath": "lancelet.dataset.maintenance.settings",
         "DedicatedBlobWriter": "lancelet.blob",
         "ExecutionPlan": "lancelet.mem_wal",
-        "FFILanceTableProvider": "lancelet.dataset.table_provider",
+        "FFILanceTableProvider": "lancelet.dataset.sql.table_provider",
         "FieldStatistics": "lancelet.dataset",
         "FragmentMetadata": "lancelet.fragment",
         "FtsToken": "lancelet.index.text.tokenize",
@@ -175,16 +175,16 @@ import_on_demand(
         "batch_udf": "lancelet.udf",
         "blob_array": "lancelet.blob",
         "blob_field": "lancelet.blob",
-        "bytes_read_counter": "lancelet.dataset.counters",
+        "bytes_read_counter": "lancelet.dataset.maintenance.statistics",
         "dataset": "lancelet.dataset",
         "evaluate_sharding_spec": "lancelet.mem_wal",
-        "iops_counter": "lancelet.dataset.counters",
+        "iops_counter": "lancelet.dataset.maintenance.statistics",
         "json_to_schema": "lancelet.schema",
         "sanitize_ts": "lancelet.util",
         "schema_to_json": "lancelet.schema",
         "set_logger": "lancelet.log",
         "simd_info": "lancelet.cpu",
-        "sql": "lancelet.dataset.sql_of_tables",
+        "sql": "lancelet.dataset.sql.tables",
         "tokenize": "lancelet.index.text.tokenize",
         "write_dataset": "lancelet.dataset",
     },

@@ -24,15 +24,15 @@ import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.maintenance import DatasetOptimizer
-from lancelet.dataset.scanner import LanceScanner
-from lancelet.dataset.write import dataset as open_dataset
-from lancelet.dataset.write import write_dataset as write_rows
+from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
+from lancelet.dataset.scan.scanner import LanceScanner
+from lancelet.dataset.write.write import dataset as open_dataset
+from lancelet.dataset.write.write import write_dataset as write_rows
 from lancelet.errors import CancelledError, InvalidInputError
 from lancelet.ops.progress import reporting
 
 if TYPE_CHECKING:
-    from lancelet.dataset.merge_insert import ExecuteResult, MergeInsertBuilder
+    from lancelet.dataset.mutation import ExecuteResult, MergeInsertBuilder
 
 __all__ = ["AsyncDataset", "batches", "dataset", "run", "write_dataset"]
 

@@ -1,7 +1,6 @@
 """Blobs: values to write and files to read, under pylance's name for the module."""
 
-from lancelet.dataset.blob_column import BlobColumn, BlobIterator
-from lancelet.dataset.blob_file import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
+from lancelet.dataset.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobColumn, BlobFile, BlobIterator
 from lancelet.file.blob_descriptors import BlobDescriptor, BlobDescriptorArrayBuilder
 from lancelet.file.blob_writers import DedicatedBlobWriter, PackedBlobWriter
 from lancelet.format.blob_values import Blob, BlobArray, BlobType, blob_array, blob_field

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.metadata import FragmentMetadata, fragment_from_user
-from lancelet.dataset.outline import Titled, Wrapped, outline
+from lancelet.dataset.show.outline import Titled, Wrapped, outline
+from lancelet.dataset.write.metadata import FragmentMetadata, fragment_from_user
 from lancelet.errors import VersionNotFoundError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema

@@ -1,19 +1,19 @@
 """Fragments and their metadata, under pylance's name for the module."""
 
 from lancelet.bitmap import Bitmap
+from lancelet.dataset.columns import BatchUDF
 from lancelet.dataset.fragment import FragmentSession, LanceFragment
-from lancelet.dataset.metadata import (
+from lancelet.dataset.history.row_ids import RowIdSequence
+from lancelet.dataset.session import Session
+from lancelet.dataset.show.progress import FragmentWriteProgress, NoopFragmentWriteProgress
+from lancelet.dataset.write.fragments import write_fragments
+from lancelet.dataset.write.metadata import (
     DataFile,
     DeletionFile,
     FragmentMetadata,
     RowDatasetVersionMeta,
     RowIdMeta,
 )
-from lancelet.dataset.progress import FragmentWriteProgress, NoopFragmentWriteProgress
-from lancelet.dataset.row_ids import RowIdSequence
-from lancelet.dataset.session import Session
-from lancelet.dataset.udf import BatchUDF
-from lancelet.dataset.write_fragments import write_fragments
 from lancelet.ops.write import MAX_BYTES_PER_FILE as DEFAULT_MAX_BYTES_PER_FILE
 
 __all__ = [

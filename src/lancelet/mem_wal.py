@@ -1,11 +1,11 @@
 """The write-ahead log of datasets, under pylance's name for the module."""
 
-from lancelet.dataset.mem_wal import (
+from lancelet.dataset.mem_wal.methods import (
     CompactedSsTable,
     ShardWriter,
     evaluate_sharding_spec,
 )
-from lancelet.dataset.mem_wal_reading import (
+from lancelet.dataset.mem_wal.reading import (
     ExecutionPlan,
     LsmPointLookupPlanner,
     LsmReader,

@@ -1,6 +1,6 @@
 """Compaction in steps, under pylance's name for the module."""
 
-from lancelet.dataset.compaction import (
+from lancelet.dataset.maintenance.compaction import (
     Compaction,
     CompactionOptions,
     CompactionPlan,

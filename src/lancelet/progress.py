@@ -1,6 +1,6 @@
 """Progress of long calls, under pylance's name for the module."""
 
-from lancelet.dataset.progress import (
+from lancelet.dataset.show.progress import (
     FileSystemFragmentWriteProgress,
     FragmentWriteProgress,
     IndexProgress,

@@ -1,7 +1,7 @@
 """Choosing rows for training, under pylance's name for the module."""
 
-from lancelet.dataset.random_rows import PrioritizedItem, maybe_sample, reservoir_sampling
-from lancelet.dataset.sampling import (
+from lancelet.dataset.scan.random_rows import PrioritizedItem, maybe_sample, reservoir_sampling
+from lancelet.dataset.scan.sampling import (
     FragmentSampler,
     FullScanSampler,
     Sampler,

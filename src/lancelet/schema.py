@@ -1,6 +1,6 @@
 """Schemas with field ids, and schemas as JSON, under pylance's name for the module."""
 
-from lancelet.dataset.lance_schema import LanceField, LanceSchema
+from lancelet.dataset.write.schema import LanceField, LanceSchema
 from lancelet.format.schema_json import json_to_schema, schema_to_json
 
 __all__ = ["LanceField", "LanceSchema", "json_to_schema", "schema_to_json"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from lancelet.dataset.vector_checks import validate_vector_index
+from lancelet.dataset.scan.search import validate_vector_index
 from lancelet.errors import InvalidInputError
 from lancelet.indices.hnsw import HNSW
 from lancelet.indices.kmeans import KMeans

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lancelet.dataset.duplicates import (
+from lancelet.dataset.index.duplicates import (
     find_duplicate_pairs,
     find_duplicate_pairs_in_partition,
     get_ivf_partition_info,

@@ -1,5 +1,5 @@
 """Helpers of loaders, under pylance's name for the package."""
 
-from lancelet.dataset.sharded_batches import ShardedBatchIterator
+from lancelet.dataset.scan.sampling import ShardedBatchIterator
 
 __all__ = ["ShardedBatchIterator"]

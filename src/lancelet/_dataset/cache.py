@@ -1,5 +1,5 @@
 """Streams that are kept, under pylance's name for the module."""
 
-from lancelet.dataset.stream_cache import CachedDataset
+from lancelet.dataset.scan.sampling import CachedDataset
 
 __all__ = ["CachedDataset"]

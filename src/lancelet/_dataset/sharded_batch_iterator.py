@@ -1,5 +1,5 @@
 """Shards of datasets, under pylance's name for the module."""
 
-from lancelet.dataset.sharded_batches import ShardedBatchIterator
+from lancelet.dataset.scan.sampling import ShardedBatchIterator
 
 __all__ = ["ShardedBatchIterator"]

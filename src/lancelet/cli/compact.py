@@ -9,7 +9,7 @@ from typing import Any
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
-from lancelet.dataset.compaction import options_of
+from lancelet.dataset.maintenance.compaction import options_of
 from lancelet.ops.compact.plan import CompactionPlan
 from lancelet.ops.compact.rewrite import RewriteResult
 from lancelet.ops.compact.run import compact_files, report_compaction, run_tasks

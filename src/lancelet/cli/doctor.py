@@ -11,7 +11,7 @@ from lancelet import config
 from lancelet.about import __version__
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.kernels.select import backend, instruction_sets
 

@@ -10,7 +10,7 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.dataset import LanceDataset
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 from lancelet.ops.list_files import files_of, stored_files
 
 _COLUMNS = ("type", "path", "base", "bytes")

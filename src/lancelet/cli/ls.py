@@ -13,7 +13,7 @@ from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_storage_options, storage_options_of
 from lancelet.cli.versions import committed_at
 from lancelet.dataset import dataset
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 from lancelet.errors import LanceletError, NotFoundError
 from lancelet.format.paths import VERSIONS
 from lancelet.io.open import open_folder

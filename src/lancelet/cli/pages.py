@@ -15,7 +15,7 @@ from lancelet.cli.table_arguments import (
     open_table,
     storage_options_of,
 )
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 from lancelet.errors import ObjectNotFoundError, UnsupportedError
 from lancelet.file.api import open_file
 from lancelet.file.messages import encoding_text

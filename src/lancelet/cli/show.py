@@ -8,7 +8,7 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.cli.versions import committed_at, operation_of
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 from lancelet.debug import format_manifest
 from lancelet.format.flags import Feature
 

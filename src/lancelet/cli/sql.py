@@ -16,7 +16,7 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_storage_options, storage_options_of
 from lancelet.dataset import dataset
-from lancelet.dataset.sql_of_tables import sql
+from lancelet.dataset.sql.tables import sql
 from lancelet.errors import InvalidInputError
 
 _PATH = re.compile(r"\b(FROM|JOIN)(\s+)'((?:[^']|'')+)'", re.IGNORECASE)

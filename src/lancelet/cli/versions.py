@@ -11,7 +11,7 @@ from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset import LanceDataset
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 from lancelet.table.snapshot import Snapshot, open_entry
 
 _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "tags")

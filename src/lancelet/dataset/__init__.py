@@ -8,36 +8,40 @@ from lancelet.arrow_on_demand import load_arrow_late
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.dataset.changes import DatasetDelta
-    from lancelet.dataset.committing import (
-        LANCE_COMMIT_MESSAGE_KEY,
-        BulkCommitResult,
-        Transaction,
-    )
+    from lancelet.dataset.columns import AlterColumn
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.dataset.evolution import AlterColumn
     from lancelet.dataset.fragment import LanceFragment
-    from lancelet.dataset.history import Version
-    from lancelet.dataset.index_values import Index, IndexFile
-    from lancelet.dataset.indexing import IndexInformation
-    from lancelet.dataset.maintenance import AutoCleanupConfig, DatasetOptimizer
-    from lancelet.dataset.merge_insert import ExecuteResult, MergeInsertBuilder
-    from lancelet.dataset.mutation import DeleteResult, UpdateResult
-    from lancelet.dataset.operations import LanceOperation
-    from lancelet.dataset.refs import Branch, Branches, Tag, Tags, VersionRef
-    from lancelet.dataset.row_ids import serialize_row_addrs
-    from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
-    from lancelet.dataset.search_filter import VectorSearchQuery
-    from lancelet.dataset.session import Session
-    from lancelet.dataset.sql import SqlQuery, SqlQueryBuilder
-    from lancelet.dataset.statistics import (
+    from lancelet.dataset.history.changes import DatasetDelta
+    from lancelet.dataset.history.refs import Branch, Branches, Tag, Tags, VersionRef
+    from lancelet.dataset.history.row_ids import serialize_row_addrs
+    from lancelet.dataset.history.versions import Version
+    from lancelet.dataset.index.reader import VectorIndexReader
+    from lancelet.dataset.index.scalar import IndexInformation
+    from lancelet.dataset.index.values import Index, IndexFile
+    from lancelet.dataset.maintenance.maintenance import AutoCleanupConfig, DatasetOptimizer
+    from lancelet.dataset.maintenance.statistics import (
         DatasetStats,
         DataStatistics,
         FieldStatistics,
         LanceStats,
     )
-    from lancelet.dataset.vector_reader import VectorIndexReader
-    from lancelet.dataset.write import dataset, write_dataset
+    from lancelet.dataset.mutation import (
+        DeleteResult,
+        ExecuteResult,
+        MergeInsertBuilder,
+        UpdateResult,
+    )
+    from lancelet.dataset.scan.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
+    from lancelet.dataset.scan.search import VectorSearchQuery
+    from lancelet.dataset.session import Session
+    from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
+    from lancelet.dataset.write.committing import (
+        LANCE_COMMIT_MESSAGE_KEY,
+        BulkCommitResult,
+        Transaction,
+    )
+    from lancelet.dataset.write.operations import LanceOperation
+    from lancelet.dataset.write.write import dataset, write_dataset
 
 __all__ = [
     "LANCE_COMMIT_MESSAGE_KEY",
@@ -86,13 +90,13 @@ _IMPORTED = {
     "BatchUDFCheckpoint": "lancelet.udf",
     "Bitmap": "lancelet.bitmap",
     "BlobFile": "lancelet.blob",
-    "CleanupExplanation": "lancelet.dataset.explanation",
+    "CleanupExplanation": "lancelet.dataset.maintenance.maintenance",
     "CleanupStats": "lancelet.ops.cleanup",
     "Compaction": "lancelet.optimize",
     "CompactionMetrics": "lancelet.optimize",
     "DEFAULT_BLOB_BUFFER_SIZE": "lancelet.blob",
     "DataFile": "lancelet.fragment",
-    "DatasetBasePath": "lancelet.dataset.bases",
+    "DatasetBasePath": "lancelet.dataset.maintenance.settings",
     "DocumentGranularity": "lancelet.query",
     "FragmentMetadata": "lancelet.fragment",
     "FullTextQuery": "lancelet.query",
@@ -112,44 +116,44 @@ import_on_demand(
     __name__,
     {
         **_IMPORTED,
-        "AlterColumn": "lancelet.dataset.evolution",
-        "AutoCleanupConfig": "lancelet.dataset.maintenance",
-        "Branch": "lancelet.dataset.refs",
-        "Branches": "lancelet.dataset.refs",
-        "BulkCommitResult": "lancelet.dataset.committing",
-        "ColumnOrdering": "lancelet.dataset.scanner",
-        "DataStatistics": "lancelet.dataset.statistics",
-        "DatasetDelta": "lancelet.dataset.changes",
-        "DatasetOptimizer": "lancelet.dataset.maintenance",
-        "DatasetStats": "lancelet.dataset.statistics",
+        "AlterColumn": "lancelet.dataset.columns",
+        "AutoCleanupConfig": "lancelet.dataset.maintenance.maintenance",
+        "Branch": "lancelet.dataset.history.refs",
+        "Branches": "lancelet.dataset.history.refs",
+        "BulkCommitResult": "lancelet.dataset.write.committing",
+        "ColumnOrdering": "lancelet.dataset.scan.scanner",
+        "DataStatistics": "lancelet.dataset.maintenance.statistics",
+        "DatasetDelta": "lancelet.dataset.history.changes",
+        "DatasetOptimizer": "lancelet.dataset.maintenance.maintenance",
+        "DatasetStats": "lancelet.dataset.maintenance.statistics",
         "DeleteResult": "lancelet.dataset.mutation",
-        "ExecuteResult": "lancelet.dataset.merge_insert",
-        "FieldStatistics": "lancelet.dataset.statistics",
-        "Index": "lancelet.dataset.index_values",
-        "IndexFile": "lancelet.dataset.index_values",
-        "IndexInformation": "lancelet.dataset.indexing",
-        "LANCE_COMMIT_MESSAGE_KEY": "lancelet.dataset.committing",
+        "ExecuteResult": "lancelet.dataset.mutation",
+        "FieldStatistics": "lancelet.dataset.maintenance.statistics",
+        "Index": "lancelet.dataset.index.values",
+        "IndexFile": "lancelet.dataset.index.values",
+        "IndexInformation": "lancelet.dataset.index.scalar",
+        "LANCE_COMMIT_MESSAGE_KEY": "lancelet.dataset.write.committing",
         "LanceDataset": "lancelet.dataset.dataset",
         "LanceFragment": "lancelet.dataset.fragment",
-        "LanceOperation": "lancelet.dataset.operations",
-        "LanceScanner": "lancelet.dataset.scanner",
-        "LanceStats": "lancelet.dataset.statistics",
-        "MergeInsertBuilder": "lancelet.dataset.merge_insert",
-        "ScannerBuilder": "lancelet.dataset.scanner",
+        "LanceOperation": "lancelet.dataset.write.operations",
+        "LanceScanner": "lancelet.dataset.scan.scanner",
+        "LanceStats": "lancelet.dataset.maintenance.statistics",
+        "MergeInsertBuilder": "lancelet.dataset.mutation",
+        "ScannerBuilder": "lancelet.dataset.scan.scanner",
         "Session": "lancelet.dataset.session",
-        "SqlQuery": "lancelet.dataset.sql",
-        "SqlQueryBuilder": "lancelet.dataset.sql",
-        "Tag": "lancelet.dataset.refs",
-        "Tags": "lancelet.dataset.refs",
-        "Transaction": "lancelet.dataset.committing",
+        "SqlQuery": "lancelet.dataset.sql.query",
+        "SqlQueryBuilder": "lancelet.dataset.sql.query",
+        "Tag": "lancelet.dataset.history.refs",
+        "Tags": "lancelet.dataset.history.refs",
+        "Transaction": "lancelet.dataset.write.committing",
         "UpdateResult": "lancelet.dataset.mutation",
-        "VectorIndexReader": "lancelet.dataset.vector_reader",
-        "VectorSearchQuery": "lancelet.dataset.search_filter",
-        "Version": "lancelet.dataset.history",
-        "VersionRef": "lancelet.dataset.refs",
-        "_coerce_query_vector": "lancelet.dataset.query_vector:coerce_query_vector",
-        "dataset": "lancelet.dataset.write",
-        "serialize_row_addrs": "lancelet.dataset.row_ids",
-        "write_dataset": "lancelet.dataset.write",
+        "VectorIndexReader": "lancelet.dataset.index.reader",
+        "VectorSearchQuery": "lancelet.dataset.scan.search",
+        "Version": "lancelet.dataset.history.versions",
+        "VersionRef": "lancelet.dataset.history.refs",
+        "_coerce_query_vector": "lancelet.dataset.scan.search:coerce_query_vector",
+        "dataset": "lancelet.dataset.write.write",
+        "serialize_row_addrs": "lancelet.dataset.history.row_ids",
+        "write_dataset": "lancelet.dataset.write.write",
     },
 )

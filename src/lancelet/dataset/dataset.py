@@ -18,14 +18,9 @@ import pyarrow.dataset
 
 from lancelet import ops
 from lancelet.bitmap import Bitmap
-from lancelet.dataset import display
-from lancelet.dataset.argument_kinds import checks_kinds
-from lancelet.dataset.arrow_methods import ArrowMethods
-from lancelet.dataset.bases import BaseMethods
-from lancelet.dataset.blob_methods import BlobMethods
-from lancelet.dataset.changes import ChangeMethods
-from lancelet.dataset.committing import CommitMethods
-from lancelet.dataset.evolution import EvolutionMethods
+from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.blob import BlobMethods
+from lancelet.dataset.columns import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
 from lancelet.dataset.handle import (
     Handle,
@@ -34,26 +29,28 @@ from lancelet.dataset.handle import (
     open_handle,
     text_of,
 )
-from lancelet.dataset.history import HistoryMethods
-from lancelet.dataset.hybrid import HybridMethods
-from lancelet.dataset.index_segments import IndexSegmentMethods
-from lancelet.dataset.indexing import IndexMethods
-from lancelet.dataset.lance_schema import LanceSchema
-from lancelet.dataset.maintenance import MaintenanceMethods
-from lancelet.dataset.mem_wal import MemWalMethods
-from lancelet.dataset.model_methods import ModelMethods
+from lancelet.dataset.history.changes import ChangeMethods
+from lancelet.dataset.history.refs import RefMethods
+from lancelet.dataset.history.versions import HistoryMethods
+from lancelet.dataset.index.recall import RecallMethods
+from lancelet.dataset.index.scalar import IndexMethods
+from lancelet.dataset.index.segments import IndexSegmentMethods
+from lancelet.dataset.index.vector import VectorIndexMethods
+from lancelet.dataset.maintenance.maintenance import MaintenanceMethods
+from lancelet.dataset.maintenance.settings import BaseMethods, SettingsMethods, StorageMethods
+from lancelet.dataset.maintenance.statistics import LanceStats
+from lancelet.dataset.mem_wal.methods import MemWalMethods
 from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.named_table import named_table
-from lancelet.dataset.plots import Plots
-from lancelet.dataset.recall import RecallMethods
-from lancelet.dataset.refs import RefMethods
+from lancelet.dataset.scan.arrow import ArrowMethods
+from lancelet.dataset.scan.ranked import HybridMethods, TextMethods
 from lancelet.dataset.session import Session
-from lancelet.dataset.settings import SettingsMethods
-from lancelet.dataset.sql import SqlMethods
-from lancelet.dataset.statistics import LanceStats
-from lancelet.dataset.storage import StorageMethods
-from lancelet.dataset.text_methods import TextMethods
-from lancelet.dataset.vector_indexing import VectorIndexMethods
+from lancelet.dataset.show import display
+from lancelet.dataset.show.plots import Plots
+from lancelet.dataset.sql.query import SqlMethods
+from lancelet.dataset.write.committing import CommitMethods
+from lancelet.dataset.write.models import ModelMethods
+from lancelet.dataset.write.schema import LanceSchema
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
 from lancelet.query.indexing.segments import index_loads

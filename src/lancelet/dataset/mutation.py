@@ -2,23 +2,532 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
+
+import pyarrow as pa
 
 from lancelet import ops
-from lancelet.dataset.argument_kinds import checks_kinds
+from lancelet.dataset.arguments import checks_kinds, previews
 from lancelet.dataset.handle import Handle
-from lancelet.dataset.merge_insert import MergeInsertBuilder
-from lancelet.dataset.signatures import previews
-from lancelet.dataset.write_request import WriteRequest
+from lancelet.dataset.show import display
+from lancelet.dataset.show.progress import ProgressOption, shown
+from lancelet.dataset.write.committing import Transaction
+from lancelet.dataset.write.operation_forms import operation_to_user
+from lancelet.dataset.write.request import WriteRequest
+from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import mapping
+from lancelet.format.operation import CompactedSsTable
 from lancelet.format.version import FileVersion
+from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.merge_insert.spec import MergeStatistics
+
+
+class ExecuteResult(TypedDict):
+    """What a merge did."""
+
+    num_inserted_rows: int
+    num_updated_rows: int
+    num_deleted_rows: int
+
+
+class MergeInsertBuilder:
+    """Says what happens to rows whose key is in both, only in the source, only in the dataset."""
+
+    def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
+        """Merge into a dataset by a column, several, or its primary key."""
+        self._dataset = dataset
+        self._spec = ops.merge_insert.spec.MergeSpec(_key_names(dataset, on))
+        self._retries = ops.publish.Retries()
+        self._options = CommitOptions()
+
+    def __repr__(self) -> str:
+        """Show into what is merged, and what happens to rows."""
+        return display.line("MergeInsertBuilder", self._dataset.uri, spec=self._spec)
+
+    def when_matched_update_all(self, condition: str | None = None) -> Self:
+        """Update matched rows with all columns of the source.
+
+        Args:
+            condition: SQL over `source.` and `target.` columns; other rows are left as they are.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all("target.price < 20")
+            merge.execute(new_books)
+            ```
+        """
+        return self._with(matched=ops.merge_insert.spec.Matched.UPDATE, update_condition=condition)
+
+    def when_matched_delete(self) -> Self:
+        """Delete matched rows.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_delete()
+            merge.execute(new_books)["num_deleted_rows"]  # 1
+            ```
+        """
+        return self._with(matched=ops.merge_insert.spec.Matched.DELETE, update_condition=None)
+
+    def when_matched_fail(self) -> Self:
+        """Raise if any row matches.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_fail().when_not_matched_insert_all().execute(
+                new_books.slice(1)
+            )
+            ```
+        """
+        return self._with(matched=ops.merge_insert.spec.Matched.FAIL, update_condition=None)
+
+    def when_not_matched_insert_all(self) -> Self:
+        """Insert source rows that match no row.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_not_matched_insert_all()
+            merge.execute(new_books)["num_inserted_rows"]  # 1
+            ```
+        """
+        return self._with(inserts=True)
+
+    def when_not_matched_by_source_delete(self, expr: str | None = None) -> Self:
+        """Delete rows whose key is not in the source.
+
+        Args:
+            expr: SQL over the columns of the dataset; only rows for which it is true are deleted.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_not_matched_by_source_delete("id > 10")
+            merge.execute(new_books)["num_deleted_rows"]  # 9
+            ```
+        """
+        return self._with(deletes_unmatched=True, delete_condition=expr)
+
+    def source_dedupe_behavior(self, behavior: Literal["fail", "first_seen"]) -> Self:
+        """Set what happens if several source rows have the same key.
+
+        Args:
+            behavior: `fail` raises, which is the default; `first_seen` takes the first row.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            twice = pa.concat_tables([new_books, new_books])
+            merge.source_dedupe_behavior("first_seen").execute(twice)
+            ```
+        """
+        return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
+
+    @checks_kinds
+    def conflict_retries(self, max_retries: int) -> Self:
+        """Set how many times to retry after a conflict.
+
+        Args:
+            max_retries: The number of retries, by default 10.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().conflict_retries(20).execute(new_books)
+            ```
+        """
+        self._retries = replace(self._retries, most=max_retries)
+        return self
+
+    @checks_kinds
+    def retry_timeout(self, timeout: timedelta) -> Self:
+        """Set how long to retry.
+
+        Args:
+            timeout: The time, by default 30 seconds.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            merge.retry_timeout(timedelta(minutes=2)).execute(new_books)
+            ```
+        """
+        self._retries = replace(self._retries, seconds=timeout.total_seconds())
+        return self
+
+    def data_storage_version(self, version: str) -> Self:
+        """Set the version of new data files.
+
+        Args:
+            version: The file version, by default the dataset's.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
+        files = replace(self._spec.files, version=FileVersion.parse(version))
+        return self._with(files=files)
+
+    @checks_kinds
+    def use_index(self, use_index: bool) -> Self:
+        """Set whether an index on the key may be used.
+
+        Args:
+            use_index: On by default.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().use_index(False).execute(new_books)
+            ```
+        """
+        return self._with(uses_index=use_index)
+
+    def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> Self:
+        """Set how rows are updated.
+
+        Args:
+            mode: `rewrite_rows`, which `auto` means, appends changed rows and deletes the old ones.
+                `rewrite_columns` leaves rows where they are and rewrites the columns of the source
+                in the fragments it touches; only for updates of some columns.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().write_mode("rewrite_rows").execute(new_books)
+            ```
+        """
+        known = [each.value for each in ops.merge_insert.spec.RewriteMode]
+        if mode not in known:
+            raise InvalidInputError(
+                f"Invalid write_mode: {mode}. Expected one of "
+                + ", ".join(f"'{each}'" for each in known)
+            )
+        return self._with(mode=ops.merge_insert.spec.RewriteMode(mode))
+
+    def target_bases(self, bases: list[str]) -> Self:
+        """Write new files to base paths, in turn.
+
+        Args:
+            bases: Names or paths of bases.
+
+        Returns:
+            The builder.
+        """
+        return self._with(files=replace(self._spec.files, bases=ops.bases.BaseChoice(tuple(bases))))
+
+    def target_all_bases(self, include_primary: bool = True) -> Self:
+        """Write new files to all base paths, in turn.
+
+        Args:
+            include_primary: Whether the folder of the dataset is among them.
+
+        Returns:
+            The builder.
+        """
+        return self._with(
+            files=replace(self._spec.files, bases=ops.bases.BaseChoice(spread=include_primary))
+        )
+
+    def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
+        """Record how far shards of the write-ahead log are merged with this commit.
+
+        Args:
+            sstables: Objects with a `shard_id` and a `generation`.
+
+        Returns:
+            The builder.
+        """
+        compacted = tuple(
+            CompactedSsTable(uuid.UUID(str(each.shard_id)), each.generation) for each in sstables
+        )
+        return self._with(compacted=compacted)
+
+    def skip_auto_cleanup(self, skip: bool = True) -> Self:
+        """Set whether to skip the automatic cleanup of old versions.
+
+        Args:
+            skip: Whether to skip it.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().skip_auto_cleanup().execute(new_books)
+            ```
+        """
+        self._options = replace(self._options, skips_cleanup=skip)
+        return self
+
+    def memory_limit(self, limit: int) -> Self:
+        """Set the memory for source rows of a stream; more are spilled to a file.
+
+        Args:
+            limit: The number of bytes.
+
+        Returns:
+            The builder.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all().memory_limit(1 << 30)
+            merge.execute(new_books)
+            ```
+        """
+        return self._with(memory_limit=limit)
+
+    @previews
+    def execute(
+        self,
+        data_obj: Any,
+        *,
+        schema: pa.Schema | None = None,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+    ) -> ExecuteResult | ChangeReport:
+        """Merge the source rows into the dataset, and check the new version out.
+
+        Args:
+            data_obj: The source rows, in any form that `write_dataset` takes.
+            schema: The schema to convert the rows to.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The numbers of inserted, updated and deleted rows; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            upsert = dataset.merge_insert("id").when_matched_update_all()
+            upsert.when_not_matched_insert_all().execute(new_books)["num_inserted_rows"]  # 1
+            ```
+        """
+        stream, dataset = ops.rows.read_rows_of(data_obj, schema), self._dataset
+        if dry_run:
+            return ops.merge_insert.execute.report_merge(dataset.snapshot, stream, self._spec)
+        with shown(progress):
+            merged = ops.merge_insert.execute.merge_rows(
+                dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
+            )
+        dataset.look_at(merged.snapshot)
+        return _result(merged.statistics)
+
+    def execute_uncommitted(
+        self, data_obj: Any, *, schema: pa.Schema | None = None
+    ) -> tuple[Transaction, ExecuteResult]:
+        """Write what the merge changes, without committing it.
+
+        Args:
+            data_obj: The source rows.
+            schema: The schema to convert the rows to.
+
+        Returns:
+            The transaction for `LanceDataset.commit`, and the numbers of rows.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            transaction, stats = merge.execute_uncommitted(new_books)
+            dataset = lance.LanceDataset.commit(dataset, transaction)
+            ```
+        """
+        snapshot = self._dataset.snapshot
+        done = ops.merge_insert.execute.merge_uncommitted(
+            snapshot, ops.rows.read_rows_of(data_obj, schema), self._spec
+        )
+        operation = operation_to_user(done.operation)
+        return Transaction(snapshot.version, operation), _result(done.statistics)
+
+    def execute_batches(
+        self, data_obj: Any, *, dry_run: bool = False
+    ) -> ExecuteResult | ChangeReport:
+        """Merge in-memory rows. The same as `execute`, under a name of pylance.
+
+        Args:
+            data_obj: The source rows.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The numbers of rows; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().execute_batches(new_books.to_batches())
+            ```
+        """
+        return self.execute(data_obj, dry_run=True) if dry_run else self.execute(data_obj)
+
+    def execute_uncommitted_batches(self, data_obj: Any) -> tuple[Transaction, ExecuteResult]:
+        """Write what a merge of in-memory rows changes. The same as `execute_uncommitted`.
+
+        Args:
+            data_obj: The source rows.
+
+        Returns:
+            The transaction for `LanceDataset.commit`, and the numbers of rows.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            merge.execute_uncommitted_batches(new_books.to_batches())
+            ```
+        """
+        return self.execute_uncommitted(data_obj)
+
+    def analyze_plan_batches(self, data_obj: Any) -> str:
+        """Return the measured plan for in-memory rows. The same as `analyze_plan`.
+
+        Args:
+            data_obj: The source rows.
+
+        Returns:
+            The plan as text.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            print(merge.analyze_plan_batches(new_books.to_batches()))
+            ```
+        """
+        return self.analyze_plan(data_obj)
+
+    def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - there is no more to say
+        """Return the plan of the merge.
+
+        Args:
+            schema: The schema of the source; by default the dataset's.
+            verbose: Has no effect: the plan is always complete.
+
+        Returns:
+            The plan as text.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            print(dataset.merge_insert("id").when_matched_update_all().explain_plan())
+            ```
+        """
+        return ops.merge_insert.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
+
+    def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
+        """Run the merge without writing or committing, and return the plan with measurements.
+
+        Args:
+            data_obj: The source rows.
+            schema: The schema to convert the rows to.
+
+        Returns:
+            The plan as text.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            print(dataset.merge_insert("id").when_matched_update_all().analyze_plan(new_books))
+            ```
+        """
+        stream = ops.rows.read_rows_of(data_obj, schema)
+        return ops.merge_insert.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
+
+    def _with(self, **changes: Any) -> Self:
+        self._spec = replace(self._spec, **changes)
+        return self
+
+
+def _result(did: MergeStatistics) -> ExecuteResult:
+    return ExecuteResult(
+        num_inserted_rows=did.num_inserted_rows,
+        num_updated_rows=did.num_updated_rows,
+        num_deleted_rows=did.num_deleted_rows,
+    )
+
+
+def _key_names(dataset: LanceDataset, on: str | Iterable[str] | None) -> tuple[str, ...]:
+    schema = dataset.snapshot.schema
+    own_key = (schema.path_of(field.id) for field in schema.primary_key)
+    names = (on,) if isinstance(on, str) else tuple(on or own_key)
+    if not names:
+        raise InvalidInputError(
+            "A merge insert operation requires join keys: specify `on` columns explicitly or "
+            "configure a primary key in the dataset schema"
+        )
+    ops.merge_insert.key_columns.KeyColumns.of(schema, names)
+    return names
+
 
 _RETRY_TIMEOUT: Final = timedelta(seconds=30)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from lancelet.config import CACHE_BYTES
-from lancelet.dataset import display
+from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError
 from lancelet.io.cache import CACHE, INDEX, METADATA, CacheStats, LruCache
 

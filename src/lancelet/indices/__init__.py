@@ -1,12 +1,12 @@
 """Values about indices, under pylance's name for the module."""
 
-from lancelet.dataset.index_config import (
+from lancelet.dataset.index.scalar import IndexDescription, IndexSegmentDescription
+from lancelet.dataset.index.values import Index as IndexSegment
+from lancelet.dataset.index.values import (
     IndexConfig,
     IndexFileVersion,
     SupportedDistributedIndices,
 )
-from lancelet.dataset.index_values import Index as IndexSegment
-from lancelet.dataset.indexing import IndexDescription, IndexSegmentDescription
 from lancelet.indices.builder import IndicesBuilder
 from lancelet.indices.ivf import IvfModel
 from lancelet.indices.pq import PqModel

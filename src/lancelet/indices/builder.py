@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
-from lancelet.dataset.index_config import IndexConfig
+from lancelet.dataset.index.values import IndexConfig
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.index.base import IndexedRows
 from lancelet.index.vector.layout import METRICS

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.dataset.index_config import IndexConfig
-from lancelet.dataset.index_values import Index as IndexSegment
-from lancelet.dataset.indexing import IndexDescription, IndexSegmentDescription
-from lancelet.dataset.vector_request import known_partitions, matrix_of_values
+from lancelet.dataset.index.scalar import IndexDescription, IndexSegmentDescription
+from lancelet.dataset.index.values import Index as IndexSegment
+from lancelet.dataset.index.values import IndexConfig
+from lancelet.dataset.index.vector_request import known_partitions, matrix_of_values
 from lancelet.errors import InvalidInputError
 from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.index.base import IndexedRows

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.write import write_dataset
+from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import AlreadyExistsError, DatasetNotFoundError
 from lancelet.io.uri import join
 from lancelet.values import dataclass

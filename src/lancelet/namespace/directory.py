@@ -54,7 +54,7 @@ from lance_namespace import (
 from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicStats
 
 from lancelet.dataset.session import Session
-from lancelet.dataset.write import write_dataset
+from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
 from lancelet.namespace.catalog import NAMESPACE, SEPARATOR, TABLE, Catalog, Entry

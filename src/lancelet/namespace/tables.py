@@ -49,7 +49,7 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models import IndexContent
 
-from lancelet.dataset.write import write_dataset
+from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import AlreadyExistsError, FieldNotFoundError, IndexNotFoundError
 from lancelet.namespace.operations import Operations, read_stream, transaction_id_of
 from lancelet.namespace.queries import scan_arguments

@@ -22,7 +22,7 @@ from pyspark.sql.functions import udtf
 from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
-from lancelet.dataset.history import describe_version
+from lancelet.dataset.history.versions import describe_version
 from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.inserts import OnChange, find_inserts
 from lancelet.ops.jobs.scan_task import ScanTask

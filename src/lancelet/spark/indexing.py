@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from lancelet.dataset.vector_request import VectorIndexArguments
+from lancelet.dataset.index.vector_request import VectorIndexArguments
 from lancelet.index.vector.quantizers.registry import KINDS
 from lancelet.ops.indexing.build import IndexRequest
 from lancelet.ops.indexing.optimize import OptimizeIndices

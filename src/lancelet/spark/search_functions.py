@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
-from lancelet.dataset.hybrid import hybrid_search
+from lancelet.dataset.scan.ranked import hybrid_search
 from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.execute import execute

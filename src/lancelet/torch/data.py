@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lancelet.dataset import LanceDataset as Table
 from lancelet.dataset import dataset as open_dataset
-from lancelet.dataset.sampling import (
+from lancelet.dataset.scan.sampling import (
     FullScanSampler,
     Sampler,
     ShardedBatchSampler,

@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime
 
 from lancelet.cli.output import Form, Output
-from lancelet.dataset.display import size_text
+from lancelet.dataset.show.display import size_text
 
 
 class Terminal(io.StringIO):

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 import lancelet
 from lancelet import LanceDataset, LanceOperation
-from lancelet.dataset.committing import transaction_from_user, transaction_to_user
+from lancelet.dataset.write.committing import transaction_from_user, transaction_to_user
 from lancelet.errors import CommitConflictError, UnsupportedError, VersionNotFoundError
 from lancelet.format import operation as op
 from lancelet.format.base_paths import BasePath

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset.maintenance import DatasetOptimizer
-from lancelet.dataset.refs import Branches, Tags
+from lancelet.dataset.history.refs import Branches, Tags
+from lancelet.dataset.maintenance.maintenance import DatasetOptimizer
 from lancelet.fragment import write_fragments
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.optimize import Compaction

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset.bases import DatasetBasePath
+from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.errors import InvalidInputError
 
 VALUES = [b"small", b"x" * 70_000, None, b""]

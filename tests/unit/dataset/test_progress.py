@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset import progress_bars
+from lancelet.dataset.show import progress_bars
 from lancelet.errors import InvalidInputError
 from lancelet.fragment import write_fragments
 from lancelet.progress import IndexProgress

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset.sql import SqlError
+from lancelet.dataset.sql.query import SqlError
 
 ROWS = pa.table({"a": [1, 2, 3], "s": ["x", "y", "z"]})
 LETTERS = pd.DataFrame({"s": ["x", "y"], "n": [1, 2]})

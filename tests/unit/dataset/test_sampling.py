@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lancelet
 import lancelet.arrow
 import lancelet.torch
-from lancelet.dataset.sampling import Shard
+from lancelet.dataset.scan.sampling import Shard
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.sampler import (
     FullScanSampler,

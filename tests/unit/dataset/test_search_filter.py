@@ -10,7 +10,7 @@ from lance.dataset import VectorSearchQuery as ReferenceQuery
 import lancelet
 import lancelet.query
 from lancelet.dataset import VectorSearchQuery
-from lancelet.dataset.search_filter import split_filter
+from lancelet.dataset.scan.search import split_filter
 from lancelet.errors import InvalidInputError
 from lancelet.query import MatchQuery
 

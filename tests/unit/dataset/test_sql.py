@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset.sql import SqlError, SqlQueryBuilder
+from lancelet.dataset.sql.query import SqlError, SqlQueryBuilder
 from lancelet.errors import InvalidInputError, UnsupportedError
 
 ROWS = pa.table(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.dataset.index_values import index_from_user
+from lancelet.dataset.index.values import index_from_user
 from lancelet.errors import (
     CorruptDataError,
     InvalidInputError,

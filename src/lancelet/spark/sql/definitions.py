@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from lancelet.dataset.bases import DatasetBasePath
+from lancelet.dataset.columns import AlterColumn
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.evolution import AlterColumn
+from lancelet.dataset.maintenance.settings import DatasetBasePath
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import AlreadyExistsError, NotFoundError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef

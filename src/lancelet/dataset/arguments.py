@@ -1,0 +1,305 @@
+"""Arguments of public methods: of which kind they are, and signatures that are written once.
+
+A name means one kind of value wherever it stands:
+
+    replace, train, detached ...          true or false: a text such as "no" would be true
+    conflict_retries, batch_size ...      a whole number that is not negative
+    name, tag, left_on ...                text
+    storage_options, metadata             texts by name
+    retry_timeout                         a time span
+
+A value of another kind raises `ArgumentTypeError` before anything is done, and a number that no
+64 bits hold `OutOfRangeError`: both are the built-in classes that pylance raises. None is left to
+the method.
+
+Methods that pass their arguments on show the signature of the one that takes them, and methods
+with `dry_run` what they return with it:
+
+    @takes_arguments_of(scanner)
+    def to_table(self, *arguments, **options): ...
+
+    @previews
+    def delete(self, predicate, *, dry_run=False) -> DeleteResult | ChangeReport: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import wraps
+from inspect import CO_VARKEYWORDS
+from types import CodeType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.dataset.session import Session
+from lancelet.errors import InvalidInputError, similar_names
+from lancelet.file.arguments import (
+    ArgumentTypeError,
+    flag,
+    instance,
+    mapping,
+    settings,
+    store_settings,
+    text,
+    texts,
+    whole_number,
+)
+from lancelet.query.scan_options import Columns
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
+
+F = TypeVar("F", bound=Callable[..., Any])
+Check = Callable[[str, object], object]
+
+
+def _span(name: str, value: object) -> object:
+    return instance(name, value, timedelta)
+
+
+def _session(name: str, value: object) -> object:
+    return instance(name, value, Session)
+
+
+_NAMES: Final[dict[Check, str]] = {
+    flag: """
+        replace train detached enable_stable_row_ids enable_v2_manifest_paths target_all_bases
+        delete_unverified error_if_tagged_old_versions include_files ignore_not_found
+        materialize_deletions defer_index_remap filter_nan skip_transpose use_index
+        allow_external_blob_outside_bases with_position with_row_address retrain
+    """,
+    whole_number: """
+        conflict_retries max_retries retain_versions delete_rate_limit max_files batch_size
+        max_rows_per_file max_rows_per_group max_bytes_per_file data_cache_bytes max_page_bytes
+        num_threads target_rows_per_fragment max_source_fragments max_source_rows max_source_bytes
+        recent_transactions fragment_id block_size index_cache_size metadata_cache_size
+        metadata_cache_size_bytes index_cache_size_bytes read_version
+        num_indices_to_merge
+    """,
+    text: """
+        name index_name mode data_storage_version commit_message tag branch left_on right_on
+        field_name compaction_mode
+    """,
+    texts: "read_columns target_bases",
+    settings: "metadata",
+    store_settings: "storage_options",
+    mapping: "read_params",
+    _session: "session",
+    _span: "retry_timeout timeout commit_timeout",
+}
+
+KINDS: Final = {name: check for check, names in _NAMES.items() for name in names.split()}
+"""The check of each name."""
+
+
+def checks_kinds(function: F) -> F:
+    """Let a public method refuse arguments of another kind than their names say.
+
+    >>> @checks_kinds
+    ... def clean(folder, delete_unverified=False): ...
+    >>> clean("a", delete_unverified="no")
+    Traceback (most recent call last):
+        ...
+    lancelet.file.arguments.ArgumentTypeError: an argument has another type than ... found='str')
+    """
+    code: CodeType = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    takes_others = bool(code.co_flags & CO_VARKEYWORDS)
+
+    @wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        if not takes_others and not options.keys() <= known:
+            raise _unexpected(function.__name__, options, code)
+        for name, value in (*zip(names, arguments, strict=False), *options.items()):
+            if value is not None and name in KINDS:
+                KINDS[name](name, value)
+        return function(*arguments, **options)
+
+    return checked  # type: ignore[return-value]  # it is called as the function is
+
+
+def _unexpected(method: str, options: Iterable[str], code: CodeType) -> TypeError:
+    """Return the error for a name that a method does not have, with those that it has."""
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    takes = [name for name in names if name not in ("self", "cls")]
+    wrong = next(name for name in options if name not in names)
+    hint = similar_names(wrong, takes)
+    return TypeError(
+        f"{method}() got an unexpected keyword argument '{wrong}'{hint or '; it takes'} "
+        f"{'' if hint else ', '.join(takes)}".rstrip()
+    )
+
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+S_contra = TypeVar("S_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+_SECTION: Final = "        Args:\n"
+_SECTIONS: Final = ("        Returns:\n", "        Yields:\n")
+
+
+def takes_arguments_of(
+    method: Callable[Concatenate[S, P], Any],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[S, P], T]]:
+    """Give a method that passes its arguments on the signature and documentation of another.
+
+    >>> def scanner(self, limit: int | None = None): ...
+    >>> @takes_arguments_of(scanner)
+    ... def read(self, *arguments, **options) -> str: ...
+    >>> str(inspect.signature(read))
+    "(self, limit: 'int | None' = None) -> 'str'"
+    """
+
+    def decorate(function: Callable[..., T]) -> Callable[Concatenate[S, P], T]:
+        own = inspect.signature(function)
+        shown = inspect.signature(method).replace(return_annotation=own.return_annotation)
+        function.__signature__ = shown  # type: ignore[attr-defined]  # functions take attributes
+        function.__doc__ = _with_arguments(function.__doc__ or "", method.__doc__ or "")
+        return function
+
+    return decorate
+
+
+def takes_named_arguments_of(
+    method: Callable[..., Any], *, but: tuple[str, ...]
+) -> Callable[[F], F]:
+    """Show that a method takes those arguments of another by name that it does not name itself.
+
+    >>> def scanner(self, limit=None, prefilter=None, use_stats=None): ...
+    >>> @takes_named_arguments_of(scanner, but=("use_stats",))
+    ... def read(self, limit=None, **options): ...
+    >>> str(inspect.signature(read))
+    '(self, limit=None, *, prefilter=None, **options)'
+    """
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        *first, last = own.parameters.values()
+        named = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, each in inspect.signature(method).parameters.items()
+            if name not in {*own.parameters, *but}
+        ]
+        function.__signature__ = own.replace(parameters=[*first, *named, last])  # type: ignore[attr-defined]  # functions take attributes
+        return function
+
+    return decorate
+
+
+class Previewed(Protocol[P, T_co]):
+    """What changes a table, or with `dry_run` reports what it would change."""
+
+    @overload
+    def __call__(self, *arguments: Any, dry_run: Literal[True], **options: Any) -> ChangeReport: ...
+
+    @overload
+    def __call__(self, *arguments: P.args, **options: P.kwargs) -> T_co: ...
+
+
+class PreviewedMethod(Protocol[S_contra, P, T_co]):
+    """A method of that kind."""
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type, /
+    ) -> Callable[Concatenate[S_contra, P], T_co]: ...
+
+    @overload
+    def __get__(self, instance: S_contra, owner: type, /) -> Previewed[P, T_co]: ...
+
+
+def previews(method: Callable[Concatenate[S, P], T | ChangeReport]) -> PreviewedMethod[S, P, T]:
+    """Say of a method that it returns a report if, and only if, it has `dry_run=True`."""
+    return cast("PreviewedMethod[S, P, T]", method)
+
+
+def previews_class(method: Callable[Concatenate[Any, P], T | ChangeReport]) -> Previewed[P, T]:
+    """Make a class method of a function, and say the same of it."""
+    return cast("Previewed[P, T]", classmethod(method))
+
+
+def previews_function(function: Callable[P, T | ChangeReport]) -> Previewed[P, T]:
+    """Say the same of a function."""
+    return cast("Previewed[P, T]", function)
+
+
+# A dataset has bases without types, so type checkers would take it for a report.
+
+
+def previews_dataset(
+    method: Callable[Concatenate[S, P], LanceDataset | ChangeReport],
+) -> PreviewedMethod[S, P, LanceDataset]:
+    """Say of a method that it returns a dataset, or with `dry_run=True` a report."""
+    return cast("PreviewedMethod[S, P, LanceDataset]", method)
+
+
+def previews_class_dataset(
+    method: Callable[Concatenate[Any, P], LanceDataset | ChangeReport],
+) -> Previewed[P, LanceDataset]:
+    """Make a class method of a function, and say the same of it."""
+    return cast("Previewed[P, LanceDataset]", classmethod(method))
+
+
+def previews_new_dataset(
+    function: Callable[P, LanceDataset | ChangeReport],
+) -> Previewed[P, LanceDataset]:
+    """Say of a function that it returns a dataset, or with `dry_run=True` a report."""
+    return cast("Previewed[P, LanceDataset]", function)
+
+
+def _with_arguments(text: str, source: str) -> str:
+    """Return a docstring with the arguments of another before what it says of results."""
+    start = source.find(_SECTION)
+    end = min(at for each in _SECTIONS if (at := source.find(each)) >= 0)
+    place = min(at for each in _SECTIONS if (at := text.find(each)) >= 0)
+    return text if start < 0 else text[:place] + source[start:end] + text[place:]
+
+
+class ColumnTypeError(InvalidInputError, TypeError):
+    """Columns were given in a form that means nothing."""
+
+
+def asked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
+    """Return the columns as a value; the form that they were given in must mean something."""
+    if columns is None or isinstance(columns, Mapping):
+        return columns
+    if isinstance(columns, str):
+        raise ColumnTypeError("columns are a list of names, not one name", found=columns)
+    for column in columns:
+        if not isinstance(column, str):
+            raise ColumnTypeError("the name of a column is text", found=str(type(column)))
+    return tuple(columns)
+
+
+def whole_numbers(numbers: Sequence[int] | pa.Array | np.ndarray) -> Int64s:
+    """Return row numbers as signed integers; those that do not fit are refused."""
+    if isinstance(numbers, pa.ChunkedArray):
+        numbers = numbers.combine_chunks()
+    if isinstance(numbers, pa.Array):
+        numbers = numbers.to_numpy(zero_copy_only=False)
+    found = np.asarray(numbers)
+    if found.size == 0:
+        return np.empty(0, np.int64)
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise ArgumentTypeError("row indices must be integers", dtype=str(found.dtype))
+    return found.astype(np.int64)

@@ -1,0 +1,441 @@
+"""Adding, changing and dropping columns: the methods, and the functions of users that make them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import pyarrow as pa
+
+from lancelet import ops
+from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.show.progress import ProgressOption, shown
+from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import instance, mapping, text, texts
+from lancelet.query.execute import execute
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.dataset.handle import Handle
+    from lancelet.ops.columns.alter import Alteration
+    from lancelet.ops.columns.sources import Function, NewColumns
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.rows import RowStream
+
+
+class BatchUDF:
+    """A function that makes columns."""
+
+    def __init__(
+        self,
+        func: Callable[[pa.RecordBatch], Any],
+        output_schema: pa.Schema | None = None,
+        checkpoint_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Wrap a function.
+
+        Args:
+            func: Takes a batch, and returns a batch or a data frame with as many rows.
+            output_schema: What it returns; by default, what it returns for the first row.
+            checkpoint_file: Keeps results, so that a job that was killed goes on where it was.
+        """
+        self.func = func
+        self.output_schema = output_schema
+        self.cache = (
+            None
+            if checkpoint_file is None
+            else ops.columns.checkpoint.BatchUDFCheckpoint(checkpoint_file)
+        )
+
+    def __call__(self, batch: pa.RecordBatch) -> Any:
+        """Call the function itself, as tests of it would."""
+        return self.func(batch)
+
+    def call_checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what the function makes of a batch, which must be what it is said to make."""
+        result = as_batch(self.func(batch))
+        if result.schema != self.output_schema:
+            raise ops.columns.fields.ColumnError(
+                "Output schema of function does not match the expected schema",
+                expected=str(self.output_schema),
+                found=str(result.schema),
+            )
+        return result
+
+
+def batch_udf(
+    output_schema: pa.Schema | None = None,
+    checkpoint_file: str | os.PathLike[str] | None = None,
+) -> Callable[[Callable[[pa.RecordBatch], Any]], BatchUDF]:
+    """Make a function one that `LanceDataset.add_columns` takes; see `BatchUDF`."""
+
+    def wrap(func: Callable[[pa.RecordBatch], Any]) -> BatchUDF:
+        return BatchUDF(func, output_schema, checkpoint_file)
+
+    return wrap
+
+
+def as_batch(result: Any) -> pa.RecordBatch:
+    """Return what a function returned as a batch: it may be a table or a data frame too."""
+    if isinstance(result, pa.RecordBatch):
+        return result
+    if isinstance(result, pa.Table):
+        batches = result.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=result.schema)
+    if type(result).__module__.split(".")[0] == "pandas":
+        return pa.RecordBatch.from_pandas(result)
+    raise InvalidInputError(
+        "a function must return a batch, a table or a data frame", found=str(type(result))
+    )
+
+
+class TransformTypeError(InvalidInputError, TypeError):
+    """What was passed as new columns is of no type that can be that."""
+
+
+def new_columns_of(
+    transforms: Any,
+    snapshot: Snapshot,
+    read_columns: Sequence[str] | None = None,
+    reader_schema: pa.Schema | None = None,
+    batch_size: int | None = None,
+) -> NewColumns:
+    """Return where the values of new columns come from."""
+    match transforms:
+        case pa.Schema():
+            return ops.columns.sources.Nulls(transforms)
+        case pa.Field():
+            return ops.columns.sources.Nulls(pa.schema([transforms]))
+        case [pa.Field(), *_]:
+            return ops.columns.sources.Nulls(pa.schema(transforms))
+        case BatchUDF():
+            return _function(transforms, snapshot, read_columns, batch_size)
+        case dict():
+            return ops.columns.sources.Expressions(_checked(transforms), batch_size)
+    if callable(transforms):
+        return _plain_function(transforms, snapshot, read_columns, batch_size)
+    return ops.columns.sources.Rows(_rows(transforms, reader_schema))
+
+
+def _function(
+    udf: BatchUDF, snapshot: Snapshot, reads: Sequence[str] | None, batch_size: int | None
+) -> Function:
+    if udf.output_schema is None:
+        udf.output_schema = as_batch(udf(_first_row(snapshot, reads))).schema
+    return ops.columns.sources.Function(
+        udf.call_checked,
+        udf.output_schema,
+        None if reads is None else tuple(reads),
+        batch_size or ops.columns.sources.BATCH_ROWS,
+        udf.cache,
+    )
+
+
+def _plain_function(
+    function: Callable[[pa.RecordBatch], Any],
+    snapshot: Snapshot,
+    reads: Sequence[str] | None,
+    batch_size: int | None,
+) -> Function:
+    """Return a function as a source; what it returns for the first row says its columns."""
+    sample = _first_row(snapshot, reads)
+    try:
+        schema = as_batch(function(sample)).schema
+    except Exception as error:
+        # Whatever a caller's function raises on a batch means that it is none to make columns.
+        raise TransformTypeError(
+            "transforms must be a BatchUDF, dict, map function, or ReaderLike value, but this "
+            f"one is callable and gave an error when called with a batch: {error}",
+            type=str(type(function)),
+        ) from error
+    return _function(BatchUDF(function, schema), snapshot, reads, batch_size)
+
+
+def _first_row(snapshot: Snapshot, reads: Sequence[str] | None) -> pa.RecordBatch:
+    columns = None if reads is None else tuple(reads)
+    plan = plan_scan(snapshot, ScanOptions(columns=columns, limit=1))
+    nothing = pa.RecordBatch.from_pylist([], schema=plan.schema)
+    return next(execute(plan), nothing)
+
+
+def _rows(data: Any, schema: pa.Schema | None) -> RowStream:
+    is_plain = isinstance(data, Iterator | list | tuple) and not isinstance(
+        data, pa.RecordBatchReader
+    )
+    if schema is None and is_plain:
+        raise InvalidInputError("Must provide schema to write dataset from RecordBatch iterable")
+    try:
+        return ops.rows.read_rows_of(data, schema)
+    except InvalidInputError as error:
+        raise TransformTypeError(
+            "transforms must be a BatchUDF, dict, map function, or ReaderLike value",
+            type=str(type(data)),
+        ) from error
+
+
+def _checked(expressions: Mapping[Any, Any]) -> Mapping[str, str]:
+    for name, written in expressions.items():
+        if not isinstance(name, str):
+            raise TransformTypeError(f"Column names must be a string. Got {type(name)}")
+        if not isinstance(written, str):
+            raise TransformTypeError(f"Column expressions must be a string. Got {type(written)}")
+    return expressions
+
+
+class AlterColumn(TypedDict, total=False):
+    """What becomes of a column; keys that are missing leave that part as it is."""
+
+    path: str
+    name: str | None
+    nullable: bool | None
+    data_type: pa.DataType | None
+
+
+class EvolutionMethods:
+    """Adds, alters and drops columns.
+
+    With `dry_run`, each method changes nothing and returns what it would have changed.
+    """
+
+    _handle: Handle
+
+    @checks_kinds
+    def add_columns(
+        self,
+        transforms: Any,
+        read_columns: list[str] | None = None,
+        reader_schema: pa.Schema | None = None,
+        batch_size: int | None = None,
+        *,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
+        """Add columns, or fields of structs, without rewriting existing data files.
+
+        Args:
+            transforms: SQL expressions by column name; a function or `BatchUDF` that maps a batch
+                to new columns; rows in the order of the table; or a field, list of fields or schema
+                for all-null columns.
+            read_columns: The columns passed to a function; by default all.
+            reader_schema: The schema of the given rows, if they do not carry one.
+            batch_size: The number of rows per batch.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            InvalidInputError: If a column of that name exists.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.add_columns({"total": "price * 1.19"})
+            dataset.add_columns(pa.field("note", pa.string()))
+            ```
+        """
+        handle = self._handle
+        source = new_columns_of(
+            transforms, handle.snapshot, read_columns, reader_schema, batch_size
+        )
+        if dry_run:
+            return ops.columns.add.report_add_columns(handle.snapshot, source)
+        with shown(progress):
+            handle.snapshot = ops.columns.add.add_columns(handle.snapshot, source)
+        return None
+
+    @checks_kinds
+    def merge(
+        self,
+        data_obj: Any,
+        left_on: str,
+        right_on: str | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
+        """Add columns by a left join with other rows.
+
+        Args:
+            data_obj: The rows to join; they have to fit in memory.
+            left_on: The key column of the dataset; `_rowid` and `_rowaddr` work as well.
+            right_on: The key column of the other rows; by default the same name.
+            schema: The schema of the other rows, if they do not carry one.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If there is no such key column, or a column exists already.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.merge({"id": [1, 2], "stock": [5, 0]}, "id")
+            dataset.count_rows("stock is null")  # 18
+            ```
+        """
+        handle = self._handle
+        rows, right = ops.rows.read_rows_of(data_obj, schema), right_on or left_on
+        if dry_run:
+            return ops.columns.add.report_join_columns(handle.snapshot, rows, left_on, right)
+        handle.snapshot = ops.columns.add.join_columns(handle.snapshot, rows, left_on, right)
+        return None
+
+    def alter_columns(
+        self, *alterations: AlterColumn, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Rename columns, cast them, or change whether they may be null.
+
+        Args:
+            alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.alter_columns({"path": "price", "name": "cost", "data_type": pa.float32()})
+            ```
+        """
+        handle = self._handle
+        parsed = [_alteration(each) for each in alterations]
+        if dry_run:
+            return ops.columns.alter.report_alter_columns(handle.snapshot, parsed)
+        handle.snapshot = ops.columns.alter.alter_columns(handle.snapshot, parsed)
+        return None
+
+    def drop_columns(self, columns: list[str], *, dry_run: bool = False) -> ChangeReport | None:
+        """Drop columns or fields of structs, and their indices.
+
+        Data files keep the values until compaction and cleanup.
+
+        Args:
+            columns: The paths to drop.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.drop_columns(["text"])
+            ```
+        """
+        columns = texts("columns", columns)
+        handle = self._handle
+        if dry_run:
+            return ops.columns.drop.report_drop_columns(handle.snapshot, columns)
+        handle.snapshot = ops.columns.drop.drop_columns(handle.snapshot, columns)
+        return None
+
+    def replace_columns(
+        self, values: Mapping[int, Any], *, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Replace whole columns of some fragments; other columns are not rewritten.
+
+        Args:
+            values: Per fragment id, one row for each live row. All fragments bring the same
+                columns.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.replace_columns({0: {"price": [1.0] * 10}, 1: {"price": [2.0] * 10}})
+            ```
+        """
+        handle = self._handle
+        rows = {fragment_id: ops.rows.read_rows_of(data) for fragment_id, data in values.items()}
+        columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
+        if dry_run:
+            by_id = handle.snapshot.fragments.by_id
+            num_rows = sum(handle.snapshot.live_rows(by_id(each)) for each in rows)
+            return ops.dry_run.rehearse(
+                handle.snapshot,
+                lambda current: ops.columns.replace.replace_columns(current, list(columns), rows),
+                num_rows,
+            )
+        handle.snapshot = ops.columns.replace.replace_columns(handle.snapshot, list(columns), rows)
+        return None
+
+    def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Give rows stable ids, which they keep when they move.
+
+        The ids are the current row addresses, so indices stay valid. A dataset that has stable row
+        ids already is left as it is.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            plain = lance.write_dataset({"id": [1, 2]}, "memory://")
+            plain.migrate_to_stable_row_ids()
+            plain.has_stable_row_ids  # True
+            ```
+        """
+        handle = self._handle
+        if dry_run:
+            return ops.migrate_row_ids.report_migration(handle.snapshot)
+        handle.snapshot = ops.migrate_row_ids.migrate_to_stable_row_ids(handle.snapshot)
+        return None
+
+
+_ALTERABLE: Final[dict[str, type]] = {
+    "name": str,
+    "nullable": bool,
+    "data_type": pa.DataType,
+}
+
+
+def _alteration(form: AlterColumn) -> Alteration:
+    mapping("alterations", form)
+    if "path" not in form:
+        raise InvalidInputError("path is required", found=sorted(form))
+    path = form["path"]
+    given = {key: value for key, value in form.items() if key != "path"}
+    unknown = sorted(given.keys() - set(_ALTERABLE))
+    if unknown:
+        raise InvalidInputError(
+            f"Unknown key: {unknown[0]}. Valid keys are name, nullable, and data_type."
+        )
+    if all(value is None for value in given.values()):
+        raise InvalidInputError(
+            "At least one of name, nullable, or data_type must be specified", path=path
+        )
+    text("path", path)
+    for key, value in given.items():
+        if value is not None:
+            instance(key, value, _ALTERABLE[key])
+    return ops.columns.alter.Alteration(
+        path, form.get("name"), form.get("nullable"), form.get("data_type")
+    )

@@ -1,0 +1,1 @@
+"""Versions, tags, branches, and what changed between versions."""

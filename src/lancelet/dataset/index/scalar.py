@@ -1,0 +1,397 @@
+"""The methods of a dataset that build, list and drop indices."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as replace_fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from lancelet import index as kinds
+from lancelet import ops
+from lancelet.bitmap import Bitmap
+from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.handle import Handle
+from lancelet.dataset.show.progress import IndexProgress, ProgressOption, shown
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.query import DocumentGranularity
+from lancelet.table.commit import CommitOptions
+from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.indexing.build import IndexRequest, ReportProgress
+    from lancelet.ops.indexing.optimize import OptimizeIndices
+
+
+class IndexInformation(TypedDict):
+    """What a listing says of a segment of an index."""
+
+    name: str
+    type: str
+    uuid: str
+    fields: list[str]
+    version: int
+    fragment_ids: Bitmap
+    base_id: int | None
+
+
+@dataclass(frozen=True)
+class IndexSegmentDescription:
+    """One segment of an index."""
+
+    uuid: str
+    fragment_ids: Bitmap
+    dataset_version_at_last_update: int
+    index_version: int
+    created_at: datetime | None
+    size_bytes: int | None
+    base_id: int | None
+    covering_fields: list[int]
+
+
+@dataclass(frozen=True)
+class IndexDescription:
+    """An index: its kind, its columns and its segments."""
+
+    name: str
+    index_type: str
+    type_url: str
+    fields: list[int]
+    field_names: list[str]
+    num_rows_indexed: int
+    total_size_bytes: int | None
+    details: dict[str, Any]
+    segments: list[IndexSegmentDescription]
+
+
+class IndexMethods:
+    """Builds, lists and drops indices."""
+
+    _handle: Handle
+
+    @checks_kinds
+    def create_scalar_index(
+        self,
+        column: str,
+        index_type: Any,
+        name: str | None = None,
+        *,
+        replace: bool = True,
+        train: bool = True,
+        fragment_ids: Sequence[int] | None = None,
+        index_uuid: str | None = None,
+        progress_callback: Callable[[IndexProgress], None] | None = None,
+        format_version: int | str | None = None,
+        document_granularity: DocumentGranularity | str = DocumentGranularity.ROW,
+        resume: bool = False,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+        **parameters: Any,
+    ) -> ChangeReport | None:
+        """Build an index on a column that answers filters or text search.
+
+        Args:
+            column: The path of the column.
+            index_type: The kind: `BTREE`, `BITMAP`, `LABEL_LIST`, `NGRAM`, `INVERTED`, `ZONEMAP`,
+                `BLOOMFILTER`, `MINHASHLSH`, `RTREE`, or an index on a JSON path.
+            name: The name; by default the path with `_idx` appended.
+            replace: Whether to replace an index of that name.
+            train: Whether to index the rows now, or leave that to `optimize_indices`.
+            fragment_ids: The fragments of a text index, by default all; parts of other kinds are
+                built with `create_index_uncommitted`.
+            index_uuid: The id of the segment, by default a new one. A text index of some fragments
+                under an id is not committed: see `merge_index_metadata`.
+            progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
+                stops the build, and no version lists what was written until then. Of what it raises
+                at the very end, when the index is there, it is warned.
+            format_version: The version of the index files, for kinds that have several.
+            document_granularity: Whether a text is a row or an element of a list of texts.
+            resume: Whether the index is built in parts of whole fragments, about a million rows
+                each, that outlive a build that is stopped: the same call again writes only those
+                that are missing. The parts are merged in the end.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            parameters: Further parameters of the kind.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If the kind does not index columns of that type.
+            AlreadyExistsError: If the name is taken and `replace` is False.
+            CommitConflictError: If a concurrent commit changed the same index first.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.create_scalar_index("text", "INVERTED", with_position=True)
+            ```
+        """
+        granularity = getattr(document_granularity, "value", document_granularity)
+        named = {
+            "format_version": format_version,
+            "document_granularity": None if granularity == "row" else granularity,
+        }
+        parameters |= {name: value for name, value in named.items() if value is not None}
+        request = index_request(column, index_type, name, parameters)
+        built = with_scope(request, replace, train, fragment_ids, index_uuid)
+        ops.indexing.staged.check_parts(built)
+        with shown(progress) as called:
+            callback = progress_callback or called
+            if callback is not None:
+                built = replace_fields(built, progress=_reporting(callback))
+            if dry_run:
+                return ops.indexing.report.report_scalar_index(self._handle.snapshot, built)
+            self._build_scalar_index(built, resume=resume)
+        return None
+
+    def _build_scalar_index(self, built: IndexRequest, *, resume: bool) -> None:
+        if ops.indexing.staged.is_staged(built):
+            ops.indexing.staged.stage_segment(self._handle.snapshot, built)
+            return
+        build = (
+            ops.indexing.resume.resume_scalar_index
+            if resume
+            else ops.indexing.build.create_scalar_index
+        )
+        self._handle.snapshot = build(self._handle.snapshot, built)
+
+    def run_optimize_indices(
+        self, wanted: OptimizeIndices, *, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Bring indices up to date; `optimize.optimize_indices` calls this.
+
+        Args:
+            wanted: The options.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+        """
+        handle = self._handle
+        if dry_run:
+            return ops.indexing.report.report_optimize(handle.snapshot, wanted)
+        options = CommitOptions(handler=handle.options.handler)
+        handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, wanted, options)
+        return None
+
+    @checks_kinds
+    def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
+        """Remove an index.
+
+        Args:
+            name: The name of the index.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.drop_index("id_idx")
+            ```
+        """
+        handle = self._handle
+        if dry_run:
+            return ops.dry_run.rehearse(
+                handle.snapshot, lambda current: ops.indexing.drop.drop_index(current, name), 0
+            )
+        handle.snapshot = ops.indexing.drop.drop_index(handle.snapshot, name)
+        return None
+
+    @property
+    def has_index(self) -> bool:
+        """Whether there is any index."""
+        return bool(self._handle.snapshot.indices.indices)
+
+    def list_indices(self) -> list[IndexInformation]:
+        """Deprecated: use `describe_indices`, which has one entry per index, not per segment.
+
+        Returns:
+            A dict per segment.
+        """
+        warnings.warn(
+            "list_indices is deprecated. Use describe_indices() instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        snapshot = self._handle.snapshot
+        ordered = sorted(snapshot.indices.indices, key=lambda index: index.name)
+        return [_information(snapshot, index) for index in ordered]
+
+    def describe_indices(self) -> list[IndexDescription]:
+        """Return every index with its segments.
+
+        Returns:
+            An `IndexDescription` per index.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            for index in dataset.describe_indices():
+                print(index.name, index.index_type, index.num_rows_indexed)
+            ```
+        """
+        snapshot = self._handle.snapshot
+        by_name: dict[str, list[IndexMetadata]] = {}
+        for index in sorted(snapshot.indices.indices, key=lambda index: index.name):
+            by_name.setdefault(index.name, []).append(index)
+        return [_description(snapshot, name, found) for name, found in by_name.items()]
+
+    @checks_kinds
+    def prewarm_index(
+        self,
+        name: str,
+        *,
+        with_position: bool = False,  # noqa: ARG002 - only full-text indices have positions
+        index_segments: Iterable[str | uuid.UUID] | None = None,
+    ) -> None:
+        """Load an index into the cache, so that the first query is as fast as later ones.
+
+        Args:
+            name: The name of the index.
+            with_position: Whether to load token positions, where the kind has them.
+            index_segments: The ids of the segments, by default all.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            dataset.prewarm_index("text_idx")
+            ```
+        """
+        chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
+        ops.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
+
+    @checks_kinds
+    def index_statistics(self, index_name: str) -> dict[str, Any]:
+        """Deprecated: use `dataset.stats.index_stats`.
+
+        Args:
+            index_name: The name of the index.
+
+        Returns:
+            A dict, whose keys depend on the kind.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+        """
+        warnings.warn(
+            "index_statistics is deprecated. Use stats.index_stats(name) instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return ops.indexing.describe.index_statistics(self._handle.snapshot, index_name)
+
+
+def index_request(
+    column: Any, index_type: Any, name: str | None, parameters: Mapping[str, Any]
+) -> IndexRequest:
+    """Return the request for an index of scalars."""
+    if isinstance(column, list):
+        if len(column) != 1:
+            raise UnsupportedError(
+                "Scalar indices currently only support a single column", columns=column
+            )
+        column = column[0]
+    if not isinstance(index_type, str):
+        config, index_type = index_type, index_type.index_type
+        parameters = {**parameters, **config.parameters}
+    return ops.indexing.build.IndexRequest(column, index_type, name, parameters=dict(parameters))
+
+
+def with_scope(
+    request: IndexRequest,
+    replaces: bool,
+    train: bool,
+    fragment_ids: Sequence[int] | None,
+    index_uuid: str | None,
+) -> IndexRequest:
+    """Return a request with the rows that it is for."""
+    return ops.indexing.build.IndexRequest(
+        request.column,
+        request.kind,
+        request.name,
+        replaces=replaces,
+        is_trained=train,
+        fragments=None if fragment_ids is None else tuple(fragment_ids),
+        uuid=None if index_uuid is None else parse_uuid(index_uuid),
+        parameters=request.parameters,
+    )
+
+
+def _reporting(callback: Callable[[IndexProgress], None]) -> ReportProgress:
+    """Return a function that hands on how far a build is as one value."""
+
+    def report(event: Any, stage: str, completed: int, total: int) -> None:
+        callback(IndexProgress(event, stage, completed, total, "rows"))
+
+    return report
+
+
+def parse_uuid(text: str) -> uuid.UUID:
+    """Return an id that a caller wrote as text."""
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise InvalidInputError(f"Invalid UUID: {text}") from error
+
+
+def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
+    return IndexInformation(
+        name=index.name,
+        type=ops.indexing.describe.title_of(index),
+        uuid=str(index.uuid),
+        fields=[snapshot.schema.path_of(field_id) for field_id in index.fields],
+        version=index.dataset_version,
+        fragment_ids=Bitmap(index.fragment_bitmap or ()),
+        base_id=index.base_id,
+    )
+
+
+def _description(
+    snapshot: Snapshot, name: str, segments: Sequence[IndexMetadata]
+) -> IndexDescription:
+    first = segments[0]
+    details = first.details
+    kind = None if details is None else kinds.registry.kind_of_type(details.type_url)
+    described = [_segment(segment) for segment in segments]
+    sizes = [segment.size_bytes for segment in described]
+    known = [size for size in sizes if size is not None]
+    return IndexDescription(
+        name=name,
+        index_type=ops.indexing.describe.title_of(first),
+        type_url="" if details is None else details.type_url,
+        fields=[int(field_id) for field_id in first.fields],
+        field_names=[snapshot.schema.path_of(field_id) for field_id in first.fields],
+        num_rows_indexed=ops.indexing.describe.coverage_of(snapshot, segments).indexed_rows,
+        total_size_bytes=sum(known) if len(known) == len(sizes) else None,
+        details={} if kind is None or details is None else kind.describe(details.value),
+        segments=described,
+    )
+
+
+def _segment(segment: IndexMetadata) -> IndexSegmentDescription:
+    return IndexSegmentDescription(
+        uuid=str(segment.uuid),
+        fragment_ids=Bitmap(segment.fragment_bitmap or ()),
+        dataset_version_at_last_update=segment.dataset_version,
+        index_version=segment.index_version or 0,
+        created_at=ops.indexing.describe.created_at(segment),
+        size_bytes=sum(file.size_bytes for file in segment.files) if segment.files else None,
+        base_id=segment.base_id,
+        covering_fields=list(segment.covering_fields),
+    )

@@ -1,0 +1,588 @@
+"""The methods of a dataset that keep it small, quick and sound."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet import ops
+from lancelet.dataset.arguments import checks_kinds, previews
+from lancelet.dataset.handle import Handle
+from lancelet.dataset.maintenance.compaction import Compaction, options_of
+from lancelet.dataset.show import display
+from lancelet.dataset.show.progress import ProgressOption, shown
+from lancelet.errors import InvalidInputError
+from lancelet.ops.check import Level
+from lancelet.rowids.address import NO_ADDRESS
+from lancelet.table.commit import CommitOptions, latest_of
+from lancelet.table.fragment_reuse import fragment_reuse_of
+from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops import compact
+    from lancelet.ops.check import Findings
+    from lancelet.ops.cleanup import (
+        CleanupCandidateFile,
+        CleanupPlan,
+        CleanupPolicy,
+        CleanupReferencedBranch,
+        CleanupStats,
+    )
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.repair import RepairReport
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupExplanation:
+    """What a cleanup would delete, seen from a version; nothing was deleted.
+
+    `stats` counts every file, `candidate_files` names as many as were asked for.
+    """
+
+    read_version: int
+    stats: CleanupStats
+    candidate_files: list[CleanupCandidateFile]
+    candidate_files_truncated: bool
+    candidate_file_limit: int
+    referenced_branches: list[CleanupReferencedBranch]
+    warnings: list[str]
+
+
+def explanation_of(plan: CleanupPlan, *, include_files: bool, max_files: int) -> CleanupExplanation:
+    """Return the explanation of a plan."""
+    files = plan.candidates
+    shown = list(files[:max_files]) if include_files else []
+    return CleanupExplanation(
+        read_version=plan.read_version,
+        stats=ops.cleanup.CleanupStats.of(files),
+        candidate_files=shown,
+        candidate_files_truncated=include_files and len(files) > max_files,
+        candidate_file_limit=max_files,
+        referenced_branches=list(plan.branches),
+        warnings=[
+            f"branch {branch.name} started from version {branch.referenced_version}, which goes; "
+            "its files stay"
+            for branch in plan.branches
+            if branch.cleanup_candidate
+        ],
+    )
+
+
+_CLEANUP: Final = "lance.auto_cleanup"
+_OLDER_THAN: Final = timedelta(days=14)
+
+
+class AutoCleanupConfig(TypedDict):
+    """Automatic cleanup: every `interval` versions, what is older than `older_than_seconds`."""
+
+    interval: int
+    older_than_seconds: int
+
+
+class MaintenanceMethods:
+    """Compacts a table, cleans up its old versions, checks and repairs it."""
+
+    _handle: Handle
+
+    @property
+    def optimize(self) -> DatasetOptimizer:
+        """Compaction, and upkeep of indices."""
+        return DatasetOptimizer(self)  # type: ignore[arg-type]  # it is the dataset
+
+    def remap_row_addrs(self, addrs: pa.Array) -> pa.Array | None:
+        """Map row addresses through compactions that indices do not know yet.
+
+        Args:
+            addrs: Row addresses from before.
+
+        Returns:
+            The current addresses, null for deleted rows; None if there was no such compaction.
+
+        Example:
+            ```python
+            dataset.remap_row_addrs(pa.array([0, 1], pa.uint64()))  # None
+            ```
+        """
+        reuse = fragment_reuse_of(self._handle.snapshot)
+        if not reuse.versions:
+            return None
+        moved = reuse.translate(np.asarray(addrs, np.uint64))
+        return pa.array(moved, pa.uint64(), mask=moved == NO_ADDRESS)
+
+    @previews
+    def run_compaction(
+        self, options: compact.CompactionOptions, *, dry_run: bool = False
+    ) -> compact.CompactionMetrics | ChangeReport:
+        """Compact the dataset; `optimize.compact_files` calls this.
+
+        Args:
+            options: The options.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+        """
+        handle = self._handle
+        if dry_run:
+            return ops.compact.report_compaction(handle.snapshot, options)
+        done = ops.compact.compact_files(handle.snapshot, options, self._committing())
+        handle.snapshot = done.snapshot
+        return done.metrics
+
+    @previews
+    def commit_compaction(
+        self,
+        results: Sequence[compact.RewriteResult],
+        options: compact.CompactionOptions,
+        *,
+        dry_run: bool = False,
+    ) -> compact.CompactionMetrics | ChangeReport:
+        """Commit the results of compaction tasks; `Compaction.commit` calls this.
+
+        Args:
+            results: The results of the tasks.
+            options: The options.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+        """
+        handle = self._handle
+        if dry_run:
+            return ops.compact.report_results(handle.snapshot, results, options)
+        done = ops.compact.commit_results(handle.snapshot, results, options, self._committing())
+        handle.snapshot = done.snapshot
+        return done.metrics
+
+    @previews
+    @checks_kinds
+    def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,
+        versions: Sequence[int] | None = None,
+        delete_concurrency: int | None = None,
+        clones: Sequence[str] = (),
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+    ) -> CleanupStats | ChangeReport:
+        """Delete old versions, and the files that no remaining version needs.
+
+        The checked-out version and later ones are kept, and so are tagged versions and files that
+        branches need.
+
+        Args:
+            older_than: Delete only versions older than this; by default 14 days.
+            retain_versions: The number of latest versions to keep in any case.
+            delete_unverified: Whether to delete unreferenced files younger than 7 days as well;
+                only safe while nobody writes.
+            error_if_tagged_old_versions: Whether to raise if a tag keeps an old version.
+            delete_rate_limit: The maximum number of deletions per second.
+            versions: Delete only these versions.
+            delete_concurrency: The number of concurrent deletions.
+            clones: URIs of shallow clones of this table, whose files are kept.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: Delete nothing and return a report of what would be deleted;
+                `explain_cleanup_old_versions` lists the files and reasons.
+
+        Returns:
+            What was deleted; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If a tag keeps an old version and `error_if_tagged_old_versions` is
+                set.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            dataset.delete("id < 5")
+            stats = dataset.cleanup_old_versions(older_than=timedelta(0))
+            print(stats.old_versions, stats.bytes_removed)
+            ```
+        """
+        snapshot = self._handle.snapshot
+        latest_of(snapshot)  # another table at its place keeps its versions
+        policy = _policy(
+            snapshot,
+            older_than,
+            retain_versions,
+            versions,
+            ops.cleanup.CleanupPolicy(
+                delete_unverified=delete_unverified,
+                error_if_tagged_old_versions=error_if_tagged_old_versions,
+                delete_rate_limit=delete_rate_limit,
+                delete_concurrency=delete_concurrency,
+                clones=tuple(clones),
+            ),
+        )
+        if dry_run:
+            return ops.cleanup.report_cleanup(snapshot, policy)
+        with shown(progress):
+            return ops.cleanup.cleanup_old_versions(snapshot, policy)
+
+    @checks_kinds
+    def explain_cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,  # noqa: ARG002 - pylance's signature
+        versions: Sequence[int] | None = None,
+        include_files: bool = False,
+        max_files: int = 1000,
+        clones: Sequence[str] = (),
+    ) -> CleanupExplanation:
+        """Return what `cleanup_old_versions` would delete and why. Nothing is deleted.
+
+        Args:
+            older_than: Delete only versions older than this; by default 14 days.
+            retain_versions: The number of latest versions to keep in any case.
+            delete_unverified: Whether to delete unreferenced files younger than 7 days as well.
+            error_if_tagged_old_versions: Whether a tag on an old version is an error.
+            delete_rate_limit: The maximum number of deletions per second.
+            versions: Delete only these versions.
+            include_files: Whether to list the files.
+            max_files: The maximum number of files listed.
+            clones: URIs of shallow clones of this table, whose files are kept.
+
+        Returns:
+            The explanation.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            print(dataset.explain_cleanup_old_versions(timedelta(0), include_files=True))
+            ```
+        """
+        if max_files <= 0:
+            raise InvalidInputError("max_files must be positive", found=max_files)
+        snapshot = self._handle.snapshot
+        policy = ops.cleanup.CleanupPolicy(
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+            clones=tuple(clones),
+        )
+        policy = _policy(snapshot, older_than, retain_versions, versions, policy)
+        plan = ops.cleanup.plan_cleanup(snapshot, policy)
+        return explanation_of(plan, include_files=include_files, max_files=max_files)
+
+    def check(
+        self,
+        level: str | int | Level = Level.DECODE,
+        *,
+        all_versions: bool = False,
+        progress: ProgressOption = None,
+    ) -> Findings:
+        """Examine the dataset and return what is wrong with it.
+
+        Args:
+            level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
+            all_versions: Whether to check every version; shared files are checked once.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+
+        Returns:
+            A list of findings, empty if all is well. Its `coverage` counts the files verified by
+            checksums; files of other writers have none.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            findings = dataset.check("checksums")
+            print(len(findings), findings.coverage)
+            ```
+        """
+        with shown(progress):
+            return ops.check.check(
+                self._handle.snapshot, Level.parse(level), all_versions=all_versions
+            )
+
+    def repair(
+        self,
+        *,
+        drop_fragments: Sequence[int] = (),
+        restore_fragments: Sequence[int] = (),
+        source: LanceDataset | int | None = None,
+        drop_indices: Sequence[str] = (),
+        rebuild_counts: bool = False,
+        rebuild_indices: Sequence[str] = (),
+        dry_run: bool = True,
+    ) -> RepairReport:
+        """Repair what `check` found, as a new version. By default only report what would be done.
+
+        Args:
+            drop_fragments: Fragments to give up, with their rows.
+            restore_fragments: Fragments to take from `source`, whose files must be intact.
+            source: An older version of this table, or a dataset that is a copy of it.
+            drop_indices: Names of indices to give up.
+            rebuild_counts: Whether to count rows and deleted rows in the files.
+            rebuild_indices: Names of indices to rebuild from the rows.
+            dry_run: Whether to commit nothing; on by default.
+
+        Returns:
+            The report.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            IndexNotFoundError: If no index has that name.
+
+        Example:
+            ```python
+            report = dataset.repair(rebuild_counts=True)
+            print(report)
+            ```
+        """
+        handle = self._handle
+        if isinstance(source, int):
+            source_snapshot: Snapshot | None = open_snapshot(handle.location, source)
+        else:
+            source_snapshot = None if source is None else source.snapshot
+        wishes = ops.repair.RepairWishes(
+            tuple(drop_fragments),
+            tuple(restore_fragments),
+            source_snapshot,
+            tuple(drop_indices),
+            rebuild_counts,
+            tuple(rebuild_indices),
+        )
+        done = ops.repair.repair(
+            handle.snapshot, wishes, dry_run=dry_run, options=self._committing()
+        )
+        handle.snapshot = done.snapshot
+        return done.report
+
+    def _committing(self) -> CommitOptions:
+        return CommitOptions(handler=self._handle.options.handler)
+
+
+def _policy(
+    snapshot: Snapshot,
+    older_than: timedelta | None,
+    retain_versions: int | None,
+    versions: Sequence[int] | None,
+    policy: CleanupPolicy,
+) -> CleanupPolicy:
+    if older_than is None and retain_versions is None and versions is None:
+        older_than = _OLDER_THAN
+    return ops.cleanup.policy_of(
+        snapshot,
+        older_than=older_than,
+        retain_versions=retain_versions,
+        versions=versions,
+        policy=policy,
+    )
+
+
+class DatasetOptimizer:
+    """Compacts files, updates indices, and turns automatic cleanup on and off."""
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        """Work on a dataset, which follows to the versions made."""
+        self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show what is worked on."""
+        return display.line("DatasetOptimizer", self._dataset.uri, version=self._dataset.version)
+
+    @checks_kinds
+    def compact_files(
+        self,
+        *,
+        target_rows_per_fragment: int | None = None,
+        max_rows_per_group: int | None = None,
+        max_bytes_per_file: int | None = None,
+        materialize_deletions: bool | None = None,
+        materialize_deletions_threshold: float | None = None,
+        defer_index_remap: bool | None = None,
+        num_threads: int | None = None,
+        batch_size: int | None = None,
+        compaction_mode: Literal["reencode", "try_binary_copy", "force_binary_copy"] | None = None,
+        binary_copy_read_batch_bytes: int | None = None,
+        max_source_fragments: int | None = None,
+        max_source_rows: int | None = None,
+        max_source_bytes: int | None = None,
+        excluded_fragment_ids: Sequence[int] | None = None,
+        data_storage_version: str | None = None,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+    ) -> compact.CompactionMetrics | ChangeReport:
+        """Merge small fragments and drop deleted rows. Rows keep their order within fragments.
+
+        Options that are not given are read from the config of the table (`lance.compaction.` and
+        the name of the option).
+
+        Args:
+            target_rows_per_fragment: The number of rows of a full fragment.
+            max_rows_per_group: Rows of a batch within a file of version 0.1.
+            max_bytes_per_file: The maximum size of a data file.
+            materialize_deletions: Whether to rewrite fragments with many deleted rows.
+            materialize_deletions_threshold: The share of deleted rows from which to do so.
+            defer_index_remap: Whether indices are remapped later, by `optimize_indices`.
+            num_threads: The number of tasks that run at the same time.
+            batch_size: The number of rows per batch.
+            compaction_mode: Whether pages are re-encoded or copied.
+            binary_copy_read_batch_bytes: The bytes per read of a binary copy.
+            max_source_fragments: The maximum number of fragments to rewrite.
+            max_source_rows: The maximum number of rows to rewrite.
+            max_source_bytes: The maximum number of bytes to rewrite.
+            excluded_fragment_ids: Fragments to leave alone.
+            data_storage_version: The version of new data files; by default the dataset's.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            metrics = dataset.optimize.compact_files(target_rows_per_fragment=1_000_000)
+            print(metrics.fragments_removed, metrics.fragments_added)
+            ```
+        """
+        wishes: dict[str, Any] = {
+            "target_rows_per_fragment": target_rows_per_fragment,
+            "max_rows_per_group": max_rows_per_group,
+            "max_bytes_per_file": max_bytes_per_file,
+            "materialize_deletions": materialize_deletions,
+            "materialize_deletions_threshold": materialize_deletions_threshold,
+            "defer_index_remap": defer_index_remap,
+            "num_threads": num_threads,
+            "batch_size": batch_size,
+            "compaction_mode": compaction_mode,
+            "binary_copy_read_batch_bytes": binary_copy_read_batch_bytes,
+            "max_source_fragments": max_source_fragments,
+            "max_source_rows": max_source_rows,
+            "max_source_bytes": max_source_bytes,
+            "excluded_fragment_ids": excluded_fragment_ids,
+            "data_storage_version": data_storage_version,
+        }
+        if dry_run:
+            options = options_of(self._dataset, wishes)
+            return ops.compact.report_compaction(self._dataset.snapshot, options)
+        given = {name: value for name, value in wishes.items() if value is not None}
+        with shown(progress):
+            return Compaction.execute(self._dataset, given)
+
+    @checks_kinds
+    def optimize_indices(
+        self,
+        *,
+        num_indices_to_merge: int | None = None,
+        index_names: Sequence[str] | None = None,
+        retrain: bool = False,
+        progress: ProgressOption = None,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> ChangeReport | None:
+        """Index the rows that indices lack, and merge segments.
+
+        Args:
+            num_indices_to_merge: The number of latest segments to merge with the new rows. 0 adds a
+                segment; by default the latest segment grows.
+            index_names: The indices to update, by default all.
+            retrain: Whether to rebuild them from all rows.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored with a warning; pylance takes others.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.insert(new_books)
+            dataset.optimize.optimize_indices()
+            ```
+        """
+        for name in sorted(kwargs):
+            warnings.warn(
+                f"optimize_indices has no argument {name!r}, which is ignored",
+                UserWarning,
+                stacklevel=2,
+            )
+        names = None if index_names is None else tuple(index_names)
+        wanted = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
+        with shown(progress):
+            return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)
+
+    def enable_auto_cleanup(
+        self,
+        auto_cleanup_config: AutoCleanupConfig,
+        *,
+        dry_run: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - pylance's signature
+    ) -> ChangeReport | None:
+        """Clean up old versions automatically, every few commits.
+
+        Args:
+            auto_cleanup_config: A dict with `interval`, in commits, and `older_than_seconds`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored with a warning; pylance takes others.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.optimize.enable_auto_cleanup({"interval": 20, "older_than_seconds": 86_400})
+            ```
+        """
+        config = {
+            f"{_CLEANUP}.interval": str(auto_cleanup_config["interval"]),
+            f"{_CLEANUP}.older_than": f"{auto_cleanup_config['older_than_seconds']}s",
+        }
+        if dry_run:
+            return self._dataset.update_config(config, dry_run=True)
+        self._dataset.update_config(config)
+        return None
+
+    def disable_auto_cleanup(
+        self,
+        *,
+        dry_run: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - pylance's signature
+    ) -> ChangeReport | None:
+        """Turn automatic cleanup off.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored with a warning; pylance takes others.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            dataset.optimize.disable_auto_cleanup()
+            ```
+        """
+        keys = [f"{_CLEANUP}.interval", f"{_CLEANUP}.older_than"]
+        return self._dataset.delete_config_keys(keys, dry_run=dry_run)

@@ -1,0 +1,482 @@
+"""Settings of a table: configuration, metadata, base paths, storage options."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lancelet import ops
+from lancelet.dataset.arguments import checks_kinds, previews
+from lancelet.file.arguments import edits, mapping, texts
+from lancelet.file.session import LanceFileSession
+from lancelet.format.base_paths import BasePath
+from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.dataset.handle import Handle
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.table.snapshot import Snapshot
+
+
+class StorageMethods:
+    """Shows files and storage options."""
+
+    _handle: Handle
+
+    @property
+    def initial_storage_options(self) -> dict[str, str] | None:
+        """The storage options that the dataset was opened with."""
+        options = self._handle.options.storage_options
+        return None if options is None else dict(options)
+
+    def latest_storage_options(self) -> dict[str, str] | None:
+        """Return the storage options in use.
+
+        Returns:
+            The options, or None.
+
+        Example:
+            ```python
+            dataset.latest_storage_options()
+            ```
+        """
+        return self.initial_storage_options
+
+    @property
+    def storage_options_accessor(self) -> None:
+        """None: no namespace hands out storage options."""
+        return
+
+    def new_file_session(self) -> LanceFileSession:
+        """Return a session for data files in the folder of the dataset.
+
+        Returns:
+            The session.
+
+        Example:
+            ```python
+            session = dataset.new_file_session()
+            session.list("data")
+            ```
+        """
+        return LanceFileSession(self._handle.location.uri, self.initial_storage_options)
+
+    def all_files(self) -> pa.RecordBatchReader:
+        """Return all files in the folder of the dataset, as a stream.
+
+        Returns:
+            A stream of paths, sizes and times.
+
+        Example:
+            ```python
+            dataset.all_files().read_all()["path"]
+            ```
+        """
+        return pa.RecordBatchReader.from_batches(
+            ops.list_files.FILES_SCHEMA, ops.list_files.stored_files(self._handle.location)
+        )
+
+    def tracked_files(
+        self,
+        *,
+        min_version: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the files that versions refer to.
+
+        Args:
+            min_version: The first version.
+            progress: Called with the number of versions done and their total.
+
+        Returns:
+            A stream of versions and files.
+
+        Example:
+            ```python
+            dataset.tracked_files().read_all()
+            ```
+        """
+        batches = ops.list_files.tracked_files(
+            self._handle.location, min_version=min_version, progress=progress
+        )
+        return pa.RecordBatchReader.from_batches(ops.list_files.TRACKED_SCHEMA, batches)
+
+
+@dataclass(frozen=True)
+class DatasetBasePath:
+    """A place outside of a dataset's folder.
+
+    Attributes:
+        path: Where it is; a path on this machine is made absolute when it is registered.
+        name: What `target_bases` may call it.
+        is_dataset_root: Whether it holds a `data` folder, or the files themselves.
+        id: Its number in the dataset; given at the commit if it is 0 or None.
+    """
+
+    path: str
+    name: str | None = None
+    is_dataset_root: bool = False
+    id: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take paths of any form."""
+        object.__setattr__(self, "path", os.fspath(self.path))
+        object.__setattr__(self, "id", self.id or 0)
+
+
+class BaseMethods:
+    """Shows and registers base paths."""
+
+    _handle: Handle
+
+    def base_paths(self) -> dict[int, DatasetBasePath]:
+        """Return the base paths of the dataset, by id.
+
+        Returns:
+            The `DatasetBasePath` of each id; empty if all files are in the folder of the dataset.
+
+        Example:
+            ```python
+            dataset.base_paths()  # {}
+            ```
+        """
+        bases = self._handle.snapshot.manifest.bases
+        return {base_id: base_to_user(base) for base_id, base in bases.items()}
+
+    def add_bases(
+        self,
+        new_bases: Sequence[DatasetBasePath],
+        transaction_properties: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Any:
+        """Register base paths: other folders or buckets that data files may be written to.
+
+        Args:
+            new_bases: The bases; ids that are None are assigned.
+            transaction_properties: Properties to record with the transaction.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            AlreadyExistsError: If the name is taken.
+
+        Example:
+            ```python
+            dataset.add_bases([lance.DatasetBasePath("memory://cold", "cold")])
+            dataset.base_paths()
+            ```
+        """
+        remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
+        handle, bases = self._handle, bases_from_user(new_bases)
+        if dry_run:
+            return ops.dry_run.rehearse(
+                handle.snapshot, lambda now: ops.bases.add_bases(now, bases, remarks), 0
+            )
+        handle.snapshot = ops.bases.add_bases(handle.snapshot, bases, remarks)
+        return self
+
+    def update_base_paths(
+        self,
+        paths: Mapping[int | str, str | os.PathLike[str]],
+        transaction_properties: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Any:
+        """Change where base paths are, after their files were moved.
+
+        The files must be at the new paths already, and nobody may write to the old ones.
+
+        Args:
+            paths: The new path of each moved base, by its id, name or old path.
+            transaction_properties: Properties to record with the transaction.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If no base has that id, name or path.
+
+        Example:
+            ```python
+            dataset.add_bases([lance.DatasetBasePath("memory://cold", "cold")])
+            dataset.update_base_paths({"cold": "memory://colder"})
+            ```
+        """
+        remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
+        handle, moved = self._handle, {key: os.fspath(path) for key, path in paths.items()}
+        if dry_run:
+            return ops.dry_run.rehearse(
+                handle.snapshot,
+                lambda now: ops.bases.update_base_paths(now, moved, remarks),
+                0,
+            )
+        handle.snapshot = ops.bases.update_base_paths(handle.snapshot, moved, remarks)
+        return self
+
+
+def base_to_user(base: BasePath) -> DatasetBasePath:
+    """Return a base as users see it."""
+    return DatasetBasePath(base.path, base.name, base.is_dataset_root, base.id)
+
+
+def bases_from_user(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
+    """Return the bases that a user describes."""
+    return tuple(
+        BasePath(base.id or 0, ops.bases.absolute_path(base.path), base.is_dataset_root, base.name)
+        for base in bases or ()
+    )
+
+
+Values = Mapping[str, "str | None"]
+
+
+class SettingsMethods:
+    """Reads and changes what a table says of itself."""
+
+    _handle: Handle
+
+    def config(self) -> dict[str, str]:
+        """Return the config of the table.
+
+        Returns:
+            The values by key.
+
+        Example:
+            ```python
+            dataset.config()
+            ```
+        """
+        return dict(self._handle.snapshot.manifest.config)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata of the table."""
+        return dict(self._handle.snapshot.manifest.table_metadata)
+
+    @property
+    def schema_metadata(self) -> dict[str, str]:
+        """The metadata of the schema."""
+        return dict(self._handle.snapshot.schema.metadata)
+
+    @previews
+    @checks_kinds
+    def update_config(
+        self, values: Values, *, replace: bool = False, dry_run: bool = False
+    ) -> dict[str, str] | ChangeReport:
+        """Change the config of the table.
+
+        Args:
+            values: New values by key; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The new config; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_config({"lance.compaction.num_threads": "4"})
+            ```
+        """
+        values = edits("values", values)
+        report = self._changed(
+            lambda current: ops.settings.update_config(current, values, replace=replace),
+            dry_run=dry_run,
+        )
+        return self.config() if report is None else report
+
+    def delete_config_keys(
+        self, keys: Sequence[str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Remove keys from the config.
+
+        Args:
+            keys: The keys.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_config({"owner": "ann"})
+            dataset.delete_config_keys(["owner"])
+            ```
+        """
+        values = dict.fromkeys(texts("keys", keys))
+        return self._changed(
+            lambda current: ops.settings.update_config(current, values),
+            dry_run=dry_run,
+        )
+
+    @previews
+    @checks_kinds
+    def update_metadata(
+        self, values: Values, *, replace: bool = False, dry_run: bool = False
+    ) -> dict[str, str] | ChangeReport:
+        """Change the metadata of the table.
+
+        Args:
+            values: New values by key; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The new metadata; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_metadata({"owner": "ann"})  # {"owner": "ann"}
+            ```
+        """
+        values = edits("values", values)
+        report = self._changed(
+            lambda current: ops.settings.update_table_metadata(current, values, replace=replace),
+            dry_run=dry_run,
+        )
+        return self.metadata if report is None else report
+
+    @previews
+    @checks_kinds
+    def update_schema_metadata(
+        self, values: Values, *, replace: bool = False, dry_run: bool = False
+    ) -> dict[str, str] | ChangeReport:
+        """Change the metadata of the schema.
+
+        Args:
+            values: New values by key; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The new metadata; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_schema_metadata({"source": "import"})
+            ```
+        """
+        values = edits("values", values)
+        report = self._changed(
+            lambda current: ops.settings.update_schema_metadata(current, values, replace=replace),
+            dry_run=dry_run,
+        )
+        return self.schema_metadata if report is None else report
+
+    @checks_kinds
+    def update_field_metadata(
+        self,
+        field_updates: Mapping[str, Values],
+        *,
+        replace: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
+        """Change the metadata of fields.
+
+        Args:
+            field_updates: New values by key, by the path of the field; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_field_metadata({"price": {"unit": "EUR"}})
+            ```
+        """
+        of_fields = mapping("field_updates", field_updates)
+        updates = {path: edits("field_updates", values) for path, values in of_fields.items()}
+        return self._changed(
+            lambda current: ops.settings.update_field_metadata(current, updates, replace=replace),
+            dry_run=dry_run,
+        )
+
+    def replace_schema_metadata(
+        self, new_metadata: Mapping[str, str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Deprecated: use `update_schema_metadata` with `replace=True`.
+
+        Args:
+            new_metadata: The new metadata.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
+        warnings.warn(
+            "replace_schema_metadata is deprecated. "
+            "Use update_schema_metadata(metadata, replace=True) instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        values = edits("new_metadata", new_metadata)
+        return self._changed(
+            lambda current: ops.settings.update_schema_metadata(current, values, replace=True),
+            dry_run=dry_run,
+        )
+
+    @checks_kinds
+    def replace_field_metadata(
+        self, field_name: str, new_metadata: Mapping[str, str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Deprecated: use `update_field_metadata` with `replace=True`.
+
+        Args:
+            field_name: The path of the field.
+            new_metadata: The new metadata.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
+        warnings.warn(
+            "replace_field_metadata is deprecated. "
+            "Use update_field_metadata with field paths and replace=True instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        updates = {field_name: new_metadata}
+        return self.update_field_metadata(updates, replace=True, dry_run=dry_run)
+
+    def _changed(
+        self, change: Callable[[Snapshot], Snapshot], *, dry_run: bool
+    ) -> ChangeReport | None:
+        """Change what the table says of itself and look at that, or say what that would do."""
+        handle = self._handle
+        if dry_run:
+            return ops.dry_run.rehearse(handle.snapshot, change, 0)
+        handle.snapshot = change(handle.snapshot)
+        return None

@@ -1,0 +1,1 @@
+"""The write-ahead log: its methods, and its readers."""

@@ -1,0 +1,518 @@
+"""The write-ahead log of a dataset as pylance has it: shards and their writers.
+
+dataset.initialize_mem_wal(bucket_column="id", num_buckets=4)
+with dataset.mem_wal_writer(shard_id) as writer:
+    writer.put(rows)
+    writer.lsm_scanner().to_table()      the table, with what was just put
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+
+from lancelet import ops
+from lancelet.dataset.arguments import previews
+from lancelet.dataset.handle import Handle
+from lancelet.dataset.mem_wal.reading import LsmScanner, ShardSnapshot, parse_shard_id
+from lancelet.dataset.write.schema import LanceSchema
+from lancelet.errors import InvalidInputError
+from lancelet.query.data_types import print_arrow_type
+
+if TYPE_CHECKING:
+    from lancelet.format.schema import Schema
+    from lancelet.format.shard_manifest import ShardManifest
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.mem_wal.compact import CompactedLog
+    from lancelet.ops.mem_wal.sharding import ShardingSpec
+    from lancelet.ops.mem_wal.upkeep import CollectedLog
+    from lancelet.ops.mem_wal.writer import MemWalWriter
+
+_SPEC_ID: Final = 1
+_FIELD_ID: Final = "bucket"
+_MILLION: Final = 1_000_000
+
+
+class ShardingTypeError(InvalidInputError, TypeError):
+    """The rows to assign to shards are not a batch."""
+
+
+@dataclass
+class CompactedSsTable:
+    """A flushed table whose rows are in the base table now."""
+
+    shard_id: str
+    generation: int
+
+
+def evaluate_sharding_spec(
+    batch: pa.RecordBatch, spec: ShardingSpec | Mapping[str, Any], schema: LanceSchema
+) -> pa.RecordBatch:
+    """Return the values that tell which shards the rows of a batch belong to."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
+    return ops.mem_wal.sharding.evaluate_spec(batch, _spec_of(spec), schema.stored)
+
+
+def _spec_of(spec: ShardingSpec | Mapping[str, Any]) -> ShardingSpec:
+    if not isinstance(spec, Mapping):
+        return spec
+    return ops.mem_wal.sharding.ShardingSpec(
+        spec["spec_id"], [ops.mem_wal.sharding.ShardingField(**each) for each in spec["fields"]]
+    )
+
+
+def _checked_spec(spec: ShardingSpec | Mapping[str, Any], schema: Schema) -> ShardingSpec:
+    """Return a rule that the columns of a table can follow."""
+    found = _spec_of(spec)
+    names = [each.field_id for each in found.fields]
+    if found.spec_id < 1 or not names or len(set(names)) < len(names):
+        raise InvalidInputError(
+            "a rule has a number from 1 on, and fields with names of their own",
+            spec_id=found.spec_id,
+            fields=names,
+        )
+    arrow = schema.to_arrow()
+    nothing = pa.RecordBatch.from_arrays(
+        [pa.nulls(0, each.type) for each in arrow], names=arrow.names
+    )
+    ops.mem_wal.sharding.evaluate_spec(nothing, found, schema)
+    return found
+
+
+class ShardWriter:
+    """Writes rows to one shard; a context manager closes it."""
+
+    def __init__(self, _raw: MemWalWriter) -> None:
+        """Write through a writer that has claimed the shard; see `mem_wal_writer`."""
+        self._writer = _raw
+
+    @property
+    def shard_id(self) -> str:
+        """The id of the shard."""
+        return str(self._writer.shard.shard_id)
+
+    def put(self, data: Any, *, schema: pa.Schema | None = None) -> None:
+        """Write rows; when this returns they are in the log."""
+        self._writer.put(ops.rows.read_rows_of(data, schema).batches)
+
+    def delete(self, keys: Any, *, schema: pa.Schema | None = None) -> None:
+        """Delete rows by their keys."""
+        self._writer.delete(ops.rows.read_rows_of(keys, schema).batches)
+
+    def close(self) -> None:
+        """Flush what is in memory, and write no more."""
+        self._writer.close()
+
+    def stats(self) -> dict[str, int]:
+        """Return what was written so far."""
+        counts = self._writer.counts
+        return {
+            "put_count": counts.puts,
+            "put_time_ms": counts.put_ns // _MILLION,
+            "wal_flush_count": counts.wal_flushes,
+            "wal_flush_bytes": counts.wal_bytes,
+            "wal_flush_time_ms": counts.wal_ns // _MILLION,
+            "memtable_flush_count": counts.flushes,
+            "memtable_flush_rows": counts.flushed_rows,
+            "memtable_flush_failures": counts.failed_flushes,
+            "memtable_flush_time_ms": counts.flush_ns // _MILLION,
+        }
+
+    def memtable_stats(self) -> dict[str, int]:
+        """Return what is in memory."""
+        rows = self._writer.rows
+        return {
+            "row_count": len(rows),
+            "batch_count": self._writer.num_batches,
+            "estimated_size_bytes": rows.nbytes,
+            "generation": self._writer.manifest.current_generation,
+            "frozen_count": 0,
+            "frozen_bytes": 0,
+        }
+
+    def lsm_scanner(self, shard_snapshots: Sequence[ShardSnapshot] | None = None) -> LsmScanner:
+        """Return a scanner of the table, this shard with what is in memory, and other shards."""
+        writer = self._writer
+        others = tuple(each.tables for each in shard_snapshots or ())
+        view = writer.view()
+        own = ops.mem_wal.merged.tables_of(view.manifest)
+        memory = ops.mem_wal.merged.MemoryRows(view.manifest.current_generation, view.rows)
+        shards = (own, *(each for each in others if each.shard_id != own.shard_id))
+        read = ops.mem_wal.merged.MergedRead(writer.base, shards, (memory,))
+        read.keys  # noqa: B018 - without a key there is nothing to merge by
+        return LsmScanner(read)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class MemWalMethods:
+    """Gives a dataset a write-ahead log, and writes it."""
+
+    _handle: Handle
+
+    def initialize_mem_wal(
+        self,
+        *,
+        maintained_indexes: Sequence[str] | None = None,
+        bucket_column: str | None = None,
+        num_buckets: int | None = None,
+        identity_column: str | None = None,
+        unsharded: bool = False,
+        durable_write: bool | None = None,
+        max_wal_buffer_size: int | None = None,
+        max_wal_flush_interval_ms: int | None = None,
+        max_memtable_size: int | None = None,
+        max_memtable_rows: int | None = None,
+        max_memtable_batches: int | None = None,
+        max_unflushed_memtable_bytes: int | None = None,
+        manifest_scan_batch_size: int | None = None,
+        backpressure_log_interval_ms: int | None = None,
+        stats_log_interval_ms: int | None = None,
+        hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+        sharding_spec: ShardingSpec | Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
+        """Add a write-ahead log to the dataset, for many small writes.
+
+        The schema needs an unenforced primary key. Writer options are defaults that each writer may
+        override.
+
+        Args:
+            maintained_indexes: The indices that shards build over their rows; by default all.
+            bucket_column: The column whose hash selects the shard.
+            num_buckets: The number of shards by `bucket_column`.
+            identity_column: The column whose values select the shard.
+            unsharded: Whether there is one shard.
+            durable_write: Whether a put returns once its rows are in the log, as by default, or in
+                memory.
+            max_wal_buffer_size: The size of a log entry shared by several puts, and of what may
+                wait for the log without `durable_write`.
+            max_wal_flush_interval_ms: The time after which rows that nobody waits for are logged; 0
+                for none.
+            max_memtable_size: The bytes in memory from which rows are flushed.
+            max_memtable_rows: The maximum number of rows in memory.
+            max_memtable_batches: The maximum number of batches in memory.
+            max_unflushed_memtable_bytes: The unflushed bytes from which puts wait.
+            manifest_scan_batch_size: The number of shard manifests requested at once.
+            backpressure_log_interval_ms: How often a waiting put is logged; 0 for never.
+            stats_log_interval_ms: How often write statistics are logged; 0 for never.
+            hnsw_params: HNSW parameters of flushed rows by index: `num_edges`, `ef_construction`
+                and `max_level`.
+            sharding_spec: Any other sharding rule. pylance does not route rows by year or
+                expression.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            AlreadyExistsError: If the name is taken.
+        """
+        config: dict[str, int | bool | None] = {
+            **ops.mem_wal.indices.graph_settings(hnsw_params),
+            "durable_write": durable_write,
+            "max_wal_buffer_size": max_wal_buffer_size,
+            "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
+            "max_memtable_size": max_memtable_size,
+            "max_memtable_rows": max_memtable_rows,
+            "max_memtable_batches": max_memtable_batches,
+            "max_unflushed_memtable_bytes": max_unflushed_memtable_bytes,
+            "manifest_scan_batch_size": manifest_scan_batch_size,
+            "backpressure_log_interval_ms": backpressure_log_interval_ms,
+            "stats_log_interval_ms": stats_log_interval_ms,
+        }
+        modes = [bucket_column or num_buckets, identity_column, unsharded, sharding_spec]
+        if sum(mode is not None and mode is not False for mode in modes) > 1:
+            raise InvalidInputError(
+                "at most one of bucket sharding, `identity_column`, `unsharded`, or "
+                "`sharding_spec` may be set"
+            )
+        if (bucket_column is None) != (num_buckets is None):
+            raise InvalidInputError(
+                "bucket sharding requires both `bucket_column` and `num_buckets`"
+            )
+        ops.mem_wal.indices.check_maintained(self._handle.snapshot, maintained_indexes or ())
+        spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
+        if sharding_spec is not None:
+            spec = _checked_spec(sharding_spec, self._handle.snapshot.schema)
+        initialize = partial(
+            ops.mem_wal.state.initialize_mem_wal,
+            specs=() if spec is None else (spec,),
+            num_shards=shards,
+            maintained=maintained_indexes,
+            writer_config={name: value for name, value in config.items() if value is not None},
+        )
+        if dry_run:
+            return ops.dry_run.rehearse(self._handle.snapshot, initialize, 0)
+        self._handle.snapshot = initialize(self._handle.snapshot)
+        return None
+
+    @previews
+    def collect_mem_wal(self, *, dry_run: bool = False) -> CollectedLog | ChangeReport:
+        """Delete log entries and flushed tables whose rows are in all versions of the table.
+
+        Older versions need their flushed tables: clean them up first. A writer of a shard that
+        loses tables has to be reopened.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            What was deleted; with `dry_run`, the `ChangeReport`.
+        """
+        snapshot = self._handle.snapshot
+        if dry_run:
+            return ops.dry_run.rehearse_apart(
+                snapshot.location,
+                "CollectMemWal",
+                lambda location: ops.mem_wal.upkeep.collect_log(
+                    replace(snapshot, location=location)
+                ),
+            )
+        return ops.mem_wal.upkeep.collect_log(snapshot)
+
+    @previews
+    def compact_mem_wal(
+        self, *, flush: bool = False, dry_run: bool = False
+    ) -> CompactedLog | ChangeReport:
+        """Merge flushed rows of the shards into the dataset, generation by generation.
+
+        Several processes may merge at once.
+
+        Args:
+            flush: Flush rows first that are only in the log, which stay there otherwise. Shards
+                with such rows are claimed for it, and their writers have to be opened again.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change, as if
+                each flushed table were merged alone.
+
+        Returns:
+            What was merged; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If `flush` and `dry_run` are both given.
+        """
+        handle = self._handle
+        if dry_run:
+            if flush:
+                raise InvalidInputError("what a flush would write cannot be told without one")
+            return ops.mem_wal.compact.report_compaction(handle.snapshot)
+        if flush:
+            ops.mem_wal.ingest.flush_logs(handle.snapshot)
+        handle.snapshot, done = ops.mem_wal.compact.compact_log(handle.snapshot)
+        return done
+
+    def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
+        """Seal a shard, so that nobody writes it any more. Close its writer first.
+
+        Args:
+            shard_id: The UUID of the shard.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
+        snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
+        if dry_run:
+            return ops.dry_run.rehearse_apart(
+                snapshot.location,
+                "SealMemWalShard",
+                lambda location: ops.mem_wal.upkeep.seal_shard(
+                    replace(snapshot, location=location), shard
+                ),
+            )
+        ops.mem_wal.upkeep.seal_shard(snapshot, shard)
+        return None
+
+    def mem_wal_shards(self, *, noted: bool = False) -> list[ShardSnapshot]:
+        """Return the shards of the dataset with their flushed tables, for reads that include them.
+
+        Args:
+            noted: Whether to return what `note_mem_wal_shards` recorded last, which costs no
+                request; else the shards are listed.
+
+        Returns:
+            A snapshot per shard.
+        """
+        snapshot = self._handle.snapshot
+        if not noted:
+            found: Sequence[ShardManifest] = ops.mem_wal.discovery.latest_shards(snapshot)
+        else:
+            at = ops.mem_wal.discovery.noted_shards(snapshot)
+            found = () if at is None else at.shards
+        return [ShardSnapshot.of(ops.mem_wal.merged.tables_of(each)) for each in found]
+
+    def note_mem_wal_shards(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Record the shards in a new version, for readers that do not list them.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
+        note = ops.mem_wal.discovery.note_shards
+        if dry_run:
+            return ops.dry_run.rehearse(self._handle.snapshot, note, 0)
+        self._handle.snapshot = note(self._handle.snapshot)
+        return None
+
+    def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Remove the write-ahead log and its shards, whose rows must be merged and shards sealed.
+
+        Older versions keep their log, but not what was flushed for it.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
+        snapshot = self._handle.snapshot
+        if dry_run:
+            return ops.dry_run.rehearse_apart(
+                snapshot.location,
+                "DropMemWal",
+                lambda location: ops.mem_wal.upkeep.drop_log(replace(snapshot, location=location)),
+            )
+        self._handle.snapshot = ops.mem_wal.upkeep.drop_log(snapshot)
+        return None
+
+    def mem_wal_index_details(self) -> dict[str, Any] | None:
+        """Return the settings of the write-ahead log.
+
+        Returns:
+            The settings, or None if the dataset has no log.
+
+        Example:
+            ```python
+            dataset.mem_wal_index_details()  # None
+            ```
+        """
+        state = ops.mem_wal.state.mem_wal_state(self._handle.snapshot)
+        if state is None:
+            return None
+        specs = [
+            {
+                "spec_id": spec.spec_id,
+                "fields": [
+                    {**asdict(each), "source_ids": list(each.source_ids)} for each in spec.fields
+                ],
+            }
+            for spec in state.specs
+        ]
+        return {
+            "num_shards": state.num_shards,
+            "maintained_indexes": list(state.maintained_indexes),
+            "maintain_all_indexes": bool(state.maintains_all),
+            "writer_config_defaults": dict(state.writer_defaults),
+            "sharding_specs": specs,
+        }
+
+    def mem_wal_writer(
+        self,
+        shard_id: str,
+        *,
+        durable_write: bool | None = None,
+        max_wal_buffer_size: int | None = None,
+        max_wal_flush_interval_ms: int | None = None,
+        max_memtable_size: int | None = None,
+        max_memtable_rows: int | None = None,
+        max_memtable_batches: int | None = None,
+        max_unflushed_memtable_bytes: int | None = None,
+        manifest_scan_batch_size: int | None = None,
+        backpressure_log_interval_ms: int | None = None,
+        stats_log_interval_ms: int | None = None,
+        hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> ShardWriter:
+        """Open the writer of a shard.
+
+        An earlier writer of the shard is fenced: its next write raises.
+
+        Args:
+            shard_id: The UUID of the shard; a new one creates a shard.
+            durable_write: Whether a put waits until its rows are in the log.
+            max_wal_buffer_size: The size of a log entry, and of what waits for it.
+            max_wal_flush_interval_ms: The time after which rows that nobody waits for are logged.
+            max_memtable_size: The bytes in memory from which rows are flushed.
+            max_memtable_rows: The maximum number of rows in memory.
+            max_memtable_batches: The maximum number of batches in memory.
+            max_unflushed_memtable_bytes: The unflushed bytes from which puts wait.
+            manifest_scan_batch_size: The number of shard manifests requested at once.
+            backpressure_log_interval_ms: How often a waiting put is logged.
+            stats_log_interval_ms: How often write statistics are logged.
+            hnsw_params: HNSW parameters of flushed rows.
+
+        Returns:
+            The writer, a context manager.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
+        config = {
+            "durable_write": durable_write,
+            "max_wal_buffer_size": max_wal_buffer_size,
+            "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
+            "max_memtable_size": max_memtable_size,
+            "max_memtable_rows": max_memtable_rows,
+            "max_memtable_batches": max_memtable_batches,
+            "max_unflushed_memtable_bytes": max_unflushed_memtable_bytes,
+            "manifest_scan_batch_size": manifest_scan_batch_size,
+            "backpressure_log_interval_ms": backpressure_log_interval_ms,
+            "stats_log_interval_ms": stats_log_interval_ms,
+            **ops.mem_wal.indices.graph_settings(hnsw_params),
+        }
+        return ShardWriter(
+            ops.mem_wal.writer.MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), config)
+        )
+
+    def _spec(
+        self, bucket: str | None, buckets: int | None, identity: str | None, unsharded: bool
+    ) -> tuple[ShardingSpec | None, int]:
+        """Return the rule that callers ask for, and how many shards it makes, 0 for any."""
+        schema = self._handle.snapshot.schema
+        if unsharded:
+            made = ops.mem_wal.sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
+            return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 1
+        if identity is not None:
+            source = schema.field_by_path(identity)
+            kind = print_arrow_type(source.arrow_type).lower()
+            made = ops.mem_wal.sharding.ShardingField(
+                _FIELD_ID, (source.id,), "identity", None, kind
+            )
+            return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 0
+        if bucket is None or buckets is None:
+            return None, 0
+        source = schema.field_by_path(bucket)
+        ops.mem_wal.sharding.buckets_of(pa.array([], source.arrow_type), buckets)
+        made = ops.mem_wal.sharding.ShardingField(
+            _FIELD_ID, (source.id,), "bucket", None, "int32", {"num_buckets": str(buckets)}
+        )
+        return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), buckets

@@ -1,0 +1,194 @@
+"""Searches that rank rows by text, or by text and vector together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lancelet.dataset.arguments import asked_columns
+from lancelet.dataset.handle import Handle
+from lancelet.errors import InvalidInputError
+from lancelet.query import search as searches
+from lancelet.query.execute import execute_to_table
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.query.search.fusion import Fusion
+    from lancelet.query.search.hybrid import HybridSearch
+    from lancelet.query.search.text_explain import ScoreExplanation
+
+
+class TextMethods:
+    """Shows texts that were found."""
+
+    _handle: Handle
+
+    def explain_score(self, query: Any, row_id: int) -> ScoreExplanation:
+        """Explain the score of a row in a text search: the terms, their frequencies and weights.
+
+        Args:
+            query: What `full_text_query` of a scan takes.
+            row_id: The `_rowid` of the row.
+
+        Returns:
+            The explanation.
+
+        Raises:
+            InvalidInputError: If no text index covers the query, or the row is not in it.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            found = dataset.to_table(full_text_query="fox", with_row_id=True, limit=1)
+            print(dataset.explain_score("fox", found["_rowid"][0].as_py()))
+            ```
+        """
+        return searches.text_explain.explain_score(self._handle.snapshot, query, row_id)
+
+    def highlight(
+        self,
+        query: Any,
+        texts: Iterable[str | None],
+        *,
+        column: str | None = None,
+        before: str = "<b>",
+        after: str = "</b>",
+        max_chars: int = 160,
+    ) -> list[str]:
+        """Return the best snippet of each text, with the words of a query marked.
+
+        Args:
+            query: What `full_text_query` of a scan takes; it is tokenized as the index does.
+            texts: Texts of the column.
+            column: The column, if the query names several.
+            before: Inserted before each word.
+            after: Inserted after each word.
+            max_chars: The maximum length of a snippet, without the marks.
+
+        Returns:
+            A snippet per text, empty if no word occurs.
+
+        Raises:
+            InvalidInputError: If no text index covers the query.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            dataset.highlight("fox", ["a quick fox", None])
+            ```
+        """
+        marks = (before, after, max_chars)
+        return searches.text_snippets.snippets(self._handle.snapshot, query, texts, column, marks)
+
+
+class HybridMethods:
+    """Searches by text and by vector at once."""
+
+    _handle: Handle
+
+    def hybrid_search(
+        self,
+        text: Any,
+        nearest: Any,
+        k: int = 10,
+        *,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: Any = None,  # noqa: A002 - the word for it everywhere
+        prefilter: bool = True,
+        fusion: Fusion | None = None,
+        depth: int | None = None,
+        fast_search: bool = False,
+        with_row_id: bool = False,
+    ) -> pa.Table:
+        """Return the rows that are best by text and vector together, best first.
+
+        The column `_relevance_score` holds the fused score, computed by
+        `lancelet.query.ReciprocalRank` or `WeightedSum`.
+
+        Args:
+            text: Words, or a query of `lancelet.query`.
+            nearest: The query vector, if the table has one vector column; else a dict with `column`
+                and `q`, as for `nearest` of a scan. `k` in it is ignored.
+            k: The number of rows to return.
+            columns: Names of columns, or SQL expressions by name; by default all columns.
+            filter: SQL text or a pyarrow expression that rows have to pass.
+            prefilter: Whether to filter before the search; after it, fewer than `k` rows may be
+                left.
+            fusion: How the two scores become one; by default `ReciprocalRank()`.
+            depth: The number of candidates of each search; by default the larger of 50 and `4 * k`.
+            fast_search: Whether to skip rows that no index covers.
+            with_row_id: Whether to return a column `_rowid`.
+
+        Returns:
+            The rows with their scores.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            dataset.hybrid_search("fox", [0.1, 0.2, 0.3, 0.4], k=3)
+            ```
+        """
+        snapshot = self._handle.snapshot
+        options = ScanOptions(
+            columns=asked_columns(columns),
+            filter=filter,
+            limit=k,
+            with_row_id=with_row_id,
+            indexed_only=fast_search,
+            prefilter=prefilter,
+            search=hybrid_search(snapshot, text, nearest, k, fusion=fusion, depth=depth),
+        )
+        return execute_to_table(plan_scan(snapshot, options))
+
+
+def hybrid_search(
+    snapshot: Snapshot,
+    text: Any,
+    nearest: Any,
+    count: int,
+    *,
+    fusion: Fusion | None = None,
+    depth: int | None = None,
+) -> HybridSearch:
+    """Return the search that is asked for; see `HybridMethods.hybrid_search`."""
+    if count < 1 or (depth is not None and depth < count):
+        raise InvalidInputError(
+            "a search is for one row at least, and each part of it for as many as are wanted",
+            k=count,
+            depth=depth,
+        )
+    if not isinstance(nearest, Mapping):
+        nearest = {"column": _vector_column(snapshot), "q": nearest}
+    depth = depth or searches.hybrid.depth_for(count)
+    return searches.hybrid.HybridSearch(
+        searches.text.read_text_search(snapshot, text),
+        searches.vector.read_vector_search(snapshot.schema, {**nearest, "k": depth}),
+        count,
+        depth,
+        fusion or searches.fusion.ReciprocalRank(),
+    )
+
+
+def _vector_column(snapshot: Snapshot) -> str:
+    """Return the one column of vectors."""
+    names: list[str] = [
+        field.name
+        for field in snapshot.schema.to_arrow()
+        if pa.types.is_fixed_size_list(field.type) and pa.types.is_floating(field.type.value_type)
+    ]
+    if len(names) != 1:
+        raise InvalidInputError(
+            "a vector alone is for a table with one column of vectors; pass "
+            "nearest={'column': ..., 'q': ...}",
+            columns=names,
+        )
+    return names[0]

@@ -1,0 +1,294 @@
+"""A search as the filter of another one: the nearest rows among those whose text matches.
+
+    nearest=..., filter=MatchQuery("puppy", "text")              vectors, filtered by text
+    full_text_query=..., filter=VectorSearchQuery("v", q, k=5)   text, filtered by vectors
+
+With `prefilter` the filter is searched first, and the search looks at what it found. Without it
+the search comes first, and the filter looks at what that found.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import instance
+from lancelet.query import search as searches
+from lancelet.query.compile import Writable, both
+from lancelet.query.execute import execute_to_table
+from lancelet.query.full_text import FullTextQuery, MatchQuery
+from lancelet.query.plan import plan_scan
+from lancelet.query.row_columns import RowColumn
+from lancelet.query.row_mask import mask_expression
+from lancelet.query.scan_options import ScanOptions
+from lancelet.rowids.selection import RowMask, RowSet
+from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.query.search.hits import Search
+
+
+class QueryVectorTypeError(InvalidInputError, TypeError):
+    """What is searched for is no vector."""
+
+
+def coerce_query_vector(query: Any) -> tuple[pa.Array, int]:
+    """Return a vector or several in single precision, and how many dimensions they have."""
+    if hasattr(query, "__getitem__") and isinstance(query[0], list | tuple | np.ndarray | pa.Array):
+        return _several(query)
+    vector = _array(query)
+    if isinstance(vector, pa.ChunkedArray):
+        vector = vector.combine_chunks()
+    if pa.types.is_integer(vector.type):
+        vector = vector.cast(pa.float32())
+    if not isinstance(vector, pa.FloatingPointArray):
+        raise QueryVectorTypeError(
+            f"query vector must be list-like or pa.FloatingPointArray but received {vector.type}"
+        )
+    return vector, len(vector)
+
+
+def _several(queries: Any) -> tuple[pa.Array, int]:
+    dimension = len(queries[0])
+    wrong = [len(each) for each in queries if len(each) != dimension]
+    if wrong:
+        raise InvalidInputError(
+            f"All query vectors must have the same length, but got {dimension} and {wrong[0]}"
+        )
+    vectors = [coerce_query_vector(each)[0] for each in queries]
+    return pa.array(vectors, pa.list_(pa.float32())), dimension
+
+
+def _array(query: Any) -> Any:
+    if isinstance(query, pa.Scalar):
+        stored = query.value if isinstance(query, pa.ExtensionScalar) else query
+        return stored.values if isinstance(stored.type, pa.FixedSizeListType) else stored
+    if isinstance(query, list | tuple | np.ndarray):
+        return pa.array(np.array(query).astype(np.float32), pa.float32())
+    if isinstance(query, pa.Array | pa.ChunkedArray):
+        return query
+    try:
+        return pa.array(query)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise QueryVectorTypeError(
+            f"Query vectors should be an array of floats, got {type(query)} which we cannot "
+            "coerce to a float array"
+        ) from error
+
+
+_NOTHING: Final = 1e-6
+
+
+class IndexFailedError(InvalidInputError):
+    """An index does not find vectors that it has."""
+
+
+def validate_vector_index(
+    dataset: LanceDataset,
+    column: str,
+    refine_factor: int = 5,
+    sample_size: int | None = None,
+    pass_threshold: float = 1.0,
+) -> None:
+    """Raise unless vectors of a table are found by themselves in the nearest partition.
+
+    Args:
+        dataset: The table.
+        column: The path of the column.
+        refine_factor: How many candidates are compared exactly for the one that is wanted.
+        sample_size: How many vectors to look for, by default all.
+        pass_threshold: The part of them that must be found.
+    """
+    chosen = (
+        dataset.to_table(columns=[column])
+        if sample_size is None
+        else dataset.sample(sample_size, columns=[column])
+    )
+    vectors = chosen[column].drop_null().to_numpy(zero_copy_only=False)
+    total = passed = 0
+    for vector in vectors:
+        if not np.isfinite(vector).all():
+            continue
+        total += 1
+        nearest = {
+            "column": column,
+            "q": vector,
+            "k": 1,
+            "nprobes": 1,
+            "refine_factor": refine_factor,
+        }
+        found = dataset.to_table(columns=["_distance"], nearest=nearest)["_distance"].to_pylist()
+        passed += bool(found) and abs(found[0]) < _NOTHING
+    if passed < pass_threshold * total:
+        raise IndexFailedError(f"Vector index failed sanity check, only {passed}/{total} passed")
+
+
+_MODES: Final = ("fast", "normal", "accurate")
+
+
+class VectorSearchQuery:
+    """A search for vectors, as a value that may filter a search for text."""
+
+    def __init__(
+        self,
+        column: str,
+        q: Any,
+        k: int | None = None,
+        metric: str | None = None,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        use_index: bool = True,
+        ef: int | None = None,
+        query_parallelism: int | None = None,
+        approx_mode: str = "normal",
+        search_effort: float | None = None,
+    ) -> None:
+        """Look for the `k` rows nearest to a vector; see `ScannerBuilder.nearest`."""
+        self._wanted = {
+            "column": column,
+            "q": q,
+            "k": k,
+            "metric": metric,
+            "nprobes": nprobes,
+            "minimum_nprobes": minimum_nprobes,
+            "maximum_nprobes": maximum_nprobes,
+            "refine_factor": refine_factor,
+            "use_index": use_index,
+            "ef": ef,
+            "query_parallelism": query_parallelism,
+            "approx_mode": approx_mode,
+            "search_effort": search_effort,
+        }
+        check_vector_search(self._wanted)
+
+    def inner(self) -> dict[str, Any]:
+        """Return the search as the argument `nearest` takes it."""
+        return self._wanted
+
+
+SearchFilter: TypeAlias = FullTextQuery | VectorSearchQuery
+"""A search that filters another."""
+
+
+_WHOLE: Final = ("k", "nprobes", "ef", "minimum_nprobes", "maximum_nprobes", "refine_factor")
+
+
+def check_vector_search(wanted: Mapping[str, Any]) -> None:
+    """Raise for numbers that mean nothing, before anything is looked up."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    for name in _WHOLE:
+        instance(name, given.get(name, 0), int, np.integer)
+    for name, title in (("k", "Nearest-K"), ("nprobes", "Nprobes"), ("ef", "ef")):
+        if name in given and int(given[name]) <= 0:
+            raise InvalidInputError(f"{title} must be > 0 but got {given[name]}")
+    for name in ("minimum_nprobes", "maximum_nprobes"):
+        if name in given and int(given[name]) < 0:
+            title = name.replace("_", " ").capitalize()
+            raise InvalidInputError(f"{title} must be >= 0 but got {given[name]}")
+    if given.get("minimum_nprobes", 0) > given.get("maximum_nprobes", math.inf):
+        raise InvalidInputError("minimum_nprobes must be <= maximum_nprobes")
+    if int(given.get("refine_factor", 1)) < 1:
+        raise InvalidInputError(f"Refine factor must be 1 or more got {given['refine_factor']}")
+    if operator.index(given.get("query_parallelism", 0)) < -1:
+        raise InvalidInputError("query_parallelism must be >= -1")
+    effort = given.get("search_effort", 0)
+    instance("search_effort", effort, int, float, np.number)
+    if not 0 <= effort <= 1:
+        raise InvalidInputError(f"search_effort must be finite and in [0, 1], got {effort}")
+    if given.get("approx_mode", "normal") not in _MODES:
+        raise InvalidInputError(
+            "approx_mode must be one of 'fast', 'normal', or 'accurate', "
+            f"got {given['approx_mode']!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFilter:
+    """What a caller passed as a filter: an expression, a search, or one of each."""
+
+    expression: Writable | None = None
+    search: SearchFilter | None = None
+
+
+def split_filter(given: Any) -> SplitFilter:
+    """Return the two parts of a filter.
+
+    >>> split_filter({"expr_filter": "id > 3"}).expression
+    'id > 3'
+    """
+    if isinstance(given, FullTextQuery | VectorSearchQuery):
+        return SplitFilter(search=given)
+    if isinstance(given, Mapping):
+        first, second = (
+            split_filter(given.get("expr_filter")),
+            split_filter(given.get("search_filter")),
+        )
+        expression = second.expression if first.expression is None else first.expression
+        return SplitFilter(expression, second.search or first.search)
+    return SplitFilter(given)
+
+
+def with_search_filter(
+    snapshot: Snapshot, options: ScanOptions, filtering: SearchFilter
+) -> ScanOptions:
+    """Return the options of a search whose rows another search filters."""
+    if options.search is None:
+        raise InvalidInputError(
+            "a search can only filter a search: give `nearest` or `full_text_query` too"
+        )
+    search = (
+        searches.vector.read_vector_search(snapshot.schema, filtering.inner())
+        if isinstance(filtering, VectorSearchQuery)
+        else searches.text.read_text_search(snapshot, filtering)
+    )
+    if isinstance(search, searches.text.TextSearch) == isinstance(
+        options.search, searches.text.TextSearch
+    ):
+        raise InvalidInputError("a search is filtered by one of the other kind: text or vectors")
+    alone = ScanOptions(rows=options.rows, fragments=options.fragments)
+    if options.prefilter:
+        found = _found(snapshot, replace(alone, filter=options.filter, prefilter=True), search)
+        return replace(options, rows=found)
+    if isinstance(search, searches.text.TextSearch):
+        if not isinstance(filtering, MatchQuery):
+            raise InvalidInputError(
+                "Only Match queries are supported when a full-text search filters what was found; "
+                "with prefilter=True others are too",
+                found=type(filtering).__name__,
+            )
+        matches = mask_expression(_found(snapshot, alone, search))
+        kept = matches if options.filter is None else both(options.filter, matches)
+        return replace(options, filter=kept)
+    cut = replace(alone, limit=options.limit, offset=options.offset)
+    texts = _found(snapshot, cut, options.search)
+    return replace(options, rows=_found(snapshot, replace(alone, rows=texts), search))
+
+
+def _found(snapshot: Snapshot, options: ScanOptions, search: Search) -> RowMask:
+    """Return the rows that a search finds."""
+    wanted = replace(options, columns=(RowColumn.ID.value,), search=search, adds_scores=False)
+    ids = execute_to_table(plan_scan(snapshot, wanted)).column(RowColumn.ID.value)
+    return RowMask(RowSet.of(ids.to_numpy().astype(np.uint64, copy=False)))
+
+
+def warn_of_unused(given: Mapping[str, Any]) -> None:
+    """Warn of options of a search that other values than the default of have no effect here."""
+    asked = [name for name, value in given.items() if value not in (None, "normal")]
+    if asked:
+        warnings.warn(
+            f"{', '.join(asked)} of a search for vectors has no effect: every partition that is "
+            "looked at is searched in full by all threads; set nprobes, ef or refine_factor",
+            stacklevel=4,
+        )

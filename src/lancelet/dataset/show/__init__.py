@@ -1,0 +1,1 @@
+"""What people look at: notebooks, plots, outlines and progress bars."""

@@ -1,0 +1,188 @@
+"""Queries that are ready to run, cached for the same queries over datasets of the same columns.
+
+To connect, to name a table and to understand a query takes DuckDB as long as to run it over a few
+thousand rows. What it knows then does not depend on the rows:
+
+    SELECT a FROM t over x     connect, register a slot as `t`, parse; put x into the slot and run
+    SELECT a FROM t over y     put y into the slot and run
+
+A query that is running is nobody else's; it comes back once all its rows were taken.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+
+from lancelet.dataset.sql.database import connect, only_selects
+from lancelet.dataset.sql.duckdb import readable_by_duckdb
+from lancelet.io.fork import renew_after_fork
+from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
+
+_READY_MAX: Final = 32
+_SMALL_ROWS: Final = 1 << 16
+_SMALL_FRAGMENTS: Final = 64
+_SMALL_BYTES: Final = 4 << 20
+
+
+class _Slot(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """A dataset of some schema, whose rows are those of the dataset that is put into it."""
+
+    def __init__(self, schema: pa.Schema, *, is_small: bool) -> None:
+        self._schema = schema
+        self.is_small = is_small
+        self.dataset: Any = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scanner(
+        self,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        **options: Any,
+    ) -> Any:
+        """Return a scanner of the dataset, or what DuckDB takes for one."""
+        scanner = self.dataset.scanner(columns=columns, filter=filter, **options)
+        return _ReadRows(scanner) if self.is_small else scanner
+
+
+class _ReadRows:
+    """The rows of a scanner, read at once."""
+
+    def __init__(self, scanner: Any) -> None:
+        self._scanner = scanner
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream that takes no Python to go on."""
+        rows: pa.Table = self._scanner.to_table()
+        return rows.to_reader()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A query that DuckDB has understood; `relation` is None if it has no rows, not even none."""
+
+    key: Hashable
+    connection: Any
+    slots: Mapping[str, _Slot]
+    relation: Any
+
+    def close(self) -> None:
+        """Give up what the query holds."""
+        self.connection.close()
+
+
+class _Ready:
+    """Queries that nobody runs, the least recently used of which go first."""
+
+    def __init__(self) -> None:
+        self._empty()
+        renew_after_fork(self, _Ready._empty)
+
+    def take(self, key: Hashable) -> Prepared | None:
+        """Return a query that nobody else will get."""
+        with self._lock:
+            return self._queries.pop(key, None)
+
+    def put(self, prepared: Prepared) -> None:
+        """Keep a query for whoever asks the same."""
+        with self._lock:
+            before = self._queries.pop(prepared.key, None)
+            self._queries[prepared.key] = prepared
+            dropped = self._queries.popitem(last=False)[1] if self._is_full() else None
+        for other in (before, dropped):
+            if other is not None:
+                other.close()
+
+    def close(self) -> None:
+        """Close all queries."""
+        with self._lock:
+            queries = list(self._queries.values())
+            self._queries.clear()
+        for prepared in queries:
+            prepared.close()
+
+    def _is_full(self) -> bool:
+        return len(self._queries) > _READY_MAX
+
+    def _empty(self) -> None:
+        # A forked child has copies of the connections, which it must not use.
+        self._lock = threading.Lock()
+        self._queries: OrderedDict[Hashable, Prepared] = OrderedDict()
+
+
+_READY: Final = _Ready()
+# DuckDB wants to be asked to go before Python is gone.
+atexit.register(_READY.close)
+
+
+def prepare(text: str, tables: Mapping[str, Any]) -> Prepared:
+    """Return a query that is ready to run; the caller gives it back or closes it."""
+    given = {name: readable_by_duckdb(table) for name, table in tables.items()}
+    schemas = {name: _schema_of(table) for name, table in given.items()}
+    is_small = all(map(_is_small, given.values()))
+    key = (text, is_small, *schemas.items())
+    prepared = None if None in schemas.values() else _READY.take(key)
+    if prepared is None:
+        prepared = _new(text, given, key, is_kept=None not in schemas.values(), is_small=is_small)
+    for name, slot in prepared.slots.items():
+        slot.dataset = given[name]
+    return prepared
+
+
+def give_back(prepared: Prepared) -> None:
+    """Keep a query all of whose rows were taken."""
+    if not prepared.slots or prepared.relation is None:
+        prepared.close()
+        return
+    for slot in prepared.slots.values():
+        slot.dataset = None
+    _READY.put(prepared)
+
+
+def _new(
+    text: str, given: Mapping[str, Any], key: Hashable, *, is_kept: bool, is_small: bool
+) -> Prepared:
+    connection = connect(text, alone=is_small)
+    slots: dict[str, _Slot] = {}
+    # What changes something is to be run once.
+    if is_kept and only_selects(text):
+        slots = {name: _Slot(table.schema, is_small=is_small) for name, table in given.items()}
+    try:
+        for name, table in given.items():
+            connection.register(name, slots.get(name, table))
+        for name, slot in slots.items():
+            slot.dataset = given[name]
+        return Prepared(key, connection, slots, connection.sql(text))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _is_small(table: Any) -> bool:
+    """Return whether a dataset takes so little memory that it may as well be read at once."""
+    snapshot = getattr(table, "snapshot", None)
+    if not isinstance(snapshot, Snapshot) or len(snapshot.fragments) > _SMALL_FRAGMENTS:
+        return False
+    files = [file for fragment in snapshot.fragments for file in fragment.files]
+    is_known = all(file.size_bytes for file in files)
+    return is_known and snapshot.num_rows <= _SMALL_ROWS and snapshot.data_bytes <= _SMALL_BYTES
+
+
+def _schema_of(table: Any) -> bytes | None:
+    """Return the schema of a dataset of ours, or None of anything else."""
+    if not isinstance(getattr(table, "snapshot", None), Snapshot):
+        return None
+    schema: pa.Schema = table.schema
+    stored: bytes = schema.serialize().to_pybytes()
+    return stored

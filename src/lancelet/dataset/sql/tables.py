@@ -1,0 +1,81 @@
+"""SQL over tables that a program names, or has in its variables."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from lancelet import ops
+from lancelet.dataset.sql.query import SqlQuery
+from lancelet.dataset.write.write import dataset
+
+SqlTable: TypeAlias = (
+    "pyarrow.dataset.Dataset | pa.Table | pa.RecordBatchReader | str | os.PathLike[str]"
+)
+"""What a query can read: a dataset or the uri of one, or anything of pyarrow that has rows."""
+
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
+    """Query several tables with SQL. Needs the extra `sql`.
+
+    Runs when the result is read.
+
+    Args:
+        query: One statement in DuckDB's SQL.
+        tables: The tables by name. By default they are the variables of the caller with these
+            names, then those of its module: datasets, Arrow tables, or data frames of pandas or
+            Polars.
+
+    Returns:
+        The query.
+
+    Raises:
+        ExpressionError: If the statement does not parse, or names a table that is not there.
+        UnsupportedError: If DuckDB is not installed.
+
+    Example:
+        ```python
+        stock = pa.table({"id": [1, 2], "stock": [5, 0]})
+        lance.sql("select name, stock from dataset join stock using (id)").to_table()
+        ```
+    """
+    if tables is None:
+        tables = _tables_of_caller(query, sys._getframe(1))  # noqa: SLF001 - as DuckDB does
+    return SqlQuery(query, {name: _table(given) for name, given in tables.items()})
+
+
+def _tables_of_caller(query: str, frame: FrameType) -> dict[str, Any]:
+    """Return the variables with rows that a query mentions, the nearest scope first."""
+    found: dict[str, Any] = {}
+    for scope in (frame.f_locals, frame.f_globals):
+        known = {name.lower(): name for name in scope}
+        for word in dict.fromkeys(_WORD.findall(query)):
+            name = word if word in scope else known.get(word.lower())
+            if name is not None and word not in found and _has_rows(scope[name]):
+                found[word] = scope[name]
+    return found
+
+
+def _has_rows(value: object) -> bool:
+    is_frame = type(value).__module__.split(".")[0] in {"pandas", "polars"} and hasattr(
+        value, "columns"
+    )
+    return is_frame or isinstance(value, pa.dataset.Dataset | pa.Table | pa.RecordBatchReader)
+
+
+def _table(given: SqlTable) -> Any:
+    if isinstance(given, str | os.PathLike):
+        return dataset(given)
+    if type(given).__module__.split(".")[0] in {"pandas", "polars"}:
+        rows = ops.rows.read_rows_of(given)
+        return pa.Table.from_batches(rows.batches, rows.schema)
+    return given

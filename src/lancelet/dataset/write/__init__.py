@@ -1,0 +1,1 @@
+"""Writing rows and committing: requests, fragments, operations and their metadata."""

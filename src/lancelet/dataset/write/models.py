@@ -1,0 +1,85 @@
+"""Datasets of Pydantic models."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from lancelet import ops
+from lancelet.dataset.arguments import previews_class_dataset
+from lancelet.dataset.write.request import WriteRequest
+from lancelet.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
+
+
+class ModelMethods:
+    """Writes datasets of models."""
+
+    @previews_class_dataset
+    def from_pydantic_model(
+        cls,
+        /,
+        model_class: Any,
+        data: Sequence[Any],
+        uri: str | os.PathLike[str] | None = None,
+        mode: str = "create",
+        *,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> LanceDataset | ChangeReport:
+        """Write pydantic models as rows. The class defines the schema.
+
+        Args:
+            model_class: The class of the models.
+            data: The models, at least one.
+            uri: Where to write; by default the class name in snake case.
+            mode: As for `write_dataset`.
+            dry_run: Write nothing and return a report of what would be written.
+            **kwargs: Further arguments of `write_dataset`.
+
+        Returns:
+            The dataset; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            AlreadyExistsError: If the name is taken.
+
+        Example:
+            ```python
+            from pydantic import BaseModel
+
+            class Book(BaseModel):
+                title: str
+                pages: int | None = None
+
+            lance.LanceDataset.from_pydantic_model(Book, [Book(title="Ulysses")], "memory://")
+            ```
+        """
+        import pydantic  # noqa: PLC0415 - an extra
+
+        from lancelet.pydantic import (  # noqa: PLC0415 - it needs Pydantic
+            ModelTypeError,
+            models_to_table,
+        )
+
+        if not (isinstance(model_class, type) and issubclass(model_class, pydantic.BaseModel)):
+            raise ModelTypeError(
+                f"model_class must be a Pydantic BaseModel subclass, got {model_class!r}"
+            )
+        if isinstance(data, list) and not data:
+            raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
+        schema = kwargs.pop("schema", None)
+        rows = ops.rows.read_rows_of(models_to_table(data, model_class), schema)
+        request = WriteRequest(name if uri is None else uri, mode, **kwargs)
+        if dry_run:
+            return request.report(rows)
+        handle = request.write(rows)
+        own = cast("type[LanceDataset]", cls)  # what this is mixed into
+        return own(handle.location.uri, session=request.session, _handle=handle)
