@@ -367,19 +367,15 @@ class EvolutionMethods:
             dataset.replace_columns({0: {"price": [1.0] * 10}, 1: {"price": [2.0] * 10}})
             ```
         """
-        handle = self._handle
+        snapshot = self._handle.snapshot
         rows = {fragment_id: ops.rows.read_rows_of(data) for fragment_id, data in values.items()}
         columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
-        if dry_run:
-            by_id = handle.snapshot.fragments.by_id
-            num_rows = sum(handle.snapshot.live_rows(by_id(each)) for each in rows)
-            return ops.dry_run.rehearse(
-                handle.snapshot,
-                lambda current: ops.columns.replace.replace_columns(current, list(columns), rows),
-                num_rows,
-            )
-        handle.snapshot = ops.columns.replace.replace_columns(handle.snapshot, list(columns), rows)
-        return None
+        by_id = snapshot.fragments.by_id
+        return self._handle.change(
+            lambda current: ops.columns.replace.replace_columns(current, list(columns), rows),
+            sum(snapshot.live_rows(by_id(each)) for each in rows) if dry_run else 0,
+            dry_run=dry_run,
+        )
 
     def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Give rows stable ids, which they keep when they move.

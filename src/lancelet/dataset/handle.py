@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lancelet import ops
 from lancelet.dataset.named_table import NamedTable
@@ -24,6 +24,9 @@ from lancelet.table.handlers import CommitHandler, CommitLock, PutIfAbsent, User
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
 
 VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A number, a tag, a branch with a number, or None for the latest version."""
@@ -72,6 +75,15 @@ class Handle:
     def at(self, snapshot: Snapshot) -> Handle:
         """Return a handle that looks at another version."""
         return Handle(snapshot, self.meter, self.options)
+
+    def change(
+        self, change: Callable[[Snapshot], Snapshot], num_rows: int = 0, *, dry_run: bool
+    ) -> ChangeReport | None:
+        """Make a change and check its version out, or report what it would do to so many rows."""
+        if dry_run:
+            return ops.dry_run.rehearse(self.snapshot, change, num_rows)
+        self.snapshot = change(self.snapshot)
+        return None
 
 
 def text_of(uri: str | os.PathLike[str]) -> str:

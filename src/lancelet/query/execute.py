@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lancelet.file.batches import rebatch
 from lancelet.query import search as searches
-from lancelet.query.nodes.bounded import count_within
 from lancelet.query.nodes.filter import count_matching
 from lancelet.query.nodes.read import windows
 from lancelet.query.operators import operator_of
@@ -61,7 +60,7 @@ def count_rows(plan: ScanPlan) -> int:
         return 0
     if plan.is_filtered:
         with plan.snapshot.while_there():
-            total = count_matching(plan) if options.memory_limit is None else count_within(plan)
+            total = count_matching(plan)
     elif options.fragments is None and not options.with_deleted:
         total = plan.snapshot.num_rows
     else:

@@ -34,9 +34,7 @@ from lancelet.query.indexing.render import render_part
 from lancelet.query.indexing.search import find_candidates
 from lancelet.query.looks import Look, spread
 from lancelet.query.node_meter import INDICES, READ, REFINE, SEARCH, SORT, TAKE, filter_node
-from lancelet.query.nodes.bounded import filter_within, keys_within, read_within
 from lancelet.query.nodes.filter import filter_rows
-from lancelet.query.nodes.pace import pace_of
 from lancelet.query.nodes.read import read_rows, windows
 from lancelet.query.nodes.sort import plan_keys, sorted_batch_rows, sorted_rows
 from lancelet.query.nodes.source import FragmentSource, sources
@@ -174,8 +172,7 @@ class ReadRows(Operator):
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        is_bounded = self.plan.options.memory_limit is not None
-        return read_within(self.plan) if is_bounded else read_rows(self.plan)
+        return read_rows(self.plan)
 
     def _own_steps(self) -> Iterator[Step]:
         yield from ()
@@ -211,9 +208,7 @@ class FilterRows(Operator):
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         plan, options = self.plan, self.plan.options
-        is_bounded = options.memory_limit is not None
-        matching = filter_within(plan) if is_bounded else filter_rows(plan)
-        return _window(matching, options.offset, options.limit)
+        return _window(filter_rows(plan), options.offset, options.limit)
 
     def _take(self) -> Estimate:
         if not self.late_fields:
@@ -252,11 +247,7 @@ class SortRows(Operator):
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in their order."""
-        plan, keys = self.plan, self._keys
-        found, schema = keys.run(), keys.plan.schema
-        if plan.options.memory_limit is None:
-            return sorted_rows(plan, pa.Table.from_batches(found, schema))
-        return sorted_rows(plan, keys_within(plan, found, schema), pace_of(plan, share=0.5))
+        return sorted_rows(self.plan, self._keys.run(), self._keys.plan.schema)
 
     def _read(self) -> Estimate:
         keys = self._keys

@@ -135,15 +135,10 @@ class HistoryMethods:
             old.count_rows()  # 20
             ```
         """
-        handle = self._handle
-        over = self.latest_version
-        if dry_run:
-            rows = handle.snapshot.num_rows
-            return ops.dry_run.rehearse(
-                handle.snapshot, lambda current: ops.settings.restore(current, over), rows
-            )
-        handle.snapshot = ops.settings.restore(handle.snapshot, over)
-        return None
+        over, rows = self.latest_version, self._handle.snapshot.num_rows
+        return self._handle.change(
+            lambda current: ops.settings.restore(current, over), rows, dry_run=dry_run
+        )
 
 
 def describe_version(snapshot: Snapshot) -> Version:

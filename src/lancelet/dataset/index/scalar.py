@@ -202,13 +202,9 @@ class IndexMethods:
             dataset.drop_index("id_idx")
             ```
         """
-        handle = self._handle
-        if dry_run:
-            return ops.dry_run.rehearse(
-                handle.snapshot, lambda current: ops.indexing.drop.drop_index(current, name), 0
-            )
-        handle.snapshot = ops.indexing.drop.drop_index(handle.snapshot, name)
-        return None
+        return self._handle.change(
+            lambda current: ops.indexing.drop.drop_index(current, name), dry_run=dry_run
+        )
 
     @property
     def has_index(self) -> bool:

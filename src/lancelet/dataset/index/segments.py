@@ -251,14 +251,8 @@ class IndexSegmentMethods:
             ```
         """
         stored = [index_from_user(segment) for segment in segments]
-        handle = self._handle
-        if dry_run:
-            return ops.dry_run.rehearse(
-                handle.snapshot,
-                lambda now: ops.indexing.build.commit_segments(now, index_name, column, stored),
-                0,
-            )
-        handle.snapshot = ops.indexing.build.commit_segments(
-            handle.snapshot, index_name, column, stored
+        report = self._handle.change(
+            lambda now: ops.indexing.build.commit_segments(now, index_name, column, stored),
+            dry_run=dry_run,
         )
-        return cast("LanceDataset", self)
+        return cast("LanceDataset", self) if report is None else report

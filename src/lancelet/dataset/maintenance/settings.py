@@ -19,7 +19,6 @@ from lancelet.values import dataclass
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
     from lancelet.ops.dry_run import ChangeReport
-    from lancelet.table.snapshot import Snapshot
 
 
 class StorageMethods:
@@ -174,13 +173,11 @@ class BaseMethods:
             ```
         """
         remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
-        handle, bases = self._handle, bases_from_user(new_bases)
-        if dry_run:
-            return ops.dry_run.rehearse(
-                handle.snapshot, lambda now: ops.bases.add_bases(now, bases, remarks), 0
-            )
-        handle.snapshot = ops.bases.add_bases(handle.snapshot, bases, remarks)
-        return self
+        bases = bases_from_user(new_bases)
+        report = self._handle.change(
+            lambda now: ops.bases.add_bases(now, bases, remarks), dry_run=dry_run
+        )
+        return self if report is None else report
 
     def update_base_paths(
         self,
@@ -211,15 +208,11 @@ class BaseMethods:
             ```
         """
         remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
-        handle, moved = self._handle, {key: os.fspath(path) for key, path in paths.items()}
-        if dry_run:
-            return ops.dry_run.rehearse(
-                handle.snapshot,
-                lambda now: ops.bases.update_base_paths(now, moved, remarks),
-                0,
-            )
-        handle.snapshot = ops.bases.update_base_paths(handle.snapshot, moved, remarks)
-        return self
+        moved = {key: os.fspath(path) for key, path in paths.items()}
+        report = self._handle.change(
+            lambda now: ops.bases.update_base_paths(now, moved, remarks), dry_run=dry_run
+        )
+        return self if report is None else report
 
 
 def base_to_user(base: BasePath) -> DatasetBasePath:
@@ -290,7 +283,7 @@ class SettingsMethods:
             ```
         """
         values = edits("values", values)
-        report = self._changed(
+        report = self._handle.change(
             lambda current: ops.settings.update_config(current, values, replace=replace),
             dry_run=dry_run,
         )
@@ -318,7 +311,7 @@ class SettingsMethods:
             ```
         """
         values = dict.fromkeys(texts("keys", keys))
-        return self._changed(
+        return self._handle.change(
             lambda current: ops.settings.update_config(current, values),
             dry_run=dry_run,
         )
@@ -347,7 +340,7 @@ class SettingsMethods:
             ```
         """
         values = edits("values", values)
-        report = self._changed(
+        report = self._handle.change(
             lambda current: ops.settings.update_table_metadata(current, values, replace=replace),
             dry_run=dry_run,
         )
@@ -377,7 +370,7 @@ class SettingsMethods:
             ```
         """
         values = edits("values", values)
-        report = self._changed(
+        report = self._handle.change(
             lambda current: ops.settings.update_schema_metadata(current, values, replace=replace),
             dry_run=dry_run,
         )
@@ -412,7 +405,7 @@ class SettingsMethods:
         """
         of_fields = mapping("field_updates", field_updates)
         updates = {path: edits("field_updates", values) for path, values in of_fields.items()}
-        return self._changed(
+        return self._handle.change(
             lambda current: ops.settings.update_field_metadata(current, updates, replace=replace),
             dry_run=dry_run,
         )
@@ -439,7 +432,7 @@ class SettingsMethods:
             stacklevel=2,
         )
         values = edits("new_metadata", new_metadata)
-        return self._changed(
+        return self._handle.change(
             lambda current: ops.settings.update_schema_metadata(current, values, replace=True),
             dry_run=dry_run,
         )
@@ -470,13 +463,3 @@ class SettingsMethods:
         )
         updates = {field_name: new_metadata}
         return self.update_field_metadata(updates, replace=True, dry_run=dry_run)
-
-    def _changed(
-        self, change: Callable[[Snapshot], Snapshot], *, dry_run: bool
-    ) -> ChangeReport | None:
-        """Change what the table says of itself and look at that, or say what that would do."""
-        handle = self._handle
-        if dry_run:
-            return ops.dry_run.rehearse(handle.snapshot, change, 0)
-        handle.snapshot = change(handle.snapshot)
-        return None

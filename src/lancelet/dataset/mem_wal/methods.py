@@ -259,10 +259,7 @@ class MemWalMethods:
             maintained=maintained_indexes,
             writer_config={name: value for name, value in config.items() if value is not None},
         )
-        if dry_run:
-            return ops.dry_run.rehearse(self._handle.snapshot, initialize, 0)
-        self._handle.snapshot = initialize(self._handle.snapshot)
-        return None
+        return self._handle.change(initialize, dry_run=dry_run)
 
     @previews
     def collect_mem_wal(self, *, dry_run: bool = False) -> CollectedLog | ChangeReport:
@@ -374,11 +371,7 @@ class MemWalMethods:
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
         """
-        note = ops.mem_wal.discovery.note_shards
-        if dry_run:
-            return ops.dry_run.rehearse(self._handle.snapshot, note, 0)
-        self._handle.snapshot = note(self._handle.snapshot)
-        return None
+        return self._handle.change(ops.mem_wal.discovery.note_shards, dry_run=dry_run)
 
     def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove the write-ahead log and its shards, whose rows must be merged and shards sealed.

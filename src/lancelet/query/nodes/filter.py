@@ -14,7 +14,8 @@ survive, and a second visit costs more than values that nobody wants: all column
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -34,8 +35,9 @@ from lancelet.query.indexing.counts import count_by_index
 from lancelet.query.indexing.direct import rows_at_once
 from lancelet.query.indexing.search import Candidates, find_candidates
 from lancelet.query.node_meter import READ, TAKE
+from lancelet.query.nodes.pace import Pace, WeighedSource, pace_of
 from lancelet.query.nodes.pack import Pack, packed
-from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.query.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
 from lancelet.query.zone_pruning import candidate_ranges
@@ -160,15 +162,37 @@ def _splits_of_candidates(
 
 def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows that match."""
-    named = rows_at_once(plan)
+    named = None if plan.options.memory_limit is not None else rows_at_once(plan)
     if named is not None:
         for batch in named:
             yield from cut_batch(batch, plan.options.batch_size)
         return
-    task = partial(_filter_split, plan)
-    for batch in map_ordered(task, splits(plan), waits=waits_for_storage(plan.snapshot)):
+    for batch in _completed(plan):
         if batch is not None:
             yield from cut_batch(batch, plan.options.batch_size)
+
+
+def _completed(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
+    """Yield the rows that match, split by split.
+
+    A filter may leave few rows of many or all of them, so within a memory limit the late columns
+    are read in tasks of their own, of the size that fits.
+    """
+    waits, early = waits_for_storage(plan.snapshot), pace_of(plan, share=0.5)
+    if not early.is_bounded:
+        return map_ordered(partial(_filter_split, plan), splits(plan), waits=waits)
+    late = pace_of(plan, share=0.5)
+
+    def find(split: Split) -> tuple[Split, Survivors]:
+        return split, survivors_of(plan, split, split.steps, plan.projection.fields)
+
+    def complete(piece: tuple[Split, Survivors]) -> pa.RecordBatch:
+        return completed(plan, *piece)
+
+    tasks = _cut_splits(splits(plan), early)
+    found = map_ordered(find, tasks, waits=waits, window=early.ahead)
+    pieces = (piece for each in found for piece in _cut_survivors(plan, late, *each))
+    return map_ordered(complete, pieces, waits=waits, window=late.ahead)
 
 
 def count_matching(plan: ScanPlan) -> int:
@@ -176,10 +200,12 @@ def count_matching(plan: ScanPlan) -> int:
     known = count_by_index(plan)
     if known is not None:
         return known
-    candidates = find_candidates(plan, counts=True)
-    tasks = _splits(plan, candidates)
-    task = partial(count_split, plan)
-    return sum(map_ordered(task, tasks, waits=waits_for_storage(plan.snapshot)))
+    pace = pace_of(plan)
+    tasks = _splits(plan, find_candidates(plan, counts=True))
+    if pace.is_bounded:
+        tasks = _cut_splits(tasks, pace)
+    waits = waits_for_storage(plan.snapshot)
+    return sum(map_ordered(partial(_count_split, plan), tasks, waits=waits, window=pace.ahead))
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
@@ -221,7 +247,7 @@ def completed(plan: ScanPlan, split: Split, found: Survivors) -> pa.RecordBatch:
     return projection.compute(batch)
 
 
-def count_split(plan: ScanPlan, split: Split) -> int:
+def _count_split(plan: ScanPlan, split: Split) -> int:
     """Count the rows that pass; which ones pass the last step need not be known."""
     if not split.steps and split.offsets is not None:
         return len(split.offsets)
@@ -303,6 +329,70 @@ def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterS
 def _is_large(source: FragmentSource) -> bool:
     """Say whether values of a fragment may be so large that a few rows are no single task."""
     return source.fragment.data_bytes > _OUTPUT_BYTES
+
+
+def _cut_splits(tasks: Iterable[Split], pace: Pace) -> Iterator[Split]:
+    """Yield tasks that read the columns of the filter and fit a memory limit."""
+    weighed: WeighedSource | None = None
+    for split in tasks:
+        source = split.source
+        assert isinstance(source, FragmentSource), "with a limit nothing is packed"
+        if weighed is None or weighed.fragment is not source.fragment:
+            weighed = WeighedSource(source, pace)
+        fields = tuple(dict.fromkeys(field for step in split.steps for field in step.fields))
+        own = replace(split, source=weighed)
+        if split.offsets is None:
+            for rows in pace.cut(weighed, fields, split.rows):
+                yield replace(own, rows=rows)
+            continue
+        start = 0
+        while start < len(split.offsets):
+            part = split.offsets[start : start + pace.rows]
+            yield replace(own, rows=RowRange(int(part[0]), int(part[-1]) + 1), offsets=part)
+            start += len(part)
+
+
+def _cut_survivors(
+    plan: ScanPlan, pace: Pace, split: Split, found: Survivors
+) -> Iterator[tuple[Split, Survivors]]:
+    """Yield the rows of a split that passed as tasks that read the late columns."""
+    source = split.source
+    assert isinstance(source, FragmentSource), "with a limit nothing is packed"
+    weighed = WeighedSource(source, pace)
+    missing = tuple(field for field in plan.projection.fields if field not in found.columns)
+    start = 0
+    while start < found.num_rows:
+        part = _some(split, found, start, min(pace.rows, found.num_rows - start))
+        while part[1].num_rows > 1 and _late_bytes(weighed, missing, *part) > pace.task_bytes:
+            part = _some(split, found, start, -(-part[1].num_rows // 2))
+        yield replace(part[0], source=weighed), part[1]
+        start += part[1].num_rows
+
+
+def _some(split: Split, found: Survivors, start: int, count: int) -> tuple[Split, Survivors]:
+    """Return some of the rows that passed."""
+    if found.offsets is None:
+        first, offsets = split.rows.start + start, None
+        rows = RowRange(first, first + count)
+    else:
+        offsets = found.offsets[start : start + count]
+        rows = RowRange(int(offsets[0]), int(offsets[-1]) + 1)
+    columns = {field: array.slice(start, count) for field, array in found.columns.items()}
+    return replace(split, rows=rows), Survivors(offsets, columns, count)
+
+
+def _late_bytes(
+    source: FragmentSource, fields: Sequence[Field], split: Split, found: Survivors
+) -> float:
+    """Return about what rows that passed take with their late columns."""
+    kept = sum(array.nbytes for array in found.columns.values())
+    if not fields:
+        return float(kept)
+    everything = source.reader.decoded_bytes(fields, split.rows)
+    # Rows that lie dense are read with what is between them.
+    is_dense = dense_enough(found.num_rows, len(split.rows))
+    share = 1.0 if is_dense else found.num_rows / len(split.rows)
+    return float(kept + everything * share)
 
 
 def cut_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:

@@ -6,10 +6,13 @@
     pages of larger values     as many rows as their bytes let expect, fewer each time
 
 A task takes about three times what it returns: bytes as they are stored, decoded, and put together.
+Without a limit tasks stay as they are, and nothing is learnt.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -32,7 +35,28 @@ _GROWTH: Final = 4
 
 
 class Pace:
-    """How many rows a task may read; for any number of threads."""
+    """How many rows a task may read, which is any number; `ahead` is None for the usual."""
+
+    is_bounded = False
+    ahead: int | None = None
+    rows = sys.maxsize
+    task_bytes: float = math.inf
+
+    def note(self, num_rows: int, *values: pa.Array | pa.RecordBatch | pa.Table) -> None:
+        """Learn what rows take."""
+
+    def cut(
+        self, source: FragmentSource, fields: Sequence[Field], rows: RowRange
+    ) -> Iterator[RowRange]:
+        """Yield rows as tasks that read fields."""
+        del source, fields
+        yield rows
+
+
+class BoundedPace(Pace):
+    """How many rows a task may read within a limit; for any number of threads."""
+
+    is_bounded = True
 
     def __init__(self, share: int, *, waits: bool) -> None:
         """Keep to a share of memory, with as many tasks under way as are worth it."""
@@ -43,16 +67,17 @@ class Pace:
         self._rows_max, self._width = _ROWS_FIRST, 1.0
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> int:  # type: ignore[override]  # read only here and there
         """How many rows the next task may read."""
         with self._lock:
             return max(1, min(self._rows_max, int(self.task_bytes / self._width)))
 
-    def note(self, num_rows: int, num_bytes: int) -> None:
+    def note(self, num_rows: int, *values: pa.Array | pa.RecordBatch | pa.Table) -> None:
         """Learn what rows take."""
         if num_rows:
+            width = sum(each.nbytes for each in values) / num_rows
             with self._lock:
-                self._width = max(self._width, num_bytes / num_rows)
+                self._width = max(self._width, width)
                 self._rows_max = max(self._rows_max, num_rows * _GROWTH)
 
     def cut(
@@ -85,12 +110,13 @@ class WeighedSource(FragmentSource):
         """Return the values of fields in a range, or in the selected rows of it."""
         arrays = super().read(fields, rows, selected)
         count = len(rows) if selected is None else len(selected)
-        self._pace.note(count, sum(array.nbytes for array in arrays))
+        self._pace.note(count, *arrays)
         return arrays
 
 
 def pace_of(plan: ScanPlan, *, share: float = 1.0) -> Pace:
-    """Return the pace of a plan that has a memory limit, for a share of it."""
+    """Return the pace of a plan, for a share of its memory limit if it has one."""
     limit = plan.options.memory_limit
-    assert limit is not None, "only plans with a limit have a pace"
-    return Pace(max(1, int(limit * share)), waits=waits_for_storage(plan.snapshot))
+    if limit is None:
+        return Pace()
+    return BoundedPace(max(1, int(limit * share)), waits=waits_for_storage(plan.snapshot))

@@ -10,8 +10,7 @@ threads would only pass the interpreter around.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_rows
 from lancelet.file.pool import map_ordered
+from lancelet.query.nodes.pace import Pace, pace_of
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan
@@ -58,21 +58,37 @@ def windows(plan: ScanPlan) -> Iterator[Window]:
 
 def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan without a filter."""
-    waits = waits_for_storage(plan.snapshot)
+    waits, pace = waits_for_storage(plan.snapshot), pace_of(plan)
     side_by_side_from = 0 if waits else _TINY_BYTES
 
     def is_for_a_task(window: Window) -> bool:
-        return side_by_side_from <= _file_bytes(window) < _SMALL_BYTES
+        return pace.is_bounded or side_by_side_from <= _file_bytes(window) < _SMALL_BYTES
 
-    found = windows(plan) if waits else _with_packs(plan)
+    def read(window: Window) -> list[pa.RecordBatch]:
+        batches = list(_read(plan, window))
+        pace.note(sum(map(len, batches)), *batches)
+        return batches
+
+    found = windows(plan) if waits or pace.is_bounded else _with_packs(plan)
+    if pace.is_bounded:
+        found = _cut(plan, found, pace)
     for is_task, group in groupby(found, key=is_for_a_task):
         if is_task:
-            for batches in map_ordered(partial(read_window, plan), group, waits=waits):
+            for batches in map_ordered(read, group, waits=waits, window=pace.ahead):
                 yield from batches
         else:
             for window in group:
                 for batch in _read(plan, window):
                     yield from _apart(window.source, batch)
+
+
+def _cut(plan: ScanPlan, found: Iterable[Window], pace: Pace) -> Iterator[Window]:
+    """Yield windows as tasks that fit the memory limit of a scan."""
+    for window in found:
+        source = window.source
+        assert isinstance(source, FragmentSource), "windows are of fragments"
+        for rows in pace.cut(source, plan.projection.fields, window.rows):
+            yield Window(source, rows, len(rows))
 
 
 def _apart(source: FragmentSource | Pack, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -106,11 +122,6 @@ def _file_bytes(window: Window) -> int:
     if isinstance(window.source, Pack):
         return 0
     return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files)
-
-
-def read_window(plan: ScanPlan, window: Window) -> list[pa.RecordBatch]:
-    """Return the rows of a window as batches."""
-    return list(_read(plan, window))
 
 
 def _read(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:

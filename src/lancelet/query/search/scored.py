@@ -43,21 +43,15 @@ class ScoredScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, the best first."""
-        options = self._plan.options
-        if options.memory_limit is not None and not options.order_by:
-            yield from self._bounded()
-            return
-        table = self.table()
-        yield from table.to_batches(max_chunksize=self._plan.options.batch_size)
-
-    def _bounded(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, so many at a time as the memory limit allows."""
         options, pace = self._plan.options, pace_of(self._plan)
+        if not pace.is_bounded or options.order_by:
+            yield from self.table().to_batches(max_chunksize=options.batch_size)
+            return
         found, start = _window(self._found(), options.offset, options.limit), 0
         while start < len(found):
             places = np.arange(start, min(start + pace.rows, len(found)))
             table = self._read(found.take(places))
-            pace.note(len(places), table.nbytes)
+            pace.note(len(places), table)
             yield from table.to_batches(max_chunksize=options.batch_size)
             start += len(places)
 
