@@ -72,7 +72,7 @@ spark: build ## Run the Spark tests: classic and Connect, on both ends of the su
 	  done; \
 	done
 
-torch: build ## Run the tests that need PyTorch, in an environment of their own
+torch: build ## Run the tests that need PyTorch and JAX, in an environment of their own
 	@LANCELET_VENV=$(TORCH) $(SETUP) --group test --group torch
 	$(TORCH)/bin/python -m pytest -q tests/pytorch
 
