@@ -236,3 +236,19 @@ def test_a_table_is_first_read_after_the_main_thread_has_ended(tmp_path):
         threading.Thread(target=read).start()
     """
     assert run(textwrap.dedent(program)).strip() == "5"
+
+
+@pytest.mark.parametrize("options", [(), ("-OO",)])
+def test_python_may_leave_docstrings_out(tmp_path, options):
+    program = f"""
+        import lancelet, pyarrow as pa
+        table = lancelet.write_dataset(pa.table({{"a": [1, 2]}}), {str(tmp_path / "t")!r})
+        print(table.to_table(filter="a > 1").num_rows, bool(table.to_table.__doc__))
+    """
+    for arguments, wanted in (
+        (["-c", textwrap.dedent(program)], f"1 {not options}"),
+        (["-m", "lancelet", "--help"], "usage: lancelet COMMAND"),
+    ):
+        command = [sys.executable, *options, *arguments]
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        assert found.stdout.startswith(wanted)

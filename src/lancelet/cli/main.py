@@ -69,7 +69,8 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     lines = "\n".join(f"  {name:{width}}  {does}" for name, does in COMMANDS.items())
-    codes = (exit_codes.__doc__ or "").split("\n", maxsplit=2)[2]
+    # Python may be told to leave docstrings out.
+    codes = (exit_codes.__doc__ or "").partition("\n\n")[2]
     parser = argparse.ArgumentParser(
         prog="lancelet",
         usage="lancelet COMMAND ... [--format table|json|csv|arrow]",

@@ -154,8 +154,8 @@ T = TypeVar("T")
 S_contra = TypeVar("S_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
-_SECTION: Final = "        Args:\n"
-_SECTIONS: Final = ("        Returns:\n", "        Yields:\n")
+_SECTION: Final = "\nArgs:\n"
+_SECTIONS: Final = ("\nReturns:\n", "\nYields:\n")
 
 
 def takes_arguments_of(
@@ -268,11 +268,23 @@ def previews_new_dataset(
 
 
 def _with_arguments(text: str, source: str) -> str:
-    """Return a docstring with the arguments of another before what it says of results."""
-    start = source.find(_SECTION)
-    end = min(at for each in _SECTIONS if (at := source.find(each)) >= 0)
-    place = min(at for each in _SECTIONS if (at := text.find(each)) >= 0)
-    return text if start < 0 else text[:place] + source[start:end] + text[place:]
+    r"""Return a docstring with the arguments of another before what it says of results.
+
+    Some versions of Python indent docstrings as they are written, some do not, and some
+    programs are run without any.
+
+    >>> _with_arguments("Read.\n\nReturns:\n    A table.", "Scan.\n\nArgs:\n    a: A number.")
+    'Read.\n\nArgs:\n    a: A number.\n\nReturns:\n    A table.'
+    """
+    text, source = inspect.cleandoc(text), inspect.cleandoc(source)
+    begin = source.find(_SECTION)
+    if begin < 0:
+        return text
+    ends = [at for each in _SECTIONS if (at := source.find(each)) >= 0]
+    places = [at for each in _SECTIONS if (at := text.find(each)) >= 0]
+    section = source[begin : min(ends, default=len(source))].rstrip("\n")
+    place = min(places, default=len(text))
+    return f"{text[:place]}{section}\n{text[place:]}"
 
 
 class ColumnTypeError(InvalidInputError, TypeError):
