@@ -37,7 +37,7 @@ def _validate_fragment(snapshot: Snapshot, fragment: Fragment) -> None:
                 found=found,
             )
     deleted = snapshot.deletions(fragment)
-    deleted.live_mask(rows)
+    deleted.check_within(rows)
     stated = fragment.num_deleted_rows
     if stated and len(deleted) != stated:
         raise CorruptDataError(

@@ -136,16 +136,20 @@ class DeletionVector:
 
     def live_mask(self, physical_rows: int) -> npt.NDArray[np.bool_]:
         """Return for each row whether it is not deleted."""
+        self.check_within(physical_rows)
         live = np.ones(physical_rows, np.bool_)
-        deleted = self.to_array()
-        if len(deleted) and deleted[-1] >= physical_rows:
+        live[self.to_array()] = False
+        return live
+
+    def check_within(self, physical_rows: int) -> None:
+        """Raise if a row is deleted that a fragment of so many rows does not have."""
+        last = int(self.offsets.max()) if self.offsets else -1
+        if last >= physical_rows:
             raise CorruptDataError(
                 "a deleted row index is out of range of its fragment",
-                offset=int(deleted[-1]),
+                offset=last,
                 physical_rows=physical_rows,
             )
-        live[deleted] = False
-        return live
 
     def physical_offsets(self, live: Int64s) -> Int64s:
         """Return where live rows are, given their places among the live ones.

@@ -1,6 +1,7 @@
 """Checking finds what is damaged and says where; repairing mends it in a new version."""
 
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +18,15 @@ from lancelet.errors import (
     NotFoundError,
     VersionNotFoundError,
 )
+from lancelet.format.fragment import Inline
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest import MissingRowIdsError
 from lancelet.format.manifest_file import render_manifest_file
 from lancelet.format.operation import CreateIndex, Update
 from lancelet.ops.check import Level, Severity, check
 from lancelet.ops.publish import publish
+from lancelet.rowids.sequence import RowIdSequence
+from lancelet.rowids.versions import VersionSequence
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -242,6 +246,39 @@ def test_row_ids_that_are_missing_are_refused_and_not_made_up(tmp_path):
         assert isinstance(caught.value, ValueError)
     lancelet.write_dataset(rows(0, 20), uri, mode="overwrite")
     assert lance.dataset(uri).to_table(with_row_id=True).num_rows == 20
+
+
+@pytest.mark.parametrize("has_deletions", [False, True])
+def test_rows_that_a_manifest_claims_cost_nothing(tmp_path, has_deletions):
+    """A range of ids is a few bytes, whatever its length, and was written out to be compared."""
+    uri, claimed = str(tmp_path / "t"), 1 << 27
+    written = lancelet.write_dataset(
+        rows(0, 20), uri, max_rows_per_file=10, enable_stable_row_ids=True
+    )
+    if has_deletions:
+        written.delete("id = 15")
+    snapshot = written.snapshot
+    versions = Inline(VersionSequence.constant(claimed, 1).render())
+    fragment = replace(
+        snapshot.fragments[1],
+        physical_rows=claimed,
+        row_ids=Inline(RowIdSequence.of_range(10, 10 + claimed).render()),
+        created_at_versions=versions,
+        last_updated_at_versions=versions,
+    )
+    manifest = replace(
+        snapshot.manifest, fragments=FragmentList.of([snapshot.fragments[0], fragment])
+    )
+    path = Path(uri) / snapshot.entry.path
+    path.write_bytes(render_manifest_file(manifest, snapshot.indices, None))
+    damaged = lancelet.dataset(uri)
+    tracemalloc.start(1)
+    try:
+        found = damaged.check("indices")
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+    assert [f.what for f in found] == ["the file has 10 rows, and the fragment has 134217728"]
 
 
 def test_indices_are_checked_and_dropped(tmp_path):

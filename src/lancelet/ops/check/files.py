@@ -159,7 +159,7 @@ class FragmentCheck:
                 path,
                 "rebuild the counts of the table",
             )
-        deleted.live_mask(self.snapshot.physical_rows(self.fragment))
+        deleted.check_within(self.snapshot.physical_rows(self.fragment))
 
     def _place(self, directory: str, path: str, base_id: int | None) -> Place:
         return self.snapshot.location.place(directory, path, base_id, self.snapshot.manifest.bases)
