@@ -29,8 +29,6 @@ from lancelet.encodings.base import (
     StoredColumn,
 )
 from lancelet.encodings.bundle import Bundle, Columns
-from lancelet.encodings.encode_field import check_storable as check_storable_with_levels
-from lancelet.encodings.encode_field import plain_kind
 from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
@@ -85,7 +83,7 @@ def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) ->
 
 def kind_of(field: Field, version: FileVersion) -> str | None:
     """Return what fields have in common that are encoded at once, or None for one by one."""
-    return plain_kind(field) if version > FileVersion.V2_0 else None
+    return encodings.encode_field.plain_kind(field) if version > FileVersion.V2_0 else None
 
 
 def encode_fields(
@@ -124,7 +122,7 @@ def _check_type(field: Field, version: FileVersion) -> None:
     if version is FileVersion.V2_0:
         encodings.v2_0.check_storable(field)
     else:
-        check_storable_with_levels(field, version)
+        encodings.encode_field.check_storable(field, version)
 
 
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
