@@ -122,6 +122,9 @@ def test_reading_a_table_loads_neither_pandas_nor_what_arrow_has_beside_its_core
         dataset.take([1]), dataset.take([3, 0, 1, 1]), dataset.count_rows()
         idle = "pandas", "pyarrow._dataset_parquet", "pyarrow._s3fs", "pyarrow.vendored.docscrape"
         print([name for name in idle if name in sys.modules])
+        for filter in "id = 1", "id > 0.5 and id < 3", "id in (1, 5)", "id is null or not id = 7":
+            dataset.to_table(filter=filter), dataset.count_rows(filter)
+        assert "pandas" not in sys.modules
 
         import pyarrow as pa, pyarrow.dataset, pyarrow.fs
         from pyarrow import compute, fs

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -111,6 +112,27 @@ def value_bytes_of_each(array: pa.Array, count: int) -> Sequence[int]:
     ends = np.frombuffer(array.buffers()[1], kind, len(array) + 1, start)[:: rows or 1]
     found: list[int] = (np.diff(ends) + ((rows + 1) * kind.itemsize + nulls)).tolist()
     return found
+
+
+def numpy_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers or truth values as `to_numpy` does, which imports pandas to look for it.
+
+    >>> numpy_of(pa.array([True, False, True]).slice(1))
+    array([False,  True])
+    """
+    kind, start, count = array.type, array.offset, len(array)
+    is_truth = pa.types.is_boolean(kind)
+    is_plain = is_truth or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if array.null_count or not is_plain or not count:
+        return array.to_numpy(zero_copy_only=not is_truth)
+    buffer = array.buffers()[1]
+    if not is_truth:
+        dtype = np.dtype(kind.to_pandas_dtype())
+        return np.frombuffer(buffer, dtype, count, start * dtype.itemsize)
+    first, shift = divmod(start, 8)
+    data = np.frombuffer(buffer, np.uint8, -(-(shift + count) // 8), first)
+    bits = np.unpackbits(data, count=shift + count, bitorder="little")
+    return bits[shift:].view(np.bool_)
 
 
 def validity_bits(array: pa.Array) -> Bytes | None:

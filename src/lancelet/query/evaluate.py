@@ -213,7 +213,7 @@ def _junction(
     """Combine truth values; operands that can fail see only rows that are not settled yet."""
     safe = [operand for operand in operands if not can_fail(operand)]
     risky = [operand for operand in operands if can_fail(operand)]
-    found: Value = pa.scalar(not settled)
+    found: Value = (ex.FALSE if settled else ex.TRUE).scalar
     for operand in safe:
         found = combine(found, _value(operand, batch))
     for operand in risky:
@@ -317,8 +317,8 @@ def _is_in(operand: Value, values: pa.Array) -> Value:
         # NaN of other bits hash apart too.
         found = pc.or_(found, pc.fill_null(pc.is_nan(operand), False))
     if values.null_count:
-        found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
-    return pc.if_else(pc.is_valid(operand), found, pa.scalar(None, pa.bool_()))
+        found = pc.if_else(found, True, pa.nulls(1, pa.bool_())[0])
+    return pc.if_else(pc.is_valid(operand), found, pa.nulls(1, pa.bool_())[0])
 
 
 # --- calls -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, assert_never
 import pyarrow as pa
 
 from lancelet.query.data_types import print_arrow_type, print_sql_type
-from lancelet.query.literal_text import print_scalar, quote_text
+from lancelet.query.literal_text import print_scalar, quote_text, scalar_of
 from lancelet.values import dataclass
 
 
@@ -263,7 +263,7 @@ def literal(value: object, data_type: pa.DataType | None = None) -> Literal:
     >>> literal(1.5).data_type
     DataType(double)
     """
-    return Literal(pa.scalar(value, data_type))
+    return Literal(scalar_of(value, data_type))
 
 
 def text_of_scalar(scalar: pa.Scalar) -> str:

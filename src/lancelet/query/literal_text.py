@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import math
 import re
+import struct
+import sys
 import zoneinfo
+from array import array
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -37,6 +40,7 @@ _CLOCK: Final = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?"
 _ZONE: Final = r"\s*(Z|z|[+-]\d{2}(?::?\d{2})?|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)*)?"
 _TIMESTAMP_TEXT: Final = re.compile(rf"{_DATE}(?:[T ]\s*{_CLOCK})?{_ZONE}")
 _TIME_TEXT: Final = re.compile(_CLOCK)
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 NUMBER_TEXT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _INTERVAL_PART: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([A-Za-zµ]+)\s*,?")
 
@@ -84,6 +88,54 @@ class Instant:
     has_zone: bool
 
 
+def scalar_of(value: object, data_type: pa.DataType | None = None) -> pa.Scalar:
+    """Return a constant as `pa.scalar` does, which looks for pandas before it makes one.
+
+    That imports pandas, which takes longer than most programs filter, so numbers and texts are made
+    of their bytes.
+
+    >>> scalar_of(7), scalar_of("it")
+    (<pyarrow.Int64Scalar: 7>, <pyarrow.StringScalar: 'it'>)
+    """
+    found = _bytes_of(value, data_type)
+    if found is None:
+        return pa.scalar(value, data_type)
+    return pa.Array.from_buffers(found[0], 1, [None, *map(pa.py_buffer, found[1:])])[0]
+
+
+def _bytes_of(value: object, data_type: pa.DataType | None) -> tuple[Any, ...] | None:
+    """Return a type and buffers of the value, or None where Arrow is to make or refuse it."""
+    kind = type(value)
+    if kind is int and (data_type is None or pa.types.is_integer(data_type)):
+        data_type = data_type or pa.int64()
+        return _integer_bytes(value, data_type, signed=pa.types.is_signed_integer(data_type))
+    if kind is float and (data_type is None or data_type == pa.float64()):
+        return pa.float64(), struct.pack("=d", value)
+    if kind is str and (data_type is None or data_type == pa.string()):
+        assert isinstance(value, str), "that is its type"
+        text = value.encode("utf-8", "surrogatepass")
+        is_unicode = value.isascii() or not _SURROGATES.search(value)
+        return (pa.string(), struct.pack("=ii", 0, len(text)), text) if is_unicode else None
+    if kind is Decimal and data_type is not None and pa.types.is_decimal(data_type):
+        assert isinstance(value, Decimal), "that is its type"
+        _, digits, exponent = value.as_tuple()
+        if isinstance(exponent, str) or data_type.scale + exponent < 0:
+            return None
+        number = int("".join(map(str, digits))) * 10 ** (data_type.scale + exponent)
+        is_too_long = number >= 10**data_type.precision
+        return None if is_too_long else _integer_bytes(-number if value < 0 else number, data_type)
+    return None
+
+
+def _integer_bytes(
+    value: Any, data_type: pa.DataType, *, signed: bool = True
+) -> tuple[Any, ...] | None:
+    try:
+        return data_type, value.to_bytes(data_type.bit_width // 8, sys.byteorder, signed=signed)
+    except OverflowError:
+        return None
+
+
 def parse_number(text: str) -> pa.Scalar:
     """Return a number as it is written: integer, decimal, or with an exponent double.
 
@@ -93,26 +145,26 @@ def parse_number(text: str) -> pa.Scalar:
     if re.fullmatch(r"[+-]?\d+", text):
         return scalar_of_integer(int(text))
     if "e" in text.lower():
-        return pa.scalar(float(text))
+        return scalar_of(float(text))
     value = Decimal(text)
     digits = value.as_tuple()
     scale = -int(digits.exponent)
     precision = max(len(digits.digits), scale, 1)
     if precision > DECIMAL256_DIGITS:
-        return pa.scalar(float(text))
-    return pa.scalar(value, decimal_type(precision, scale))
+        return scalar_of(float(text))
+    return scalar_of(value, decimal_type(precision, scale))
 
 
 def scalar_of_integer(value: int) -> pa.Scalar:
     """Return an integer in the first of int64, uint64, decimal and double that holds it."""
     if -(2**63) <= value < 2**63:
-        return pa.scalar(value, pa.int64())
+        return scalar_of(value, pa.int64())
     if 0 <= value < 2**64:
-        return pa.scalar(value, pa.uint64())
+        return scalar_of(value, pa.uint64())
     digits = len(str(abs(value)))
     if digits <= DECIMAL256_DIGITS:
-        return pa.scalar(Decimal(value), decimal_type(digits, 0))
-    return pa.scalar(float(Decimal(value)))
+        return scalar_of(Decimal(value), decimal_type(digits, 0))
+    return scalar_of(float(Decimal(value)))
 
 
 def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
@@ -123,6 +175,9 @@ def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
     """
     known = [value for value in values if value is not None]
     if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in known):
+        if len(known) == len(values):
+            held = pa.py_buffer(array("q", known))
+            return pa.Array.from_buffers(pa.int64(), len(known), [None, held])
         return pa.array(values, pa.int64())
     scale = max(max(0, -int(Decimal(value).as_tuple().exponent)) for value in known)
     whole = max(len(str(abs(int(value)))) for value in known)

@@ -31,6 +31,7 @@ from lancelet.query.literal_text import (
     parse_instant,
     parse_interval,
     parse_time_ns,
+    scalar_of,
     zone_offset_ns,
 )
 from lancelet.values import dataclass
@@ -147,7 +148,7 @@ def _fit_number(value: Decimal, data_type: pa.DataType) -> Fitted:
         floor = value.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR, context=_EXACT)
     except InvalidOperation as error:
         raise UnfitError(f"{value} has too many digits") from error
-    fitted = pa.scalar(floor if pa.types.is_decimal(data_type) else int(floor), data_type)
+    fitted = scalar_of(floor if pa.types.is_decimal(data_type) else int(floor), data_type)
     return fitted if floor == value else Gap(fitted)
 
 
@@ -156,7 +157,7 @@ def _nearest_float(value: Decimal) -> float:
 
 
 def _float_scalar(value: float, data_type: pa.DataType) -> pa.Scalar:
-    return pa.scalar(value, pa.float64()).cast(data_type, safe=False)
+    return scalar_of(value, pa.float64()).cast(data_type, safe=False)
 
 
 def limits(data_type: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
@@ -170,7 +171,7 @@ def limits(data_type: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     storage = pa.int32() if bits == 32 else pa.int64()
     if pa.types.is_integer(data_type):
-        return pa.scalar(low, data_type), pa.scalar(high, data_type)
+        return scalar_of(low, data_type), scalar_of(high, data_type)
     return pa.scalar(low, storage).cast(data_type), pa.scalar(high, storage).cast(data_type)
 
 

@@ -54,7 +54,7 @@ class Plain:
         elif not is_text(data_type):
             return None
         column = ex.Column((self.column,))
-        return Comparison(self.operator, column, ex.Literal(pa.scalar(value, data_type)))
+        return Comparison(self.operator, column, ex.literal(value, data_type))
 
 
 def read_plain(text: str) -> Plain | None:

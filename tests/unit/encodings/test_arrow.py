@@ -15,6 +15,7 @@ from lancelet.encodings.arrow import (
     arrow_from_block,
     bits_per_value,
     block_from_arrow,
+    numpy_of,
     validity_bits,
     with_null_items,
 )
@@ -169,3 +170,18 @@ def test_lists_of_no_bytes_are_lists_of_nulls_if_no_item_is_seen_that_is_not():
         pa.array([b"", None, None, None], pa.binary(0)), 2, mask=pa.array([True, False])
     )
     assert with_null_items(hidden).to_pylist() == [None, [None, None]]
+
+
+@pytest.mark.parametrize("start", [0, 1, 9, 20])
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.int8(), pa.uint64(), pa.float16(), pa.float64()])
+def test_numbers_and_truth_values_are_what_arrow_gives(kind, start):
+    array = pa.array([row % 3 == 0 for row in range(20)]).cast(pa.uint8()).cast(kind).slice(start)
+    found, expected = numpy_of(array), array.to_numpy(zero_copy_only=False)
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()
+
+
+def test_nulls_are_no_numbers():
+    with pytest.raises(pa.ArrowInvalid):
+        numpy_of(pa.array([1, None]))
+    assert numpy_of(pa.array([True, None])).tolist() == [True, None]

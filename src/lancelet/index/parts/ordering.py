@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import numpy_of
 from lancelet.index.parts.sort_numbers import sort_numbers, sorted_places
 from lancelet.index.parts.text_order import sort_texts
 from lancelet.rowids.address import UInt64s
@@ -187,7 +188,7 @@ class _ValueOrder(Order):
             filled = np.flatnonzero(valid)
             return np.concatenate([np.flatnonzero(~valid), filled[sort_texts(values.drop_null())]])
         order = pc.array_sort_indices(values, null_placement="at_start")
-        places: Int64s = order.to_numpy().astype(np.int64)
+        places: Int64s = numpy_of(order).astype(np.int64)
         return places
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancelet.encodings.arrow import numpy_of
 from lancelet.index.parts.ordering import (
     Order,
     Side,
@@ -242,7 +243,7 @@ class _Run:
 
     def _read(self, place: int) -> Part:
         batch = self._file.get_batch(place)
-        return batch.column(0), batch.column(1).to_numpy()
+        return batch.column(0), numpy_of(batch.column(1))
 
 
 def _merge(runs: Sequence[_Run], order: Order) -> Iterator[Part]:

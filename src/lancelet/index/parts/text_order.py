@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import numpy_of
 from lancelet.index.parts.sort_numbers import sort_numbers
 from lancelet.rowids.address import UInt64s
 
@@ -113,5 +114,5 @@ def _compared(values: pa.Array, rows: Int64s, groups: Int64s) -> Int64s:
     # Arrow does not promise a stable sort by several keys, so places decide at last.
     table = table.append_column("place", pa.array(np.arange(len(rows))))
     order = pc.sort_indices(table, sort_keys=[*keys, ("place", "ascending")])
-    found: Int64s = rows[order.to_numpy().astype(np.int64)]
+    found: Int64s = rows[numpy_of(order).astype(np.int64)]
     return found

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyroaring import BitMap, FrozenBitMap
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import numpy_of
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Move
 from lancelet.rowids.address import OFFSET_BITS, UInt64s, fragments_of, offsets_of
@@ -99,7 +100,7 @@ class ZonePlaces:
     @staticmethod
     def of(columns: list[pa.Array]) -> ZonePlaces:
         """Return the zones of the three columns that say where they are."""
-        fragment_ids, starts, lengths = (column.to_numpy().astype(np.int64) for column in columns)
+        fragment_ids, starts, lengths = (numpy_of(column).astype(np.int64) for column in columns)
         if len(starts) and (
             min(starts.min(), lengths.min(), fragment_ids.min()) < 0
             or (starts + lengths).max() > 1 << 32

@@ -219,7 +219,7 @@ def _live_rows_of(
         start = rows.stop
         visible = source.visible(rows)
         if visible is not None:
-            chosen = pa.array(visible - rows.start)
+            chosen = visible - rows.start
             arrays = [take_rows(array, chosen) for array in batch.columns]
             batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)  # noqa: PLW2901 - the same rows, fewer
         if not batch.num_rows:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import numpy_of
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import rows_at
 from lancelet.errors import CorruptDataError
@@ -285,7 +286,7 @@ def survivors_of(
         if passed.true_count == count:
             continue
         count = passed.true_count
-        chosen = np.flatnonzero(passed.to_numpy(zero_copy_only=False)).astype(np.int64)
+        chosen = np.flatnonzero(numpy_of(passed)).astype(np.int64)
         offsets = chosen + split.rows.start if offsets is None else offsets[chosen]
         later = {*kept, *(field for after in steps[place + 1 :] for field in after.fields)}
         columns = {

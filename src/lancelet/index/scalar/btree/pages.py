@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import numpy_of
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.index.folder import IndexLoads, StoredFile
 from lancelet.index.parts.ordering import Order
@@ -173,7 +174,7 @@ class Pages:
 
     def _read(self, rows: Rows) -> tuple[pa.Array, UInt64s]:
         values, ids = self.data.read(self.columns, rows)
-        return values, ids.to_numpy()
+        return values, numpy_of(ids)
 
 
 def rows_within(starts: Int64s, stops: Int64s) -> Int64s:

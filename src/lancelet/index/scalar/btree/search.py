@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import numpy_of
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import Found
@@ -86,7 +87,7 @@ class BTreeSegment:
                 rows=self._data.num_rows,
                 page_rows=self._page_rows,
             )
-        self._num_nulls = int(null_counts.to_numpy().astype(np.int64).sum())
+        self._num_nulls = int(numpy_of(null_counts).astype(np.int64).sum())
         # Pages of nothing but nulls come first and have no bounds.
         self._first_page = maximum.null_count
         self._minimum = minimum.slice(self._first_page)
@@ -125,17 +126,17 @@ class BTreeSegment:
         for start in range(0, self.num_rows, _PART_ROWS):
             rows = RowRange(start, min(start + _PART_ROWS, self.num_rows))
             values, ids = self._data.read(["values", self._ids_name], rows)
-            yield values, ids.to_numpy()
+            yield values, numpy_of(ids)
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
         """Return the value and the number of every row."""
         values, ids = self._data.read(["values", self._ids_name])
-        return values, ids.to_numpy()
+        return values, numpy_of(ids)
 
     def numbers(self) -> UInt64s:
         """Return the numbers of all rows, in the order of their values."""
         (ids,) = self._data.read([self._ids_name])
-        found: UInt64s = ids.to_numpy()
+        found: UInt64s = numpy_of(ids)
         return found
 
     def first_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
@@ -144,7 +145,7 @@ class BTreeSegment:
         if not ascending:
             start, stop = max(self._num_nulls, self.num_rows - count), self.num_rows
         values, ids = self._data.read(["values", self._ids_name], RowRange(start, stop))
-        return values, ids.to_numpy()
+        return values, numpy_of(ids)
 
     def estimate(self, question: Question) -> int | None:
         """Return at most how many rows there are, judged by whole pages."""
@@ -393,7 +394,7 @@ class BTreeSegment:
             kept: UInt64s = whole.ids[rows.rows - whole.first]
             return kept
         (ids,) = self._data.read([self._ids_name], rows)
-        found: UInt64s = ids.to_numpy()
+        found: UInt64s = numpy_of(ids)
         return found
 
     def _ids_within_page(self, start: int, stop: int) -> UInt64s | None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.arrow import numpy_of
 from lancelet.errors import InvalidInputError
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
@@ -66,12 +67,12 @@ class ZoneMapSegment:
         names = ["min", "max", "null_count", "nan_count", *(field.name for field in ZONE_FIELDS)]
         columns = self._file.read(names)
         self.minimum, self.maximum = columns[:2]
-        self.null_counts, self.nan_counts = (column.to_numpy() for column in columns[2:4])
+        self.null_counts, self.nan_counts = (numpy_of(column) for column in columns[2:4])
         self.places = ZonePlaces.of(columns[4:])
         self.table = pa.Table.from_arrays(columns, names=names)
         self._order = order_of(self.minimum.type)
-        self._has_values = self.maximum.is_valid().to_numpy(zero_copy_only=False)
-        known = self._has_values | self.minimum.is_valid().to_numpy(zero_copy_only=False)
+        self._has_values = numpy_of(self.maximum.is_valid())
+        known = self._has_values | numpy_of(self.minimum.is_valid())
         without_value = self.null_counts.astype(np.int64) + self.nan_counts
         self._has_any: npt.NDArray[np.bool_] = ~known & (without_value < self.places.lengths)
         self._last: tuple[Question, npt.NDArray[np.bool_] | None] | None = None
@@ -185,7 +186,7 @@ class _Bounds:
         """Return the bounds that an array has; zones without one are known by null."""
         is_known = None
         if bounds.null_count:
-            is_known = bounds.is_valid().to_numpy(zero_copy_only=False)
+            is_known = numpy_of(bounds.is_valid())
         return _Bounds(order, is_known, order.sought(bounds.drop_null()))
 
     def places(self, wanted: pa.Array, side: Side, unknown: int = 0) -> npt.NDArray[np.int64]:
