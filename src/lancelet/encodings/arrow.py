@@ -124,7 +124,8 @@ def numpy_of(array: pa.Array) -> npt.NDArray[Any]:
     is_truth = pa.types.is_boolean(kind)
     is_plain = is_truth or pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if array.null_count or not is_plain or not count:
-        return array.to_numpy(zero_copy_only=not is_truth)
+        whole: npt.NDArray[Any] = array.to_numpy(zero_copy_only=not is_truth)
+        return whole
     buffer = array.buffers()[1]
     if not is_truth:
         dtype = np.dtype(kind.to_pandas_dtype())

@@ -176,7 +176,7 @@ def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
     known = [value for value in values if value is not None]
     if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in known):
         if len(known) == len(values):
-            held = pa.py_buffer(array("q", known))
+            held = pa.py_buffer(array("q", map(int, known)))
             return pa.Array.from_buffers(pa.int64(), len(known), [None, held])
         return pa.array(values, pa.int64())
     scale = max(max(0, -int(Decimal(value).as_tuple().exponent)) for value in known)
