@@ -53,26 +53,25 @@ Place: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What values of a type are in memory; `width` are the bytes of one, or of an offset."""
+    """What values of a type are in memory; `width` are the bytes of one, or of an offset.
+
+    `numbers` are what kernels are told of each column: it is one, around which nothing is.
+    """
 
     data_type: pa.DataType
     kind: int
     width: int
-    is_text: bool = False
+    is_text: bool
+    numbers: tuple[tuple[int, ...], ...]
+    row_room: int
+    """A guess of how many bytes a row takes."""
 
-    @property
-    def numbers(self) -> tuple[tuple[int, ...], ...]:
-        """The form as kernels take it, of each column: it is one, around which nothing is."""
-        return (self.within(_ALONE, 0),)
-
-    @property
-    def row_room(self) -> int:
-        """A guess of how many bytes a row takes."""
-        return self.width + 1 + (_STRING_BYTES if self.kind >= _STRINGS_32 else 0)
-
-    def within(self, path: int, large: int) -> tuple[int, ...]:
-        """Return the form as kernels take it within layers of lists and structs."""
-        return self.kind, self.width, int(self.is_text), path, large
+    @staticmethod
+    def of(data_type: pa.DataType, kind: int, width: int, *, is_text: bool = False) -> Form:
+        """Return the form of a type."""
+        row_room = width + 1 + (_STRING_BYTES if kind >= _STRINGS_32 else 0)
+        numbers = ((kind, width, int(is_text), _ALONE, 0),)
+        return Form(data_type, kind, width, is_text, numbers, row_room)
 
     def to_arrow(self, data: pa.Buffer, num_rows: int, places: Sequence[Place]) -> pa.Array:
         """Return the rows that a kernel put into a buffer, at a place."""
@@ -119,7 +118,7 @@ class NestedForm:
             if len(path) > _LAYERS_MAX:
                 return None
             leaves.append(form)
-            numbers.append(form.within(1 << len(path) | lists, large))
+            numbers.append((*form.numbers[0][:3], 1 << len(path) | lists, large))
         return NestedForm(node, tuple(leaves), tuple(numbers))
 
     @property
@@ -195,19 +194,19 @@ def form_of(data_type: pa.DataType) -> Form | None:
     """
     types = pa.types
     if types.is_boolean(data_type):
-        return Form(data_type, _BITS, 0)
+        return Form.of(data_type, _BITS, 0)
     if types.is_string(data_type) or types.is_binary(data_type):
-        return Form(data_type, _STRINGS_32, 4, types.is_string(data_type))
+        return Form.of(data_type, _STRINGS_32, 4, is_text=types.is_string(data_type))
     if types.is_large_string(data_type) or types.is_large_binary(data_type):
-        return Form(data_type, _STRINGS_64, 8, types.is_large_string(data_type))
+        return Form.of(data_type, _STRINGS_64, 8, is_text=types.is_large_string(data_type))
     if types.is_fixed_size_list(data_type):
         items = form_of(data_type.value_type)
         width = 0 if items is None or items.kind != _FIXED else data_type.list_size * items.width
-        return Form(data_type, _FIXED, width) if width else None
+        return Form.of(data_type, _FIXED, width) if width else None
     if types.is_primitive(data_type) or types.is_decimal(data_type):
-        return Form(data_type, _FIXED, data_type.bit_width // 8)
+        return Form.of(data_type, _FIXED, data_type.bit_width // 8)
     if types.is_fixed_size_binary(data_type) and data_type.byte_width:
-        return Form(data_type, _FIXED, data_type.byte_width)
+        return Form.of(data_type, _FIXED, data_type.byte_width)
     return None
 
 
@@ -234,11 +233,12 @@ class PlannedColumns:
         self._plans: list[ColumnPlan] = []
         for place, (form, columns) in enumerate(zip(forms, plans, strict=True)):
             own = [plan for plan in columns if plan is not None]
-            if form is None or len(own) != len(form.numbers):
+            if form is None or len(own) < len(columns):
                 self._missing.append(place)
                 continue
-            self._used.append((form, slice(len(self._plans), len(self._plans) + len(own))))
+            start = len(self._plans)
             self._plans += own
+            self._used.append((form, slice(start, len(self._plans))))
         self._row_room = sum(form.row_room for form, _ in self._used)
 
     def read(self, file: MappedFile, rows: Int64s) -> FoundRows | None:
@@ -257,7 +257,7 @@ class PlannedColumns:
         arrays: list[pa.Array | None] = []
         for form, own in self._used:
             places = [place for place in found.places[own] if place is not None]
-            is_whole = len(places) == len(form.numbers)
+            is_whole = len(places) == own.stop - own.start
             arrays.append(form.to_arrow(data, count, places) if is_whole else None)
         for place in self._missing:
             arrays.insert(place, None)
