@@ -14,7 +14,7 @@ STEPS   ?= 100000
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-browser test-model test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
+.PHONY: help setup build test test-browser test-model test-arm test-all check lint types contracts protos workflows interop spark torch faults simulate sanitize fuzz soak bench bench-spark bench-training demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -36,10 +36,15 @@ test-model: build ## Check the model of commits with Spin, and that the code doe
 	@$(PYTHON) tools/provide.py model
 	$(RUN) -m pytest -q tests/model
 
+test-arm: build ## Cross-compile the native kernels for aarch64 and run their tests by emulation
+	@$(PYTHON) tools/provide.py arm
+	$(RUN) tools/test_arm.py
+
 test-all: build ## Run every test, the long ones and a short fuzz included
 	$(RUN) -m pytest -q -n $(JOBS) --dist worksteal
 	$(MAKE) test-browser
 	$(MAKE) test-model
+	$(MAKE) test-arm
 	$(MAKE) fuzz
 
 check: setup lint types contracts protos workflows ## Run every static check

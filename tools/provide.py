@@ -14,6 +14,7 @@ import sys
 PROGRAMS = {
     "browser": {"chromium": "chromium", "chromedriver": "chromium-driver"},
     "model": {"spin": "spin", "cc": "gcc"},
+    "arm": {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"},
 }
 """What each kind of tests needs on the path, and the packages that have it."""
 
