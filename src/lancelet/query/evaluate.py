@@ -68,10 +68,12 @@ def evaluate_filter(expression: Expression, rows: Rows) -> pa.BooleanArray:
 
     Parts that can fail are computed only for rows that every other part keeps.
     """
-    parts = expression.operands if isinstance(expression, ex.And) else (expression,)
+    parts = [expression]
+    if isinstance(expression, ex.And):
+        parts = sorted(expression.operands, key=can_fail)
     batch = _Batch.of(rows)
     kept: pa.BooleanArray | None = None
-    for part in sorted(parts, key=can_fail):
+    for part in parts:
         with _explained(part):
             value = _value(part, batch) if kept is None else _where(part, kept, batch)
         truth = spread(value, batch.num_rows)

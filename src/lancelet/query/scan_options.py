@@ -94,4 +94,6 @@ class ScanOptions:
                 kind = OutOfRangeError if size < 0 else InvalidInputError
                 raise kind(f"{name} must be at least 1", found=size)
         if self.with_deleted and not self.with_row_id:
-            raise InvalidInputError("deleted rows are marked by null row ids; set with_row_id=True")
+            raise InvalidInputError(
+                "deleted rows are marked by null row ids, and with_row_id is false; set it to True"
+            )

@@ -361,12 +361,6 @@ def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Ta
     return _numbered(rows, 0)
 
 
-def shard_tables(shard: Shard) -> ShardTables:
-    """Return the flushed tables of a shard, as its last state has them."""
-    manifest = shard.latest()
-    return ShardTables(shard.shard_id) if manifest is None else tables_of(manifest)
-
-
 def tables_of(manifest: ShardManifest) -> ShardTables:
     """Return the flushed tables that a state of a shard has."""
     return ShardTables(

@@ -20,7 +20,6 @@ from lancelet.ops.merge_insert.key_bytes import key_validity, variable_buffers
 from lancelet.ops.merge_insert.key_columns import KeyColumns
 
 _END = b"\x00"
-_FULL = b"\xff" * (BLOOM_BITS // 8)
 
 
 class InsertedKeys:
