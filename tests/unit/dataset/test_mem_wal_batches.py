@@ -137,6 +137,22 @@ def test_logs_are_flushed_and_merged_beside_a_stream(table):
     assert noted == ["39"]
 
 
+def test_logs_are_flushed_where_a_stream_claims_their_shards_meanwhile(table, monkeypatch):
+    log_batch(table.snapshot, rows(range(10), "first"), "s", 0)
+    close, numbers = MemWalWriter.close, iter((1, 2))
+
+    def beside_a_batch(self):
+        number = next(numbers, None)
+        if number is not None:
+            log_batch(table.snapshot, rows(range(10), f"{number}-"), "s", number)
+        close(self)
+
+    monkeypatch.setattr(MemWalWriter, "close", beside_a_batch)
+    table.compact_mem_wal(flush=True)
+    found = lance.dataset(table.uri).to_table()
+    assert sorted(found["v"].to_pylist()) == [f"2-{each}" for each in range(10)]
+
+
 def test_many_batches_leave_a_short_log(table):
     for number in range(70):
         log_batch(table.snapshot, rows([5], f"{number}-"), "s", number)

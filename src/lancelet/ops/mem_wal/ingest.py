@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -31,6 +31,8 @@ from lancelet.ops.mem_wal.sharding import evaluate_spec
 from lancelet.ops.mem_wal.state import MemWalState, require_mem_wal
 from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.table.snapshot import Snapshot
+
+T = TypeVar("T")
 
 _BEGUN: Final = "_streams"
 _SHARDS: Final = uuid.UUID("5b0e6a0c-6f3e-4d0c-9d53-7c1f3a2a9f60")
@@ -71,7 +73,8 @@ def log_batch(snapshot: Snapshot, rows: pa.Table, sequence: str, number: int) ->
     if not begun.note():
         return False
     shards = list(_by_shard(rows, state, snapshot).items())
-    done = run_requests([partial(_put, snapshot, begun, *each) for each in shards])
+    puts = [partial(_put, snapshot, begun, *each) for each in shards]
+    done = run_requests([partial(_with_claims, each) for each in puts])
     if all(done):
         begun.forget_earlier()
     return all(done)
@@ -80,13 +83,13 @@ def log_batch(snapshot: Snapshot, rows: pa.Table, sequence: str, number: int) ->
 def flush_logs(snapshot: Snapshot) -> int:
     """Flush rows that are in logs alone, and return how many shards had some.
 
-    Their writers have to be opened again.
+    Their writers have to be opened again; a shard that one claims meanwhile is claimed once more.
     """
     flushed = 0
     for manifest in latest_shards(snapshot):
         shard = Shard(snapshot.location, manifest.shard_id)
         if any(entry.batches for entry in shard.entries(manifest.replay_after)):
-            MemWalWriter(snapshot, manifest.shard_id, {}).close()
+            _with_claims(partial(_flush, snapshot, manifest.shard_id))
             flushed += 1
     return flushed
 
@@ -123,21 +126,26 @@ class _Begun:
         return f"{self._folder}/{number}"
 
 
+def _with_claims(work: Callable[[], T]) -> T:
+    """Return what work on a claimed shard returns, done again where others claim it meanwhile."""
+    for _ in range(_CLAIMS - 1):
+        with suppress(FencedError):
+            return work()
+    return work()
+
+
+def _flush(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
+    MemWalWriter(snapshot, shard_id, {}).close()
+
+
 def _put(snapshot: Snapshot, begun: _Begun, shard_id: uuid.UUID, rows: pa.Table) -> bool:
-    """Put rows into a shard, again where another writer claims it meanwhile."""
-    for attempt in range(_CLAIMS):
-        try:
-            writer = MemWalWriter(snapshot, shard_id, _CONFIG)
-            if not begun.is_last():
-                return False
-            for start in range(0, len(rows), writer.rows_max):
-                writer.put(rows.slice(start, writer.rows_max).to_batches())
-        except FencedError:
-            if attempt == _CLAIMS - 1:
-                raise
-        else:
-            return True
-    raise AssertionError("the last attempt returns or raises")
+    """Put rows into a shard, unless a later batch has begun."""
+    writer = MemWalWriter(snapshot, shard_id, _CONFIG)
+    if not begun.is_last():
+        return False
+    for start in range(0, len(rows), writer.rows_max):
+        writer.put(rows.slice(start, writer.rows_max).to_batches())
+    return True
 
 
 def _by_shard(rows: pa.Table, state: MemWalState, snapshot: Snapshot) -> dict[uuid.UUID, pa.Table]:
