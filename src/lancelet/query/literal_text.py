@@ -141,12 +141,16 @@ def parse_number(text: str) -> pa.Scalar:
 
     >>> parse_number("7").type, parse_number("1.50").type, parse_number("1e3").type
     (DataType(int64), Decimal128Type(decimal128(3, 2)), DataType(double))
+    >>> parse_number("-0.0")
+    <pyarrow.DoubleScalar: -0.0>
     """
     if re.fullmatch(r"[+-]?\d+", text):
         return scalar_of_integer(int(text))
     if "e" in text.lower():
         return scalar_of(float(text))
     value = Decimal(text)
+    if not value and value.is_signed():
+        return pa.scalar(-0.0)  # decimals have no zero below zero
     digits = value.as_tuple()
     scale = -int(digits.exponent)
     precision = max(len(digits.digits), scale, 1)

@@ -223,3 +223,9 @@ def test_keywords_keep_their_meaning_before_what_they_introduce():
     assert parse("date < date '2020-06-01'") == parse("`date` < DATE '2020-06-01'")
     assert parse("decimal = decimal(5, 3) '12.000'").right.data_type == pa.decimal128(5, 3)
     assert parse("case when a then b end") != parse("`case`")
+
+
+@pytest.mark.parametrize("text", ["-0.0", "- 0.00"])
+def test_zero_keeps_its_sign(text):
+    assert str(parse(text).scalar) == "-0.0"
+    assert str(parse(str(parse(text))).scalar) == "-0.0"
