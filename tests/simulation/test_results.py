@@ -15,3 +15,13 @@ def test_the_page_gives_the_recorded_figures() -> None:
     assert "| " + " | ".join(f"{each:,}" for each in sums) + " |" in page
     for each in json.loads((RESULTS / "interleavings.json").read_text()):
         assert f"| {each['executions']:,} | {each['states']:,} |" in page
+    for library in ("ours", "theirs"):
+        soaks = json.loads((ROOT / "tests" / "soak" / "results.json").read_text())
+        done, told, versions, wrong = (
+            sum(run[library][name] for run in soaks)
+            for name in ("operations", "acknowledged", "versions", "violations")
+        )
+        assert f"| {done:,} | {told:,} | {versions:,} |" in page
+        assert library == "theirs" or wrong == 0
+    fuzzed = json.loads((ROOT / "fuzz" / "executions.json").read_text())
+    assert f"These are {sum(each['inputs'] for each in fuzzed.values()):,} inputs" in page

@@ -142,7 +142,7 @@ class DeletionVector:
         return live
 
     def check_within(self, physical_rows: int) -> None:
-        """Raise if a row is deleted that a fragment of so many rows does not have."""
+        """Raise if a row is deleted that a fragment with this number of rows does not have."""
         last = int(self.offsets.max()) if self.offsets else -1
         if last >= physical_rows:
             raise CorruptDataError(
