@@ -36,6 +36,8 @@ from lancelet.values import dataclass
 INLINE_MAX: Final = 100
 """Of how many shards a snapshot is kept in the entry itself."""
 _FILE: Final = "shards.lance"
+_INLINE: Final = "_indices/inline"
+"""The folder that a file in the details says: they move to entries with other ids."""
 _SCHEMA: Final = pa.schema(
     [
         pa.field("region_id", pa.binary(16), nullable=False),
@@ -78,13 +80,14 @@ def noted_shards(snapshot: Snapshot) -> ShardsAt | None:
     details = _details(entry)
     if details.HasField("inline_snapshots"):
         store: Store = MemoryStore.unnamed()
-        store.put(f"{entry.directory}/{_FILE}", details.inline_snapshots)
+        folder = _INLINE
+        store.put(f"{folder}/{_FILE}", details.inline_snapshots)
     elif any(file.path == _FILE for file in entry.files):
-        store = snapshot.location.store
+        store, folder = snapshot.location.store, entry.directory
     else:
         return None
     with corrupt_within(uri=snapshot.location.uri, index=MEM_WAL_INDEX):
-        file = SegmentFolder(store, entry.directory).open(_FILE)
+        file = SegmentFolder(store, folder).open(_FILE)
         return ShardsAt(details.snapshot_ts_millis, tuple(_read(file)))
 
 
@@ -122,11 +125,12 @@ def _with_shards(
     )
     is_inline = len(shards) <= INLINE_MAX
     store = MemoryStore.unnamed() if is_inline else snapshot.location.store
-    with SegmentFolder(store, noted.directory).create(_FILE, _SCHEMA) as file:
+    folder = _INLINE if is_inline else noted.directory
+    with SegmentFolder(store, folder).create(_FILE, _SCHEMA) as file:
         file.write(table)
-    size = store.info(f"{noted.directory}/{_FILE}").size
+    size = store.info(f"{folder}/{_FILE}").size
     if is_inline:
-        details.inline_snapshots = bytes(store.read(f"{noted.directory}/{_FILE}"))
+        details.inline_snapshots = bytes(store.read(f"{folder}/{_FILE}"))
     else:
         details.ClearField("inline_snapshots")
         noted = replace(noted, files=(IndexFile(_FILE, size),))
