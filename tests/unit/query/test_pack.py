@@ -144,9 +144,9 @@ def test_packs_are_bounded(monkeypatch):
         def __init__(self, count):
             self.num_rows = count
 
-    sources = [Source(count) for count in [5] * 200 + [70_000] + [40_000] * 3]
+    sources = [Source(count) for count in [5] * 200 + [140_000] + [80_000] * 3]
     monkeypatch.setattr(packs, "is_tiny", lambda _: True)
     found = list(packs.packed(sources))
     sizes = [len(each.members) if isinstance(each, packs.Pack) else 1 for each in found]
     assert sizes == [64, 64, 64, 8, 1, 1, 1, 1]
-    assert np.sum([each.num_rows for each in found]) == 5 * 200 + 70_000 + 3 * 40_000
+    assert np.sum([each.num_rows for each in found]) == 5 * 200 + 140_000 + 3 * 80_000

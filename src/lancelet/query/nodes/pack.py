@@ -32,7 +32,7 @@ from lancelet.rowids.address import UInt64s
 
 PACK_FRAGMENTS_MAX: Final = 64
 _PACK_FRAGMENTS_MIN: Final = 4
-_PACK_ROWS_MAX: Final = 1 << 16
+_PACK_ROWS_MAX: Final = 1 << 17
 
 _Joined: TypeAlias = tuple[HeldFields, SmallFiles]
 
