@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.encodings.arrow import numpy_of
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.torch.required import require_torch
 
@@ -112,9 +113,14 @@ def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:
     if getattr(array.type, "extension_name", None) == _BFLOAT16:
         return _bfloat16_bits(array), True
     is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
-    if is_number or pa.types.is_boolean(array.type):
+    if not is_number and not pa.types.is_boolean(array.type):
+        return None, False
+    if array.null_count:
         return array.to_numpy(zero_copy_only=False), False
-    return None, False
+    values = numpy_of(array)
+    if is_number:
+        values.flags.writeable = False  # it is the memory of the array
+    return values, False
 
 
 def _bfloat16_bits(array: pa.ExtensionArray) -> npt.NDArray[np.int16]:

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -361,3 +363,17 @@ def test_a_loader_knows_its_length(table):
             batch, world_size=world, uneven=uneven, full_batches=full
         )
         assert len(loader) == len(list(loader))
+
+
+def test_numbers_in_order_are_loaded_without_pandas(tmp_path):
+    rows = {"id": range(10), "v": np.zeros((10, 2), np.float32), "flag": [True, False] * 5}
+    table = lancelet.write_dataset(rows, str(tmp_path / "t.lance"))
+    program = (
+        "import sys, lancelet; from lancelet import training; "
+        "plan = training.plan(lancelet.dataset(sys.argv[1]), shuffle='none'); "
+        "(batch,) = plan.loader(10, to='numpy'); "
+        "assert batch['v'].shape == (10, 2) and batch['flag'].sum() == 5; "
+        "assert not batch['id'].flags.writeable; "
+        "assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program, table.uri], check=True)
