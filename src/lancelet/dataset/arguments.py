@@ -3,7 +3,7 @@
 A name means one kind of value wherever it stands:
 
     replace, train, detached ...          true or false: a text such as "no" would be true
-    conflict_retries, batch_size ...      a whole number that is not negative
+    conflict_retries, batch_size ...      an integer that is not negative
     name, tag, left_on ...                text
     storage_options, metadata             texts by name
     retry_timeout                         a time span
