@@ -79,7 +79,7 @@ class Handle:
     def change(
         self, change: Callable[[Snapshot], Snapshot], num_rows: int = 0, *, dry_run: bool
     ) -> ChangeReport | None:
-        """Make a change and check its version out, or report what it would do to `num_rows` rows."""
+        """Make a change and check its version out, or report it, with `num_rows`."""
         if dry_run:
             return ops.dry_run.rehearse(self.snapshot, change, num_rows)
         self.snapshot = change(self.snapshot)
