@@ -68,6 +68,9 @@ _FEW_UNITS: Final = 64
 _MANY_FIELDS: Final = 24
 """Of so many fields those that are alike are read as one."""
 
+_MANY_VALUES: Final = 1 << 19
+"""A range of so many values is no few rows: bundles of its fields take less."""
+
 _SPLITS_ESTIMATED: Final = 4096
 _FORGET_FROM_BYTES: Final = 256 * 1024 * 1024
 _FORGET_TASK_BYTES: Final = 1 << 20
@@ -235,6 +238,8 @@ class RowReader(ABC):
         """
         mapped, watched = self._mapped, self._watched
         if mapped is None or watched is None or not 0 < len(rows) <= FEW_ROWS_MAX:
+            return None
+        if isinstance(rows, RowRange) and len(rows) * len(fields) >= _MANY_VALUES:
             return None
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
