@@ -96,7 +96,7 @@ SCANS = {
     "label all": {"filter": "array_has_all(tags, ['t23', 't2'])", "columns": ["wide"]},
     "ngram": {"filter": "contains(name, '077')", "columns": ["wide"]},
     "zone": {"filter": "zoned < 7000", "columns": ["wide"]},
-    "bloom": {"filter": "key = 7007", "columns": ["wide"]},
+    "bloom": {"filter": "key IN (7007, 14007, 21007, 28007)", "columns": ["wide"]},
     "json": {"filter": "json_get_int(doc, 'at') = 5", "columns": ["wide"]},
     "two indices": {"filter": "city = 7 AND number < 3000", "columns": ["wide"]},
     "text": {"full_text_query": "w077", "columns": ["wide"], "limit": 5},

@@ -1,5 +1,6 @@
 """Who reads a version that was cleaned up is told so; a file that is missing otherwise is named."""
 
+import random
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def test_files_of_a_bucket_that_are_open_are_missed_too():
     with S3Server() as server:
         server.make_bucket("removed")
         uri, options = "s3://removed/t", server.storage_options
-        reader = lancelet.write_dataset(ROWS, uri, storage_options=options)
+        more = ROWS.append_column("b", [[random.randbytes(4096) for _ in range(len(ROWS))]])
+        reader = lancelet.write_dataset(more, uri, storage_options=options)
         reader.take([0])
         clean_up(uri, options)
         for name in ("table", "count", "take"):
