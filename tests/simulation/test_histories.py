@@ -25,13 +25,16 @@ def test_no_history_breaks_a_promise() -> None:
 
 
 def test_what_histories_found_stays_mended() -> None:
-    """1121: of two puts without a reply the first arrived, and the handle was of the second.
+    """1111: a version was removed between reads of its manifest and of its transaction, and ours,
+    which came late under its number, was taken for a version.
+
+    1121: of two puts without a reply the first arrived, and the handle was of the second.
 
     1148: a tag was deleted between the listing of tags and the look at it, and a cleanup failed.
     2016: two compactions remapped one index, and the second failed as if it were called wrongly.
     2213: a tag of a version that a cleanup was about to remove failed as if there were none.
     """
-    check([1121, 1148, 2016, 2213])
+    check([1111, 1121, 1148, 2016, 2213])
 
 
 @pytest.mark.slow

@@ -144,10 +144,12 @@ class Resolver:
             return latest
         try:
             found = open_snapshot(latest.location, version)
-            _ = found.transaction  # which lies in the same file, and may be gone when it is wanted
+            told = found.transaction  # in the same file, which may be gone when it is wanted
         except (VersionNotFoundError, ObjectNotFoundError):
             return None
         identity, file = _identity(version, latest), found.manifest.transaction_file
+        if told is not None and file and told.uuid not in file:
+            return None  # it was removed between the two reads, and one who is late has its name
         return found if not file or identity in {None, id_of(file)} else None
 
     def _if_ours(self, version: int, found: Snapshot | None, latest: Snapshot) -> Snapshot | None:
