@@ -62,7 +62,7 @@ implementation. This page is written by `tools/list_api.py`, which needs pylance
 
 COMPARED = """{count} calls of public methods are made on both libraries, each on a new table of the
 same rows, by `tests/interop/test_runs_of_methods.py`. Results are equal, and an error is one that
-whoever catches that of pylance catches too, but for:
+code that catches that of pylance catches too, but for:
 """
 
 

@@ -54,8 +54,8 @@ again: LanceDataset = lancelet.dataset("memory://typed", version=1)
 deleted: int = dataset.delete("a = 3")["num_deleted_rows"]
 preview: int = dataset.delete("a = 1", dry_run=True).rows
 new: ChangeReport = lancelet.write_dataset(rows, "memory://typed", mode="append", dry_run=True)
-clone: LanceDataset = dataset.shallow_clone("memory://clone", 1)
-cloned: ChangeReport = dataset.shallow_clone("memory://other", 1, dry_run=True)
+clone: LanceDataset = dataset.shallow_clone("memory://typed-clone", 1)
+cloned: ChangeReport = dataset.shallow_clone("memory://typed-other", 1, dry_run=True)
 append = LanceOperation.Append([])
 planned: ChangeReport = LanceDataset.commit(dataset, append, dataset.version, dry_run=True)
 committed: LanceDataset = LanceDataset.commit(dataset, append, dataset.version)

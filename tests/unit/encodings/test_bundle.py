@@ -149,5 +149,5 @@ def test_columns_that_are_sound_alone_are_not_refused_in_silence(tmp_path, monke
         raise CorruptDataError("no such pages")
 
     monkeypatch.setattr(fields, "open_bundle", refuse)
-    with pytest.raises(InternalError, match="refused as a bundle"):
+    with pytest.raises(InternalError, match="rejected as a bundle"):
         reader.read_all().to_table()

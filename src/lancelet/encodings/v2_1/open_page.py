@@ -33,8 +33,9 @@ from lancelet.format.protos import encodings21_pb as pb
 def kind_of_page(encoding: bytes) -> bytes | None:
     """Return what pages have in common that are read as one, or `None` if a page is read alone.
 
-    That is the message of a mini-block page without its numbers of values and of items and its
-    table of symbols, or that of a full-zip page whose items, one a row, have one width.
+    That is the message of a mini-block page without its numbers of values and of items, its table
+    of symbols and how hard its bytes were compressed, or that of a full-zip page whose items, one a
+    row, have one width.
     """
     kind = pb.PageLayout()
     kind.CopyFrom(_parse(encoding))
@@ -45,6 +46,8 @@ def kind_of_page(encoding: bytes) -> bytes | None:
             fsst = message_with_table(kind.mini_block_layout.value_compression)
             if fsst is not None:
                 fsst.ClearField("symbol_table")
+            _clear_effort(kind.mini_block_layout.value_compression)
+            _clear_effort(kind.mini_block_layout.dictionary)
         case "full_zip_layout":
             full_zip = kind.full_zip_layout
             if not full_zip.HasField("bits_per_value") or Layers.parse(full_zip.layers).rep_max:
@@ -53,6 +56,12 @@ def kind_of_page(encoding: bytes) -> bytes | None:
         case _:
             return None
     return kind.SerializeToString()
+
+
+def _clear_effort(encoding: pb.CompressiveEncoding) -> None:
+    while encoding.WhichOneof("compression") == "general":
+        encoding.general.compression.ClearField("level")
+        encoding = encoding.general.values
 
 
 def kind_of_bundle(encoding: bytes) -> bytes | None:

@@ -8,12 +8,15 @@ import pytest
 import lancelet
 from lancelet.errors import InvalidInputError
 
+SEGMENT = "00000000-0000-4000-8000-000000000001"
+"""Files keep their names, and the segment is part of them."""
+
 TEXTS = [f"red fox {number} jumps over {number % 7} and {number % 31}" for number in range(900)]
 
 
 def build(path: Path, **options: object) -> dict[str, bytes]:
     dataset = lancelet.write_dataset(pa.table({"t": TEXTS}), str(path), max_rows_per_file=300)
-    dataset.create_scalar_index("t", "INVERTED", with_position=True, **options)
+    dataset.create_scalar_index("t", "INVERTED", with_position=True, index_uuid=SEGMENT, **options)
     return {file.name: file.read_bytes() for file in path.glob("_indices/*/*")}
 
 
