@@ -215,7 +215,7 @@ def test_texts_and_vectors_are_searched_together_and_alone(page):
     go(page, "search", text="number 17", column="vector", vector=vector)
     until(page, lambda: rows(page))
     go(page, "search", column="vector", vector="no, numbers")
-    assert "commas" in until(page, lambda: text(page, "pre.error"))
+    assert "comma-separated" in until(page, lambda: text(page, "pre.error"))
 
 
 def test_versions_are_a_line_with_tags_and_differences(page):

@@ -54,6 +54,7 @@ again: LanceDataset = lancelet.dataset("memory://typed", version=1)
 deleted: int = dataset.delete("a = 3")["num_deleted_rows"]
 preview: int = dataset.delete("a = 1", dry_run=True).rows
 new: ChangeReport = lancelet.write_dataset(rows, "memory://typed", mode="append", dry_run=True)
+LanceDataset.drop("memory://typed-clone", ignore_not_found=True)
 clone: LanceDataset = dataset.shallow_clone("memory://typed-clone", 1)
 cloned: ChangeReport = dataset.shallow_clone("memory://typed-other", 1, dry_run=True)
 append = LanceOperation.Append([])
