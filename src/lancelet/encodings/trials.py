@@ -80,8 +80,10 @@ _REPETITION: Final = 0.9
 
 _CODES_LEVEL: Final = 2
 _NUMBERS_LEVEL: Final = 1
+_STRINGS_LEVEL: Final = 3
 """The level of zstd around codes of strings, which takes 1 % more bytes than level 3 and three
-quarters of its time, and around numbers and bits, which no other level makes smaller."""
+quarters of its time; around numbers and bits, which no other level makes smaller; and around
+other strings."""
 
 _COPY_BYTES: Final = 3.0
 """What LZ4 takes for a copy; where no value repeats, each value takes one."""
@@ -349,7 +351,8 @@ def _around(
     if isinstance(codec, Flat) and is_zstd and _is_wide(sample):
         yield General(codec, compression, searches=False)
     is_fixed = isinstance(sample.block, FixedWidth)
-    yield General(codec, compression, _NUMBERS_LEVEL if is_zstd and is_fixed else None)
+    level = _NUMBERS_LEVEL if is_fixed else _STRINGS_LEVEL
+    yield General(codec, compression, level if is_zstd else None)
 
 
 def _is_wide(sample: Pages) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from lancelet.buffers import Ranges
 from lancelet.encodings.base import RowRange
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+from lancelet.file import LanceFileWriter
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.footer import ALIGNMENT, PADDING_BYTE
 from lancelet.file.v2.writer import WriterOptions
@@ -436,3 +437,15 @@ def test_unknown_wishes_of_a_field_are_refused(version, is_nested):
         start(store, pa.schema([field]).empty_table(), version=version)
     assert caught.value.facts["field"] == "x"
     assert store.started == 0
+
+
+def test_zstd_that_is_asked_for_takes_fewer_bytes_than_our_own_choice(tmp_path):
+    words = pa.array([f"compress_me_please-{number}" for number in range(10_240)])
+    sizes = []
+    for metadata in ({"lance-encoding:compression": "zstd"}, None):
+        schema = pa.schema([pa.field("words", pa.string(), metadata=metadata)])
+        path = tmp_path / f"{len(sizes)}.lance"
+        with LanceFileWriter(str(path), schema) as writer:
+            writer.write_batch(pa.table([words], schema=schema))
+        sizes.append(path.stat().st_size)
+    assert sizes[0] < sizes[1]
