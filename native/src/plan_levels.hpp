@@ -8,7 +8,7 @@ namespace LANCELET_NAMESPACE {
 #include "levels.def"
 #undef KERNEL
 
-namespace few {
+namespace planned {
 
 static constexpr int64_t kEntriesMax = 1 << 20;  // more are read in the general way
 static constexpr int64_t kChunkLevelsMax = 1 << 16;
@@ -264,5 +264,5 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
   return count == rows ? 0 : fail(kBadLength, 0);
 }
 
-}  // namespace few
+}  // namespace planned
 }  // namespace LANCELET_NAMESPACE

@@ -9,7 +9,7 @@ namespace LANCELET_NAMESPACE {
 #include "take_planned.def"
 #undef KERNEL
 
-namespace few {
+namespace planned {
 
 using namespace lancelet::plan;
 
@@ -110,5 +110,5 @@ static inline int64_t find(const Page& page, const File& file, int64_t row, Spot
   }
 }
 
-}  // namespace few
+}  // namespace planned
 }  // namespace LANCELET_NAMESPACE

@@ -13,7 +13,7 @@ namespace LANCELET_NAMESPACE {
 #include "zstd.def"
 #undef KERNEL
 
-namespace few {
+namespace planned {
 
 static LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -253,5 +253,5 @@ static inline int64_t append(ConstBytes found, const Symbols& symbols, Output* o
   return status;
 }
 
-}  // namespace few
+}  // namespace planned
 }  // namespace LANCELET_NAMESPACE

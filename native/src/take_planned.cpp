@@ -18,7 +18,7 @@ namespace LANCELET_NAMESPACE {
 #include "checksum.def"
 #undef KERNEL
 
-namespace few {
+namespace planned {
 namespace {
 
 constexpr int64_t kDense = 32;  // of so many values of a column, packed chunks are unpacked
@@ -274,7 +274,7 @@ int64_t take(const File& file, int64_t rows, Span<const Wanted> wanted, const Ra
 }
 
 }  // namespace
-}  // namespace few
+}  // namespace planned
 
 int64_t prepare_ranges(const plan::File& file, ConstInts position, ConstInts size) {
   const int64_t asked = lancelet::once::read_ahead(file.bytes, position, size, file.known);
@@ -288,7 +288,7 @@ int64_t prepare_ranges(const plan::File& file, ConstInts position, ConstInts siz
 
 int64_t take_planned(const plan::File& file, int64_t rows, Span<const plan::Wanted> wanted,
                      Bytes out, Span<plan::Place> places, plan::Taken* taken) {
-  using namespace few;
+  using namespace planned;
   if (places.size < wanted.size) return fail(kBadCount, 0);
   const int64_t all = rows * wanted.size;
   constexpr int64_t bytes = sizeof(Spot) + 2 * sizeof(int64_t);

@@ -403,7 +403,8 @@ def report(
         wrong[each.partition(",")[0].partition(":")[0]].append(each)
     told = Counter((e["table"].partition("-")[0], e["told"]) for e in events if "told" in e)
     errors = Counter(
-        (event["table"].partition("-")[0], event["kind"], event["error"][:120])
+        # Its class: what it says has paths of the machine.
+        (event["table"].partition("-")[0], event["kind"], event["error"].partition("(")[0])
         for event in events
         if event.get("told") == UNKNOWN and "error" in event
     )

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.errors import (
     ArrayOverflowError,
@@ -126,14 +126,31 @@ def numpy_of(array: pa.Array) -> npt.NDArray[Any]:
     if array.null_count or not is_plain or not count:
         whole: npt.NDArray[Any] = array.to_numpy(zero_copy_only=not is_truth)
         return whole
-    buffer = array.buffers()[1]
-    if not is_truth:
-        dtype = np.dtype(kind.to_pandas_dtype())
-        return np.frombuffer(buffer, dtype, count, start * dtype.itemsize)
-    first, shift = divmod(start, 8)
-    data = np.frombuffer(buffer, np.uint8, -(-(shift + count) // 8), first)
-    bits = np.unpackbits(data, count=shift + count, bitorder="little")
-    return bits[shift:].view(np.bool_)
+    if is_truth:
+        return bytes_of_bits(array).view(np.bool_)
+    dtype = np.dtype(kind.to_pandas_dtype())
+    return np.frombuffer(array.buffers()[1], dtype, count, start * dtype.itemsize)
+
+
+def bytes_of_bits(array: pa.Array) -> Bytes:
+    """Return booleans as 0 and 1, a byte each; those that are null as they happen to lie there.
+
+    >>> bytes_of_bits(pa.array([True, False, True]).slice(1))
+    array([0, 1], dtype=uint8)
+    """
+    first, shift = divmod(array.offset, 8)
+    bits = np.frombuffer(array.buffers()[1], np.uint8)[first:]
+    return np.unpackbits(bits, count=shift + len(array), bitorder="little")[shift:]
+
+
+def arrow_of(numbers: Int64s) -> pa.Array:
+    """Return numbers as an array, for which `pa.array` would look for pandas and import it.
+
+    >>> arrow_of(np.array([3, 1])).to_pylist()
+    [3, 1]
+    """
+    held = pa.py_buffer(np.ascontiguousarray(numbers, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, held])
 
 
 def validity_bits(array: pa.Array) -> Bytes | None:

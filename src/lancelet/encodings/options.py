@@ -142,11 +142,6 @@ def _given_by_environment() -> dict[str, Any]:
     return given
 
 
-def has_other_defaults() -> bool:
-    """Whether the process has other defaults for the options of all fields."""
-    return any(variable in os.environ for variable in _VARIABLES)
-
-
 def _text(value: bytes | str) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 

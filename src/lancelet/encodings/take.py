@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.arrow import arrow_of
 from lancelet.errors import ArrayOverflowError
 
 _SLICED_FROM: Final = 4
@@ -49,8 +50,7 @@ def take_rows(array: pa.Array, indices: pa.Array | Int64s) -> pa.Array:
     [[[8, 9], [10, 11]]]
     """
     if isinstance(indices, np.ndarray):
-        numbers = np.ascontiguousarray(indices, np.int64)
-        indices = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+        indices = arrow_of(indices)
     if _holds_nested_fixed_lists(array.type):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     return pc.call_function("take", [array, indices])

@@ -266,7 +266,7 @@ class RowReader(ABC):
 
     def _select(self, fields: Sequence[Field]) -> Selection:
         """Open fields that were not opened before; the last selection is not made again."""
-        found = self._opened.find(fields)
+        found = self._opened.recent.find(fields)
         if found is not None:
             return found
         if not fields:
@@ -280,7 +280,7 @@ class RowReader(ABC):
             tuple(bundles),
             self.num_rows,
         )
-        self._opened.keep(selection)
+        self._opened.recent.keep(selection.fields, selection)
         return selection
 
     def _open_alone(self, fields: Sequence[Field]) -> list[OpenedField]:

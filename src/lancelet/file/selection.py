@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 from operator import is_
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ _FIELDS_KEPT: Final = 4096
 """Of so many fields it is kept what users see of them."""
 
 _RECENT: Final = 6
-"""So many selections are not made again: what a search reads, then what it returns, and so on."""
+"""So much is not made again: for what a search reads, then what it returns, and so on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,30 +60,57 @@ def seen_type(field: Field, stored: pa.DataType) -> tuple[pa.DataType, bool]:
     return data_type, data_type == stored and not has_json(field)
 
 
+class Recent(Generic[T]):
+    """What was made of fields of late, for who asks for the very same fields again.
+
+    Threads that keep something at once may lose one of them.
+    """
+
+    __slots__ = ("_each",)
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._each: tuple[tuple[Sequence[Field], T], ...] = ()
+
+    def find(self, fields: Sequence[Field]) -> T | None:
+        """Return what was made of the very fields, if it is not too long ago."""
+        for others, made in self._each:
+            if _are_same(fields, others):
+                return made
+        return None
+
+    def keep(self, fields: Sequence[Field], made: T) -> None:
+        """Keep what was made of fields in the place of what was kept first."""
+        self._each = ((tuple(fields), made), *self._each[: _RECENT - 1])
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield what is kept, the last first."""
+        return (made for _, made in self._each)
+
+
 class FieldForms(NamedTuple):
     """What values of fields are in memory, where they can have plans, and the ids of columns."""
 
-    fields: Sequence[Field]
     forms: Sequence[Form | NestedForm | None]
     ids: Sequence[Sequence[int]]
 
 
-_forms_last: tuple[FieldForms, ...] = ()
+_FORMS: Final[defaultdict[FileVersion, Recent[FieldForms]]] = defaultdict(Recent)
 
 
 def forms_of(fields: Sequence[Field], version: FileVersion) -> FieldForms:
     """Return what values of fields are in files of 2.1 or 2.2, many of which are asked for them."""
-    global _forms_last  # noqa: PLW0603 - read and written whole
-    for found in _forms_last:
-        if are_same(fields, found.fields):
-            return found
-    forms = [_form_of_field(field, version) for field in fields]
-    ids = [
-        (field.id,) if isinstance(form, Form) else [each.id for each in columns_of(field, version)]
-        for field, form in zip(fields, forms, strict=True)
-    ]
-    found = FieldForms(fields, forms, ids)
-    _forms_last = (found, *_forms_last[: _RECENT - 1])
+    found = _FORMS[version].find(fields)
+    if found is None:
+        forms = [_form_of_field(field, version) for field in fields]
+        ids = [
+            (field.id,)
+            if isinstance(form, Form)
+            else [each.id for each in columns_of(field, version)]
+            for field, form in zip(fields, forms, strict=True)
+        ]
+        found = FieldForms(forms, ids)
+        _FORMS[version].keep(fields, found)
     return found
 
 
@@ -111,27 +139,15 @@ class OpenedFields:
     """
 
     each: dict[Field, OpenedField] = field(default_factory=dict)
-    recent: tuple[Selection, ...] = ()
-    """The selection that was made last first."""
+    recent: Recent[Selection] = field(default_factory=Recent)
 
     @property
     def memory_bytes(self) -> int:
         """How much memory the fields take, with their selections."""
         return _FIELD_BYTES * len(self.each) + sum(each.memory_bytes for each in self.recent)
 
-    def find(self, fields: Sequence[Field]) -> Selection | None:
-        """Return the selection of the very fields, if it was made of late."""
-        for selection in self.recent:
-            if selection.is_of(fields):
-                return selection
-        return None
 
-    def keep(self, selection: Selection) -> None:
-        """Keep a selection; threads that do so at once may lose one."""
-        self.recent = (selection, *self.recent[: _RECENT - 1])
-
-
-def are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
+def _are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
     """Say whether these are the very same fields."""
     return fields is others or (len(fields) == len(others) and all(map(is_, fields, others)))
 
@@ -153,10 +169,6 @@ class Selection:
     alone: tuple[OpenedField, ...]
     bundles: tuple[Bundle, ...]
     num_rows: int
-
-    def is_of(self, fields: Sequence[Field]) -> bool:
-        """Say whether these are the very fields."""
-        return are_same(fields, self.fields)
 
     @cached_property
     def schema(self) -> pa.Schema:

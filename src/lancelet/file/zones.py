@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import block_from_arrow, validity_bits
+from lancelet.encodings.arrow import block_from_arrow, bytes_of_bits, validity_bits
 from lancelet.encodings.base import Variable
 from lancelet.format import logical_type
 from lancelet.format.field import Field
@@ -291,13 +291,10 @@ def _number_bounds(arrays: Sequence[pa.Array], dtype: np.dtype[Any], zone_rows: 
 
 def _bits_as_bytes(array: pa.Array) -> pa.Array:
     """Return booleans as 0 and 1, of which a zone is looked at in one call."""
-    _, values = array.buffers()
-    start = array.offset % 8
-    bits = np.frombuffer(values, np.uint8)[array.offset // 8 :]
-    unpacked = np.unpackbits(bits, count=start + len(array), bitorder="little")[start:]
     validity = validity_bits(array)
     nulls = None if validity is None else pa.py_buffer(validity)
-    return pa.Array.from_buffers(pa.uint8(), len(array), [nulls, pa.py_buffer(unpacked)])
+    values = pa.py_buffer(bytes_of_bits(array))
+    return pa.Array.from_buffers(pa.uint8(), len(array), [nulls, values])
 
 
 def _zone_sizes(count: int, zone_rows: int) -> Int64s:

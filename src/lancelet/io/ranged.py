@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 
 import numpy as np
@@ -34,9 +35,9 @@ class RangedReader(ObjectReader):
             self._size = self._of.info(self._path).size
         return self._size
 
+    @abstractmethod
     def get(self, position: int, size: int) -> object:
         """Return a buffer with the bytes of one range, or with fewer where there are no more."""
-        raise NotImplementedError
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Fetch the ranges into one buffer, near ones together, all at once."""

@@ -15,14 +15,15 @@ import re
 import struct
 import sys
 import zoneinfo
-from array import array
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from lancelet.encodings.arrow import arrow_of
 from lancelet.query.data_types import print_arrow_type
 from lancelet.query.kinds import is_any_list, is_bytes, is_text
 from lancelet.values import dataclass
@@ -180,8 +181,7 @@ def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
     known = [value for value in values if value is not None]
     if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in known):
         if len(known) == len(values):
-            held = pa.py_buffer(array("q", map(int, known)))
-            return pa.Array.from_buffers(pa.int64(), len(known), [None, held])
+            return arrow_of(np.array(known, np.int64))
         return pa.array(values, pa.int64())
     scale = max(max(0, -int(Decimal(value).as_tuple().exponent)) for value in known)
     whole = max(len(str(abs(int(value)))) for value in known)

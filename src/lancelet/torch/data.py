@@ -33,9 +33,8 @@ from lancelet.errors import InvalidInputError
 from lancelet.sampler import maybe_sample
 from lancelet.torch.dist import get_global_rank, get_global_world_size
 from lancelet.torch.required import Dataset, IterableDataset, require_torch
-from lancelet.torch.tensors import to_tensor, to_tensors
+from lancelet.torch.tensors import parts_of, to_tensor, to_tensors
 from lancelet.training import Loader, plan
-from lancelet.training.convert import parts_of
 from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 
 _OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)

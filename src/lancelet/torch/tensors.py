@@ -63,9 +63,19 @@ def _split(name: str, array: pa.Array, sizes: Sequence[int]) -> Sequence[Any]:
     if not array.null_count:
         tensor: Sequence[Any] = to_tensor({name: array}).split(list(sizes))
         return tensor
-    ends = accumulate(sizes)
-    parts = [array.slice(end - size, size) for end, size in zip(ends, sizes, strict=True)]
-    return [to_tensor({name: part}) for part in parts]
+    return [to_tensor({name: part}) for part in parts_of(array, sizes)]
+
+
+def parts_of(values: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return parts of these sizes, of Arrow or of what Python slices.
+
+    >>> parts_of([1, 2, 3], [2, 1])
+    [[1, 2], [3]]
+    """
+    ends = list(accumulate(sizes))
+    if hasattr(values, "slice"):
+        return [values.slice(end - size, size) for end, size in zip(ends, sizes, strict=True)]
+    return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.torch.tensors import numbers_of
+from lancelet.torch.tensors import numbers_of, parts_of
 from lancelet.values import dataclass
 
 Form = Literal["arrow", "numpy", "torch", "jax"]
@@ -84,18 +83,6 @@ class Converter:
         return [
             dict(zip(columns, batch, strict=True)) for batch in zip(*columns.values(), strict=True)
         ]
-
-
-def parts_of(values: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return parts of these sizes, of Arrow or of what Python slices.
-
-    >>> parts_of([1, 2, 3], [2, 1])
-    [[1, 2], [3]]
-    """
-    ends = list(accumulate(sizes))
-    if hasattr(values, "slice"):
-        return [values.slice(end - size, size) for end, size in zip(ends, sizes, strict=True)]
-    return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 def _columns(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
     from lancelet.ops.dry_run import ChangeReport
+    from lancelet.table.snapshot import Snapshot
 
 _DESCENDING: Final = {None: True, "desc": True, "asc": False}
 
@@ -485,13 +486,9 @@ class RefMethods:
             ```
         """
         source = open_reference(self._handle, reference)
-        uri, options = self._clone_target(target_path, storage_options)
         tag = reference if isinstance(reference, str) else None
-        location, clone = locate(uri, options)[0], partial(shallow_clone, source, tag=tag)
-        if dry_run:
-            return ops.dry_run.rehearse_write(location, clone)
-        clone(location)
-        return self._opened(uri, options, kwargs)
+        clone = partial(shallow_clone, source, tag=tag)
+        return self._cloned(clone, 0, target_path, storage_options, kwargs, dry_run=dry_run)
 
     @previews_dataset
     def deep_clone(
@@ -526,27 +523,30 @@ class RefMethods:
             ```
         """
         source = open_reference(self._handle, reference)
-        uri, options = self._clone_target(target_path, storage_options)
-        location, clone = locate(uri, options)[0], partial(deep_clone, source)
-        if dry_run:
-            return ops.dry_run.rehearse_write(location, clone, source.num_rows)
-        clone(location)
-        return self._opened(uri, options, kwargs)
+        clone, rows = partial(deep_clone, source), source.num_rows
+        return self._cloned(clone, rows, target_path, storage_options, kwargs, dry_run=dry_run)
 
-    def _clone_target(
-        self, target: str | os.PathLike[str], storage_options: Mapping[str, str] | None
-    ) -> tuple[str, OpenOptions]:
+    def _cloned(
+        self,
+        clone: Callable[[TableLocation], Snapshot],
+        num_rows: int,
+        target: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None,
+        more: Mapping[str, Any],
+        *,
+        dry_run: bool,
+    ) -> LanceDataset | ChangeReport:
+        """Make a clone and open it with `more`, or report it, with the rows that are copied."""
         own = self._handle.options
         wanted = own.storage_options if storage_options is None else storage_options
-        return text_of(target), OpenOptions(wanted, own.base_options)
-
-    def _opened(self, uri: str, options: OpenOptions, more: Mapping[str, Any]) -> LanceDataset:
-        own = cast("type[LanceDataset]", type(self))  # what this is mixed into
-        return own(
-            uri,
-            storage_options=options.storage_options,
-            base_store_params=options.base_options,
-            **more,
+        options = OpenOptions(wanted, own.base_options)
+        location = locate(text_of(target), options)[0]
+        if dry_run:
+            return ops.dry_run.rehearse_write(location, clone, num_rows)
+        clone(location)
+        kind = cast("type[LanceDataset]", type(self))  # what this is mixed into
+        return kind(
+            text_of(target), storage_options=wanted, base_store_params=own.base_options, **more
         )
 
 

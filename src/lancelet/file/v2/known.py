@@ -14,20 +14,17 @@ compared with their checksums: while the file is the same, each block is compare
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import field
-from typing import Final
 
 from lancelet.encodings.base import Memo, StoredColumn
 from lancelet.encodings.planned import PlannedColumns
-from lancelet.file.selection import OpenedFields, are_same
+from lancelet.file.selection import OpenedFields, Recent
 from lancelet.file.v2.metadata import FileMetadata
-from lancelet.format.schema import Field, Schema
+from lancelet.format.schema import Schema
 from lancelet.io.cache import LruCache
 from lancelet.kernels import ColumnPlan
 from lancelet.values import dataclass
-
-_RECENT: Final = 6
 
 _COLUMN_BYTES = 2048
 """What a column weighs besides its stored metadata, about."""
@@ -39,23 +36,12 @@ class KnownPlans:
 
     each: dict[int, tuple[tuple[int, ...], ColumnPlan | None]] = field(default_factory=dict)
     """By column, with the form for which each was made."""
-    recent: tuple[tuple[Sequence[Field], PlannedColumns], ...] = ()
+    recent: Recent[PlannedColumns] = field(default_factory=Recent)
 
     @property
     def memory_bytes(self) -> int:
         """How much memory the plans take by now."""
         return sum(plan.memory_bytes for _, plan in tuple(self.each.values()) if plan is not None)
-
-    def find(self, fields: Sequence[Field]) -> PlannedColumns | None:
-        """Return the plans of the very fields, if they were used together of late."""
-        for others, planned in self.recent:
-            if are_same(fields, others):
-                return planned
-        return None
-
-    def keep(self, fields: Sequence[Field], planned: PlannedColumns) -> None:
-        """Keep plans; threads that do so at once may lose one."""
-        self.recent = ((fields, planned), *self.recent[: _RECENT - 1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -219,9 +219,9 @@ class FileReader(RowReader):
 
     def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:
         plans = self._known.plans
-        found = plans.find(fields)
+        found = plans.recent.find(fields)
         if found is None and self.version in _PLANNED_VERSIONS:
-            _, forms, ids = forms_of(fields, self.version)
+            forms, ids = forms_of(fields, self.version)
             columns = [
                 [self._placement.get(each) for each in own] if form else []
                 for own, form in zip(ids, forms, strict=True)
@@ -231,7 +231,7 @@ class FileReader(RowReader):
             found = PlannedColumns(
                 forms, [[self._plan_of(column) for column in own] for own in columns]
             )
-            plans.keep(fields, found)
+            plans.recent.keep(fields, found)
         return found
 
     def _plan_of(self, column: int | None) -> ColumnPlan | None:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from sqlglot import exp
 
+from lancelet.encodings.arrow import arrow_of
 from lancelet.spark.convert import convert_column
 from lancelet.spark.sql.analysis import ROWWISE, TableColumns, Use
 from lancelet.spark.sql.predicates import is_comparable, is_whole
@@ -396,7 +397,7 @@ def aggregate_batch(
     for number, each in enumerate(aggregation.partials):
         name = f"p{number}"
         if each.kind == "rows":
-            columns[name] = _whole(np.ones(count, np.int64))
+            columns[name] = arrow_of(np.ones(count, np.int64))
             asked.append((name, "sum"))
         elif each.kind == "valid":
             columns[name] = batch.column(each.column).is_valid().cast(pa.int64())
@@ -426,10 +427,6 @@ def aggregate_batch(
     table = table.combine_chunks()
     arrays = [_shown(table.column(place), field) for place, field in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _whole(values: Int64s) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
 def _shown(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
@@ -463,7 +460,7 @@ def _numbers(partial: Partial, values: Any, most: int, valid: Any) -> pa.Array:
         texts = [None if value is None else f"{value}E-{scale}" for value in values]
         return pa.array(texts, pa.string()).cast(pa.decimal128(_DECIMAL_MAX, scale))
     if valid is None:
-        return _whole(np.ascontiguousarray(values, np.int64))
+        return arrow_of(values)
     return pa.array(values, pa.int64(), mask=~valid)
 
 

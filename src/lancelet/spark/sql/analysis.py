@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
-from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.sql.source import Source
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 _UNSTABLE: Final = frozenset(
     {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from lancelet.spark.sql.analysis import TableColumns, Use
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 SMALL_BYTES: Final = 2 * 1024 * 1024
 """How much the driver reads by itself, and Spark then keeps in its plan."""
