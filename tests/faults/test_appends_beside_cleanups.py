@@ -24,7 +24,7 @@ import pytest
 import lancelet
 
 APPENDERS = """
-import os, sys, warnings
+import os, sys, traceback, warnings
 import pyarrow as pa
 import lancelet
 from lancelet.errors import CommitOutcomeUnknownError, LanceletError
@@ -58,6 +58,8 @@ for number in range(count):
         try:
             run(uri, number, times)
             failed = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(failed)

@@ -3,6 +3,8 @@
 import os
 import time
 import uuid
+import warnings
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +15,14 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet.errors import CorruptDataError, InvalidInputError
-from lancelet.ops.cleanup import CleanupPolicy, CleanupWarning, parse_duration, plan_cleanup
+from lancelet.io.wrapped import WrappedStore
+from lancelet.ops.cleanup import (
+    CleanupPolicy,
+    CleanupWarning,
+    auto_cleanup,
+    parse_duration,
+    plan_cleanup,
+)
 from lancelet.ops.cleanup.mentions import Mentions, all_versions
 from lancelet.ops.cleanup.run import _Pace
 from lancelet.table.location import TableLocation
@@ -294,6 +303,36 @@ def test_commits_clean_up_when_the_config_says_so(tmp_path):
     with pytest.warns(CleanupWarning, match="was committed, but cleaning up failed"):
         dataset.update_config(broken)
     assert lancelet.dataset(uri).version == dataset.version
+
+
+class NothingAround:
+    def request(self, _request, action):
+        return action()
+
+
+@pytest.mark.parametrize("empty", [{1}, {2}, {3}, {2, 3, 4}, {2, 4, 5}, set(range(1, 9999))])
+def test_versions_that_go_while_they_are_listed_are_still_needed(tmp_path, empty):
+    """A process that is stopped between the names in a folder and their sizes sees no version."""
+    uri, listings = str(tmp_path), []
+
+    class Slow(WrappedStore):
+        def list(self, folder="", start_after=None):
+            listings.append(folder) if folder == "_versions" else None
+            is_late = folder == "_versions" and len(listings) in empty
+            return iter(()) if is_late else super().list(folder, start_after)
+
+    dataset = write(rows(0, 10), uri, "create")
+    settings = {"interval": "1", "retain_versions": "2", "older_than": "0s"}
+    dataset.update_config({f"lance.auto_cleanup.{key}": value for key, value in settings.items()})
+    for path in (tmp_path / "data").iterdir():
+        os.utime(path, (time.time() - 9 * 86_400,) * 2)
+    snapshot = open_snapshot(dataset.snapshot.location)
+    location = replace(snapshot.location, store=Slow(snapshot.location.store, NothingAround()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        auto_cleanup(snapshot.beside(location))
+    assert [each.category for each in caught] == [CleanupWarning] * (len(empty) > 9)
+    assert lancelet.dataset(uri).to_table() == rows(0, 10)
 
 
 def test_lengths_of_time_are_read_as_people_write_them():

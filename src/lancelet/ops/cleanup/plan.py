@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from lancelet import surroundings
+from lancelet.errors import ObjectNotFoundError, VersionNotFoundError
 from lancelet.format.paths import (
     DATA,
     DATA_SUFFIX,
@@ -27,6 +29,7 @@ from lancelet.format.paths import (
     TRANSACTION_SUFFIX,
     TRANSACTIONS,
     VERSIONS,
+    is_detached,
     lies_within_files,
     parse_manifest_name,
 )
@@ -35,6 +38,7 @@ from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.ops.cleanup.mentions import (
+    KnownVersion,
     Mentions,
     all_versions,
     branch_locations,
@@ -44,11 +48,14 @@ from lancelet.ops.cleanup.mentions import (
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, CleanupPolicy
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry
+from lancelet.table.manifests import ManifestEntry, find_lone_latest
 from lancelet.table.refs import list_branches, list_tags, main_location
 from lancelet.table.removals import Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
+
+_LOOKS_MAX: Final = 100
+"""How often all versions may be gone that were listed, before that is an error."""
 
 _BLOB_SUFFIX: Final = ".blob"
 _DELETION_SUFFIXES: Final = (".arrow", ".bin")
@@ -143,8 +150,8 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
     _check_apart(branches, branch)
     started = {each.parent_version for each in branches.values() if each.parent_branch == branch}
     tags = _tags_here(main, branch)
-    listed = tuple(location.store.list(VERSIONS))
-    versions = _sort_versions(snapshot, listed, policy, tags, started)
+    listed, read = _read_versions(snapshot)
+    versions = _sort_versions(snapshot, read, policy, tags, started)
     if versions.kept_by_tags and policy.error_if_tagged_old_versions:
         kept = {name: version for name, version in tags.items() if version in versions.kept_by_tags}
         raise CleanupInputError(
@@ -195,13 +202,52 @@ def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
         new = [info for info in listed if (other.store.uri, info.path) not in plan.seen]
         for version in all_versions(other, new):
             mentions.add(version)
-    for info in plan.location.store.list(VERSIONS):
-        entry = manifest_entry(info)
-        if entry is None:
-            continue
-        if entry.version in wanted or entry.version > plan.newest_version:
-            mentions.add(open_entry_surely(plan.location, entry))
+    for version in _read_since(plan, wanted):
+        mentions.add(version)
     return mentions
+
+
+def _read_versions(snapshot: Snapshot) -> tuple[list[ObjectInfo], list[KnownVersion]]:
+    """List the folder of versions, and read those that are still there.
+
+    A listing that takes long may show only versions that others clean up meanwhile, and none of
+    those that came instead; nobody would know then what is needed.
+    """
+    location = snapshot.location
+    least = 0 if is_detached(snapshot.version) else snapshot.version
+    for _ in range(_LOOKS_MAX):
+        listed = list(location.store.list(VERSIONS))
+        read = list(all_versions(location, listed))
+        if any(least <= each.version and not is_on_no_branch(each.entry) for each in read):
+            return listed, read
+    raise _all_gone(location, least)
+
+
+def _read_since(plan: CleanupPlan, wanted: Collection[int]) -> list[KnownVersion]:
+    """Read the versions after a plan and those that are `wanted`, if none of the first is gone."""
+    location, newest = plan.location, plan.newest_version
+    for _ in range(_LOOKS_MAX):
+        entries = [each for info in location.store.list(VERSIONS) if (each := manifest_entry(info))]
+        if not entries and (alone := find_lone_latest(location.store)) is not None:
+            entries = [alone]
+        if not any(each.version >= newest and not is_on_no_branch(each) for each in entries):
+            continue
+        with suppress(ObjectNotFoundError):
+            return [
+                open_entry_surely(location, each)
+                for each in entries
+                if each.version in wanted or each.version > newest
+            ]
+    raise _all_gone(location, newest)
+
+
+def _all_gone(location: TableLocation, version: int) -> VersionNotFoundError:
+    return VersionNotFoundError(
+        "whenever the versions were listed, others had removed them before they were read; "
+        "nothing more was cleaned up, try again",
+        uri=location.uri,
+        version=version,
+    )
 
 
 def _tags_here(main: TableLocation, branch: str | None) -> dict[str, int]:
@@ -221,7 +267,7 @@ def _check_apart(branches: Iterable[str], branch: str | None) -> None:
 
 def _sort_versions(
     snapshot: Snapshot,
-    listed: Iterable[ObjectInfo],
+    read: Iterable[KnownVersion],
     policy: CleanupPolicy,
     tags: dict[str, int],
     started: Collection[int],
@@ -230,7 +276,6 @@ def _sort_versions(
     tagged = set(tags.values())
     known = Mentions()
     sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=snapshot.version)
-    read = list(all_versions(snapshot.location, listed))
     # What is recorded by now says of each manifest that was read whether it is the version.
     removals = Removals.of(snapshot.location.store).transactions
     for version in read:

@@ -87,7 +87,8 @@ def policy_of(
                 f"retain_versions must be greater than 0, got {retain_versions}"
             )
         numbers = [entry.version for entry in list_versions(snapshot.location.store)]
-        before_version = numbers[max(0, len(numbers) - retain_versions)]
+        # All that a slow listing named may have been cleaned up meanwhile; then none may go.
+        before_version = min(numbers[-retain_versions:], default=0)
     return replace(
         policy or CleanupPolicy(),
         before=None if older_than is None else surroundings.now() - older_than,
