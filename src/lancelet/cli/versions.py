@@ -12,7 +12,7 @@ from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.show.display import size_text
-from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.table.snapshot import Snapshot, open_entries
 
 _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "tags")
 
@@ -36,8 +36,7 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
         if tag["branch"] == table.snapshot.manifest.branch:
             tags.setdefault(tag["version"], []).append(name)
     entries = location.handler.list_versions(location.store)
-    for entry in entries[-last:] if last else entries:
-        snapshot = open_entry(location, entry)
+    for snapshot in open_entries(location, entries[-last:] if last else entries):
         fragments = snapshot.fragments
         size = snapshot.data_bytes
         yield (

@@ -317,7 +317,12 @@ class LocalStore(Store):
             if is_folder:
                 if path + "/" < start_after and not start_after.startswith(path + "/"):
                     continue
-                here = os.stat(self._native(path))
+                try:
+                    here = os.stat(self._native(path))
+                except (FileNotFoundError, NotADirectoryError):
+                    continue  # removed since it was listed
+                except OSError as error:
+                    raise translated(error, path) from error
                 if any(os.path.samestat(here, other) for other in above):
                     raise StorageError("a symbolic link leads back to a folder above", path=path)
                 yield from self._walk(path, start_after, (*above, here))

@@ -96,7 +96,10 @@ class HistoryOperations(Operations):
         if request.descending:
             numbers.reverse()
         if request.page_token is not None:
-            numbers = numbers[numbers.index(int(request.page_token)) + 1 :]
+            last = int(request.page_token)
+            numbers = [
+                each for each in numbers if (each < last if request.descending else each > last)
+            ]
         shown = numbers[: request.limit]
         token = str(shown[-1]) if shown and len(shown) < len(numbers) else None
         return ListTableVersionsResponse(

@@ -19,7 +19,7 @@ from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS
 from lancelet.io.uri import name
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import list_versions
-from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.table.snapshot import Snapshot, open_entries
 
 FILES_SCHEMA: Final = pa.schema(
     [
@@ -71,8 +71,8 @@ def tracked_files(
     entries = [
         entry for entry in list_versions(location.store) if entry.version >= (min_version or 0)
     ]
-    for done, entry in enumerate(entries, start=1):
-        yield _batch(list(files_of(open_entry(location, entry))), TRACKED_SCHEMA)
+    for done, version in enumerate(open_entries(location, entries), start=1):
+        yield _batch(list(files_of(version)), TRACKED_SCHEMA)
         if progress is not None:
             progress(done, len(entries))
 

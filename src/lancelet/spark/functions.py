@@ -32,7 +32,7 @@ from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapsh
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import list_versions
-from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.table.snapshot import Snapshot, open_entries
 
 Row = tuple[Any, ...]
 
@@ -150,7 +150,7 @@ def register_functions(spark: SparkSession, functions: Mapping[str, type[Any]]) 
 
 def describe_versions(location: TableLocation) -> tuple[pa.Schema, list[Row]]:
     """Return the versions of a table, oldest first, and the columns of what is said of them."""
-    found = [_describe(open_entry(location, entry)) for entry in list_versions(location.store)]
+    found = map(_describe, open_entries(location, list_versions(location.store)))
     return _VERSIONS, [tuple(row.values()) for row in found]
 
 

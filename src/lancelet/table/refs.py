@@ -58,7 +58,7 @@ from lancelet.io.uri import parent
 from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
 from lancelet.table.removals import held
-from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry, open_snapshot
+from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entries, open_snapshot
 
 T = TypeVar("T")
 
@@ -115,8 +115,8 @@ def open_reference(main: TableLocation, reference: Reference) -> Snapshot:
 
 def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
     """Open the last version that was committed at a moment or before."""
-    for entry in reversed(location.handler.list_versions(location.store)):
-        snapshot = open_entry(location, entry)
+    newest_first = reversed(location.handler.list_versions(location.store))
+    for snapshot in open_entries(location, newest_first):
         if snapshot.manifest.timestamp <= moment:
             return snapshot
     raise VersionNotFoundError(

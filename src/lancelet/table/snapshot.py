@@ -7,7 +7,7 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -474,3 +474,13 @@ def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:
     stored = open_manifest(location.store, entry, location.kept.cache)
     check_readable(stored.manifest.reader_flags, stored.manifest.writer_flags)
     return Snapshot(location, entry, stored)
+
+
+def open_entries(location: TableLocation, entries: Iterable[ManifestEntry]) -> Iterator[Snapshot]:
+    """Open listed versions; those that were cleaned up since then are left out."""
+    for entry in entries:
+        try:
+            version = open_entry(location, entry)
+        except ObjectNotFoundError:
+            continue
+        yield version

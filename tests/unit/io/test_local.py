@@ -430,6 +430,15 @@ def test_listing_follows_links_but_not_in_circles(store: LocalStore, tmp_path: P
         list(store.list())
 
 
+def test_a_folder_that_goes_while_it_is_listed_is_left_out(store: LocalStore):
+    for folder in "ab":
+        store.put(f"{folder}/x", b"x")
+    listing = store.list()
+    assert next(listing).path == "a/x"
+    store.delete_folder("b")
+    assert list(listing) == []
+
+
 def test_listing_reads_sizes_only_of_what_is_taken(store: LocalStore, monkeypatch):
     for version in range(50):
         store.put(f"_versions/{version:03}", b"x")

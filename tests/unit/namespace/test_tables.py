@@ -122,6 +122,10 @@ def test_versions_tags_and_branches_are_kept(table, rows):
     assert [version.version for version in versions.versions] == [2, 1]
     page = table.list_table_versions(ln.ListTableVersionsRequest(id=ID, limit=1))
     assert ([version.version for version in page.versions], page.page_token) == ([1], "1")
+    # A page goes on behind a version that was cleaned up meanwhile.
+    for token, descending, rest in (("0", False, [1, 2]), ("3", True, [2, 1])):
+        asked = ln.ListTableVersionsRequest(id=ID, page_token=token, descending=descending)
+        assert [each.version for each in table.list_table_versions(asked).versions] == rest
     told = table.describe_table_version({"id": ID, "version": 1})
     assert told["version"]["manifest_path"] == versions.versions[1].manifest_path
 

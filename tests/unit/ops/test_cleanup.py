@@ -25,6 +25,7 @@ from lancelet.ops.cleanup import (
 )
 from lancelet.ops.cleanup.mentions import Mentions, all_versions
 from lancelet.ops.cleanup.run import _Pace
+from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -333,6 +334,27 @@ def test_versions_that_go_while_they_are_listed_are_still_needed(tmp_path, empty
         auto_cleanup(snapshot.beside(location))
     assert [each.category for each in caught] == [CleanupWarning] * (len(empty) > 9)
     assert lancelet.dataset(uri).to_table() == rows(0, 10)
+
+
+def test_a_version_that_goes_after_it_was_listed_is_left_out(tmp_path, monkeypatch):
+    dataset = changed(str(tmp_path))
+    second = dataset.checkout_version(2)
+    manifest = second.snapshot.entry.path
+    list_all = CommitHandler.list_versions
+
+    def list_and_lose(self, store):
+        entries = list_all(self, store)
+        store.delete(manifest)
+        return entries
+
+    monkeypatch.setattr(CommitHandler, "list_versions", list_and_lose)
+    restore = (tmp_path / manifest).read_bytes()
+    assert [each["version"] for each in dataset.versions()] == [1, 3, 4]
+    (tmp_path / manifest).write_bytes(restore)
+    assert list(dataset.check("present", all_versions=True)) == []
+    (tmp_path / manifest).write_bytes(restore)
+    moment = second.snapshot.manifest.timestamp
+    assert lancelet.dataset(str(tmp_path), asof=moment).version == 1
 
 
 def test_lengths_of_time_are_read_as_people_write_them():

@@ -22,7 +22,7 @@ from lancelet.dataset.scan.scanner import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lancelet.ops.check import Level, iter_findings
 from lancelet.query.functions.registry import FUNCTIONS
-from lancelet.table.snapshot import open_entry
+from lancelet.table.snapshot import open_entries
 from lancelet.values import dataclass
 
 ROWS_MAX: Final = 500
@@ -166,20 +166,19 @@ def versions(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
     for name, tag in table.tags.list().items():
         tags.setdefault((tag["branch"], tag["version"]), []).append(name)
     branch = table.snapshot.manifest.branch
-    found = []
-    for entry in reversed(location.handler.list_versions(location.store)[-ROWS_MAX:]):
-        snapshot = open_entry(location, entry)
-        found.append(
-            {
-                "version": snapshot.version,
-                "committed": committed_at(snapshot),
-                "operation": operation_of(snapshot),
-                "rows": snapshot.num_rows,
-                "fragments": len(snapshot.fragments),
-                "bytes": snapshot.data_bytes,
-                "tags": sorted(tags.get((branch, snapshot.version), [])),
-            }
-        )
+    newest = reversed(location.handler.list_versions(location.store)[-ROWS_MAX:])
+    found = [
+        {
+            "version": snapshot.version,
+            "committed": committed_at(snapshot),
+            "operation": operation_of(snapshot),
+            "rows": snapshot.num_rows,
+            "fragments": len(snapshot.fragments),
+            "bytes": snapshot.data_bytes,
+            "tags": sorted(tags.get((branch, snapshot.version), [])),
+        }
+        for snapshot in open_entries(location, newest)
+    ]
     branches = [
         {"name": name, "parent": each["parent_branch"], "version": each["parent_version"]}
         for name, each in sorted(table.branches.list().items())

@@ -11,7 +11,7 @@ from lancelet import ops
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
-from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
+from lancelet.table.snapshot import Snapshot, open_entries, open_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -73,7 +73,7 @@ class HistoryMethods:
         """
         location = self._handle.location
         entries = location.handler.list_versions(location.store)
-        return [describe_version(open_entry(location, entry)) for entry in entries]
+        return [describe_version(version) for version in open_entries(location, entries)]
 
     def checkout_version(self, version: VersionLike) -> LanceDataset:
         """Return the dataset at another version.

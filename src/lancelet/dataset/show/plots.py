@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.table.snapshot import open_entry
+from lancelet.table.snapshot import open_entries
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -49,7 +49,7 @@ class Plots:
         """
         location = self._dataset.snapshot.location
         entries = location.handler.list_versions(location.store)
-        snapshots = [open_entry(location, entry) for entry in entries]
+        snapshots = list(open_entries(location, entries))
         axes = _axes(ax)
         axes.step(
             [snapshot.version for snapshot in snapshots],

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lancelet.errors import LanceletError
+from lancelet.errors import LanceletError, ObjectNotFoundError
 from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import TRANSACTIONS
@@ -52,6 +52,8 @@ def iter_findings(
     for entry in location.handler.list_versions(location.store):
         try:
             version = open_entry(location, entry)
+        except ObjectNotFoundError:
+            continue  # cleaned up since it was listed
         except LanceletError as error:
             advice = "restore the manifest from a copy; other versions can be read"
             yield Finding(Severity.ERROR, entry.path, str(error), advice)

@@ -32,7 +32,7 @@ from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state, require_mem_wal
 from lancelet.ops.publish import Retries, with_retries
 from lancelet.table.manifests import list_versions
-from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.table.snapshot import Snapshot, open_entries
 from lancelet.values import dataclass
 
 _TABLE: Final = re.compile(r"[0-9a-f]{8}_gen_[0-9]+")
@@ -126,8 +126,7 @@ def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
     """Return the last generation of each shard that is in all versions and all indices."""
     least: dict[uuid.UUID, int] | None = None
     location = snapshot.location
-    for entry in list_versions(location.store):
-        version = open_entry(location, entry)
+    for version in open_entries(location, list_versions(location.store)):
         state = mem_wal_state(version)
         if state is None:
             continue  # from before the table had a log
