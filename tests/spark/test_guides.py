@@ -16,9 +16,20 @@ def blocks(page):
 @pytest.mark.parametrize("page", [each for each in PAGES if blocks(each)], ids=lambda p: p.stem)
 def test_page_runs_from_the_top(page, spark, tmp_path):
     namespace = {"__name__": "__documentation__", "spark": spark}
-    for block in blocks(page):
-        # Names of tables in the pages are relative; workers run elsewhere.
-        placed = re.sub(
-            r"(['\"`])(\w+\.lance|checkpoint(?!Location)\w*|notes)\1", rf"\1{tmp_path}/\2\1", block
-        )
-        exec(compile(placed, str(page), "exec"), namespace)
+    before = views(spark)
+    try:
+        for block in blocks(page):
+            # Names of tables in the pages are relative; workers run elsewhere.
+            placed = re.sub(
+                r"(['\"`])(\w+\.lance|checkpoint(?!Location)\w*|notes)\1",
+                rf"\1{tmp_path}/\2\1",
+                block,
+            )
+            exec(compile(placed, str(page), "exec"), namespace)
+    finally:
+        for name in views(spark) - before:
+            spark.catalog.dropTempView(name)
+
+
+def views(spark):
+    return {each.name for each in spark.catalog.listTables() if each.isTemporary}

@@ -14,6 +14,7 @@ from lancelet.errors import (
     InvalidInputError,
     UnsupportedError,
 )
+from lancelet.spark import merging
 from lancelet.spark.sql.source import StatementError
 
 
@@ -161,10 +162,37 @@ def test_a_merge_has_every_clause_and_is_one_version(run, table):
     assert set(rows_of(table)) == {*range(20), 60}
 
 
+TWICE = "(SELECT * FROM VALUES (3L, 'a', 1), (3L, 'b', 2) AS v (id, name, n)) s"
+
+
+@pytest.mark.parametrize(
+    "condition", ["t.id = s.id", "(s.ID = T.id AND t.n > 0)", "t.id + 0 = s.id", "t.id = s.n + 2"]
+)
+def test_a_merge_that_changes_a_row_twice_is_refused_before_anything_is_written(
+    run, table, condition, monkeypatch
+):
+    monkeypatch.setattr(merging, "run_over", lambda *_: pytest.fail("tasks wrote"))
+    same = "(SELECT id, 'x' AS name, 1 AS n FROM VALUES (3L), (3L) AS v (id)) s"
+    for source in [TWICE, same] if "s.n" not in condition else [same]:
+        with pytest.raises(InvalidInputError, match="several rows of the source change the same"):
+            run(f"MERGE INTO <t> t USING {source} ON {condition} WHEN MATCHED THEN UPDATE SET *")
+
+
+def test_a_merge_is_not_refused_for_rows_that_change_nothing_twice(run, table):
+    text = f"MERGE INTO <t> t USING {TWICE} ON t.id = s.id AND s.n = 1"
+    run(f"{text} WHEN MATCHED THEN UPDATE SET *")
+    assert rows_of(table)[3] == ("a", 1)
+    text = f"MERGE INTO <t> t USING {TWICE} ON t.id = s.id"
+    run(f"{text} WHEN MATCHED AND s.n = 2 THEN UPDATE SET *")
+    assert rows_of(table)[3] == ("b", 2)
+    text = "MERGE INTO <t> t USING (SELECT * FROM VALUES (NULL, 1), (NULL, 2) AS v (id, n)) s"
+    inserts = "WHEN NOT MATCHED THEN INSERT (n) VALUES (7)"
+    run(f"{text} ON t.id = s.id WHEN MATCHED THEN DELETE {inserts}")
+    assert lance.dataset(table).count_rows("n = 7") == 2
+
+
 def test_a_merge_that_means_nothing_certain_is_refused(run, table):
-    twice = "(SELECT * FROM VALUES (3L, 'a', 1), (3L, 'b', 2) AS v (id, name, n)) s"
-    with pytest.raises(InvalidInputError, match="several rows of the source change the same row"):
-        run(f"MERGE INTO <t> t USING {twice} ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
+    twice = TWICE
     with pytest.raises(StatementError, match="takes all such rows"):
         run(
             f"MERGE INTO <t> t USING {twice} ON t.id = s.id WHEN MATCHED THEN DELETE "

@@ -47,7 +47,11 @@ BATCH_PROPERTY: Final = "lancelet.batch"
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """How tasks write their rows; `read_version` is 0 for a table that is not there yet."""
+    """How tasks write their rows; `read_version` is 0 for a table that is not there yet.
+
+    `table` is pinned to the version that was read, so that nothing goes to another table that is
+    made at its place meanwhile.
+    """
 
     table: TableRef
     read_version: int
@@ -123,7 +127,7 @@ def file_plan(
         dict(settings.table.options),
     )
     return FilePlan(
-        settings.table,
+        settings.table if latest is None else settings.table.pinned(latest),
         0 if latest is None else latest.version,
         fields,
         arrow,
@@ -151,7 +155,7 @@ def publish_rows(
     Where another writer made the table first, rows that fit are put beside its own.
     """
     if plan.read_version and not how.replaces:
-        return _append(plan, plan.read_version, fragments, how) if fragments else None
+        return _append(plan, fragments, how) if fragments else None
     location = plan.table.locate()
     new_bases = () if plan.read_version else plan.blobs.bases
     operation = Overwrite(fragments, plan.schema, dict(how.config), new_bases)
@@ -160,6 +164,7 @@ def publish_rows(
         stable_row_ids=how.stable_row_ids,
         data_version=plan.version,
         must_create=not plan.read_version,
+        read_identity=plan.table.identity,
         mark=how.mark,
     )
     try:
@@ -169,7 +174,8 @@ def publish_rows(
         has_own_wishes = how.replaces or bool(how.config) or bool(new_bases)
         if latest is None or has_own_wishes or latest.schema.fields != plan.schema.fields:
             raise
-        return _append(plan, latest.version, fragments, how) if fragments else None
+        found = replace(plan, table=plan.table.pinned(latest), read_version=latest.version)
+        return _append(found, fragments, how) if fragments else None
 
 
 def delete_files(plan: FilePlan, fragments: Iterable[Fragment]) -> None:
@@ -187,8 +193,7 @@ def latest_of(table: TableRef) -> Snapshot | None:
     return latest_snapshot(replace(table, version=None).locate())
 
 
-def _append(
-    plan: FilePlan, read_version: int, fragments: tuple[Fragment, ...], how: Publication
-) -> Snapshot:
-    transaction = new_transaction(read_version, Append(fragments), how.remarks)
-    return commit_transaction(plan.table.locate(), transaction, CommitOptions(mark=how.mark))
+def _append(plan: FilePlan, fragments: tuple[Fragment, ...], how: Publication) -> Snapshot:
+    transaction = new_transaction(plan.read_version, Append(fragments), how.remarks)
+    options = CommitOptions(mark=how.mark, read_identity=plan.table.identity)
+    return commit_transaction(plan.table.locate(), transaction, options)

@@ -132,14 +132,10 @@ def commit_merge(
     gone = np.concatenate([_NO_ADDRESSES, *(part.gone for part in parts)])
     if not counts.total:
         return snapshot, counts
-    if len(np.unique(gone)) < len(gone):
+    extra = len(gone) - len(np.unique(gone))
+    if extra:  # the source was another when it was read again
         delete_files(files, fragments)
-        raise MergeMatchError(
-            "several rows of the source change the same row of the table; make the keys of the "
-            "source distinct first",
-            on=on,
-            rows=len(gone) - len(np.unique(gone)),
-        )
+        raise repeated(on, extra)
     rows = rows_by_fragment(gone)
     removal = write_deletions(snapshot, rows)
     operation = Update(
@@ -152,6 +148,16 @@ def commit_merge(
     )
     committing = CommitOptions(affected=rows, mark=mark)
     return publish(snapshot, operation, committing, Remarks()), counts
+
+
+def repeated(on: tuple[str, ...], rows: int) -> MergeMatchError:
+    """Return the error that more rows of a source change rows of the table than there are."""
+    return MergeMatchError(
+        "several rows of the source change the same row of the table; make the keys of the "
+        "source distinct first",
+        on=on,
+        rows=rows,
+    )
 
 
 def _by_action(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Action, pa.RecordBatch]]:

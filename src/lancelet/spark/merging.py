@@ -28,7 +28,7 @@ from dataclasses import replace
 from enum import IntEnum
 from functools import partial, reduce
 from operator import and_
-from typing import Unpack
+from typing import Final, Unpack
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -40,13 +40,14 @@ from lancelet.ops.jobs.engine import Job, JobReport
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Retries, with_retries
 from lancelet.spark.files import plan_files
-from lancelet.spark.frames import run_over
+from lancelet.spark.frames import quoted, run_over
 from lancelet.spark.merge_tasks import (
     ACTION,
     ADDRESS,
     Action,
     MergeCounts,
     commit_merge,
+    repeated,
     write_merged,
 )
 from lancelet.spark.options import WriteSettings
@@ -58,6 +59,8 @@ from lancelet.spark.writing import Once
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
+
+_TIMES: Final = "__lancelet_times"
 
 
 class Case(IntEnum):
@@ -129,7 +132,22 @@ class Merge:
             raise InvalidInputError("the merge has no clause, so it would not change anything")
         job, _ = begin(self.table.uri, self.running | {"spark": self.frame.sparkSession})
         mark = None if once is None else Mark(once.sequence, once.batch)
-        return change_rows(job, self.table, self._joined, self.on, mark=mark, retries=retries)
+        types = {each.name: each.dataType for each in target_schema(self.table.at(None).open())}
+        same = [
+            each.name
+            for each in self.frame.schema
+            if each.name in self.on and each.dataType == types.get(each.name)
+        ]
+        has_matches = any(clause.case is Case.MATCHED for clause in self.clauses)
+        return change_rows(
+            job,
+            self.table,
+            self._joined,
+            self.on,
+            mark=mark,
+            retries=retries,
+            matches=(self.frame, same) if has_matches else None,
+        )
 
     def _with(self, clause: Clause) -> Merge:
         return replace(self, clauses=(*self.clauses, clause))
@@ -260,6 +278,7 @@ def change_rows(
     mark: Mark | None = None,
     retries: Retries | None = None,
     settings: WriteSettings | None = None,
+    matches: tuple[DataFrame, Sequence[str]] | None = None,
 ) -> MergeResult:
     """Change the rows that `changed` finds in a version, again where others changed them first.
 
@@ -272,12 +291,20 @@ def change_rows(
         mark: Makes a batch of a stream that comes again change nothing.
         retries: How often it is tried again.
         settings: How new rows are written.
+        matches: A source whose rows are matched, and columns whose values a row of the table has
+            too if it matches. Several rows that change one are refused before any is written.
     """
 
     def attempt(snapshot: Snapshot) -> MergeResult:
         if mark is not None and mark.is_reached(snapshot.manifest.config):
             return MergeResult(snapshot.version, MergeCounts(), job.report)
         frame = changed(snapshot)
+        if matches is not None and _has_repeats(*matches):
+            at = F.col(ADDRESS)
+            times = frame.where(at.isNotNull()).groupBy(at).agg(F.count(F.lit(1)).alias(_TIMES))
+            extra = times.agg(F.sum(F.col(_TIMES) - 1)).collect()[0][0]
+            if extra:
+                raise repeated(on, extra)
         brought = target_schema(snapshot, frame.schema)
         files = plan_files(settings or WriteSettings(table), snapshot, brought, replaces=False)
         run = partial(write_merged, files, on)
@@ -286,6 +313,16 @@ def change_rows(
         return MergeResult(published.version, counts, job.report)
 
     return with_retries(table.at(None).open(), attempt, retries or Retries(seconds=3600.0))
+
+
+def _has_repeats(source: DataFrame, columns: Sequence[str]) -> bool:
+    """Say whether several rows of a source may match the same row by having equal values."""
+    if not columns:
+        return True
+    values = [F.col(quoted(name)) for name in columns]
+    brought = source.where(reduce(and_, (value.isNotNull() for value in values)))
+    times = brought.groupBy(*values).agg(F.count(F.lit(1)).alias(_TIMES))
+    return not times.where(F.col(_TIMES) > 1).isEmpty()
 
 
 def target_schema(snapshot: Snapshot, brought: StructType | None = None) -> StructType:

@@ -74,6 +74,7 @@ from lancelet.table.snapshot import (
     latest_snapshot,
     open_entry,
     open_snapshot,
+    transaction_file_of,
     unsaved_snapshot,
     written_snapshot,
 )
@@ -121,6 +122,9 @@ class CommitOptions:
     known: Snapshot | None = None
     """A version that was read already: not read again if it is the latest, and of the same table,
     or nothing is committed."""
+    read_identity: str | None = None
+    """The `Snapshot.identity` of the version that was read, where another process read it: nothing
+    is committed to another table."""
     mark: Mark | None = None
     """Which batch of a sequence this is; a table that has it already stays as it is."""
 
@@ -203,9 +207,10 @@ def _attempt(
     resolver.num_tried += 1
     latest = latest_snapshot(location, options.handler, known=known)
     if latest is None:
-        if known is not None or not isinstance(ours.operation, Overwrite):
+        was_read = known is not None or options.read_identity is not None
+        if was_read or not isinstance(ours.operation, Overwrite):
             raise DatasetNotFoundError(
-                "there is no dataset to commit to" if known is None else "the dataset is gone",
+                "the dataset is gone" if was_read else "there is no dataset to commit to",
                 uri=location.uri,
             )
         return _publish(location, _prepare_first(ours, options), options, resolver=resolver)
@@ -216,6 +221,8 @@ def _attempt(
         return own
     if known is not None:
         check_same_table(known, latest)
+    elif options.read_identity is not None:
+        _check_same_table(ours.read_version, options.read_identity, latest)
     if ours.read_version > latest.version and not is_detached(ours.read_version):
         raise VersionNotFoundError(
             "the version that the transaction read was never committed",
@@ -288,16 +295,20 @@ def check_same_table(known: Snapshot, latest: Snapshot) -> None:
     Raises:
         VersionNotFoundError: The table was deleted and made again.
     """
-    file = known.manifest.transaction_file
-    location, version = latest.location, known.version
-    if latest.identity == known.identity or latest.manifest.ancestor(version) == id_of(file):
+    _check_same_table(known.version, known.identity, latest, known.entry)
+
+
+def _check_same_table(
+    version: int, identity: str, latest: Snapshot, entry: ManifestEntry | None = None
+) -> None:
+    location, file = latest.location, transaction_file_of(identity)
+    if latest.identity == identity or latest.manifest.ancestor(version) == id_of(file):
         return
     if version < latest.version and not is_detached(version):
         try:
             found = location.handler.find_version(location.store, version, uri=location.uri)
-            if found.is_that_of(known.entry) or (
-                open_entry(location, found).identity == known.identity
-            ):
+            is_known = entry is not None and found.is_that_of(entry)
+            if is_known or open_entry(location, found).identity == identity:
                 return
             is_there = True
         except (VersionNotFoundError, ObjectNotFoundError):

@@ -441,6 +441,11 @@ def _with_row_ids(snapshot: Snapshot) -> Snapshot:
     return snapshot
 
 
+def transaction_file_of(identity: str) -> str:
+    """Return the file of the transaction that a `Snapshot.identity` names, empty without one."""
+    return identity.rpartition(" at ")[0]
+
+
 def latest_snapshot(
     location: TableLocation,
     handler: CommitHandler | None = None,

@@ -371,6 +371,32 @@ def test_two_writers_that_make_a_table_at_once_both_land(uri):
     assert lance.dataset(uri).to_table() == ROWS
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer"])
+def test_a_write_does_not_change_another_table_at_its_place(uri, tmp_path, fate, overwrite):
+    write(source(uri), [ROWS])
+    writer = sent(source(uri).writer(spark_schema(ROWS.schema), overwrite))
+    messages = [writer.write(iter(ROWS.to_batches()))]
+    (tmp_path / "t.lance").rename(tmp_path / "elsewhere")
+    for _ in range(["gone", "made again", "made again and longer"].index(fate)):
+        write(source(uri), [ROWS.slice(0, 3)])
+    before = sorted((tmp_path / "t.lance").rglob("*"))
+    with pytest.raises(NotFoundError, match=r"gone|made again"):
+        sent(writer).commit(messages)
+    assert sorted((tmp_path / "t.lance").rglob("*")) == before
+
+
+def test_an_append_lands_where_the_version_that_it_read_was_cleaned_up(uri):
+    write(source(uri), [ROWS.slice(0, 10)])
+    writer = sent(source(uri).writer(spark_schema(ROWS.schema), False))
+    messages = [writer.write(iter(ROWS.slice(10, 10).to_batches()))]
+    write(source(uri), [ROWS.slice(20, 10)])
+    lancelet.dataset(uri).cleanup_old_versions(dt.timedelta(0))
+    assert len(lance.dataset(uri).versions()) == 1
+    sent(writer).commit(messages)
+    assert sorted(ids(lance.dataset(uri).to_table())) == list(range(30))
+
+
 def test_an_option_for_a_column_that_is_not_there_is_refused(uri):
     with pytest.raises(InvalidInputError, match="lacks"):
         source(uri, **{"vector.x": "2"}).writer(spark_schema(ROWS.schema), False)

@@ -392,7 +392,7 @@ def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
         if on is not None and (
             (is_new and not keeps_new) or (is_before and not keeps_before and not may_be_null)
         ):
-            found += _parts(on)
+            found += parts(on)
         if (is_new and keeps_before) or (is_before and keeps_new):
             may_be_null = True
         # Behind a semi join its right side has no names any more; WHERE speaks of others.
@@ -400,10 +400,11 @@ def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
     yield from found
     where = select.args.get("where")
     if where is not None and not may_be_null and not is_hidden:
-        yield from _parts(where.this)
+        yield from parts(where.this)
 
 
-def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
+def parts(condition: exp.Expression) -> Iterable[exp.Expression]:
+    """Yield the conditions that must all be true for one to be true."""
     stack = [condition]
     while stack:
         node = stack.pop()

@@ -11,7 +11,7 @@ is stored as Spark stores it in a table of its own: what does not fit is an erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -31,7 +31,7 @@ from lancelet.spark.merging import MergeResult, change_rows, target_schema
 from lancelet.spark.options import ROW_NAMES, ReadOptions, WriteSettings
 from lancelet.spark.reader import pinned
 from lancelet.spark.running import Running, begin
-from lancelet.spark.sql.analysis import TableColumns
+from lancelet.spark.sql.analysis import TableColumns, parts
 from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.predicates import Translator
 from lancelet.spark.sql.query import Plan, Session, plan_query
@@ -47,6 +47,7 @@ _TARGET: Final = "lance.`#target`"
 _SOURCE: Final = "lancelet_source"
 _CLAUSE: Final = "__lancelet_clause"
 _BROUGHT: Final = "__lancelet_source"
+_ADDRESS: Final = StructField("_rowaddr", spark_types.LongType())
 _COUNTS: Final = (
     "num_affected_rows long, num_updated_rows long, num_deleted_rows long, num_inserted_rows long"
 )
@@ -278,10 +279,7 @@ def merge(session: Session, words: Words) -> DataFrame | None:
         words.source.fail("the source has the name of the table; give it another", reference.start)
     made = _Merge(target, frame, own, alias, condition, tuple(clauses))
     made.check(schema)
-    job, _ = begin(target.table.uri, target.running)
-    keys = made.keys(schema)
-    found = change_rows(job, target.table, made.changed, keys, settings=target.settings)
-    return counted(session, found)
+    return counted(session, made.run(schema, made.changed))
 
 
 def update_columns(
@@ -307,8 +305,7 @@ def update_columns(
             )
         return made.changed(snapshot)
 
-    job, _ = begin(target.table.uri, target.running)
-    return change_rows(job, target.table, changed)
+    return made.run(target_schema(base), changed)
 
 
 def addressed(
@@ -430,14 +427,15 @@ class _Merge:
                         missing=missing,
                     )
 
-    def keys(self, schema: StructType) -> tuple[str, ...]:
-        """Return the columns of the table that the condition compares with the source."""
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Return columns of the table, and those of the source that they must be equal to."""
         tree = parse_query(f"SELECT 1 FROM t WHERE {self.condition}")
         if tree is None:
             return ()
-        names = {each.lower(): each for each in schema.fieldNames()}
         found = []
-        for node in tree.args["where"].find_all(exp.EQ):
+        for node in parts(tree.args["where"].this):
+            if not isinstance(node, exp.EQ):
+                continue
             for side, other in ((node.left, node.right), (node.right, node.left)):
                 is_pair = isinstance(side, exp.Column) and isinstance(other, exp.Column)
                 if (
@@ -445,8 +443,27 @@ class _Merge:
                     and side.table.lower() == self.alias.lower()
                     and (other.table.lower() == self.own.lower())
                 ):
-                    found.append(names.get(side.name.lower(), ""))
-        return tuple(each for each in dict.fromkeys(found) if each)
+                    found.append((side.name.lower(), other.name.lower()))
+        return tuple(dict.fromkeys(found))
+
+    def run(self, schema: StructType, changed: Callable[[Snapshot], DataFrame]) -> MergeResult:
+        """Do it."""
+        job, _ = begin(self.target.table.uri, self.target.running)
+        types = {each.name.lower(): each for each in schema} | {"_rowaddr": _ADDRESS}
+        brought = {each.name.lower(): each for each in self.frame.schema}
+        pairs = [(types.get(one), brought.get(two)) for one, two in self.keys()]
+        known = [(one, two) for one, two in pairs if one is not None and two is not None]
+        distinct = [two.name for one, two in known if one.dataType == two.dataType]
+        return change_rows(
+            job,
+            self.target.table,
+            changed,
+            tuple(one.name for one, _ in known if one is not _ADDRESS),
+            settings=self.target.settings,
+            matches=(self.frame, distinct)
+            if any(each.case == "matched" for each in self.clauses)
+            else None,
+        )
 
     def changed(self, snapshot: Snapshot) -> DataFrame:
         """Return the rows that change: what happens to each, where it is, and its new values."""
