@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.io.local import LocalStore
 from lancelet.io.wrapped import WrappedStore
 from lancelet.ops.cleanup import (
     CleanupPolicy,
@@ -23,8 +24,8 @@ from lancelet.ops.cleanup import (
     parse_duration,
     plan_cleanup,
 )
-from lancelet.ops.cleanup.mentions import Mentions, all_versions
-from lancelet.ops.cleanup.run import _Pace
+from lancelet.ops.cleanup.mentions import Mentions, read_versions
+from lancelet.ops.cleanup.run import _Pace, run_cleanup
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
@@ -47,7 +48,7 @@ def files_of(root):
 
 def needed_by(location, versions=None):
     mentions = Mentions()
-    for version in all_versions(location):
+    for version in read_versions(location, 0)[1]:
         if versions is None or version.version in versions:
             mentions.add(version)
     return mentions
@@ -122,7 +123,7 @@ def test_what_stays_is_what_versions_that_stay_need(steps, retained, unverified)
         location = TableLocation.open(uri)
         needed = needed_by(location)
         for branch, _ in branches:
-            for version in all_versions(location.below(f"tree/{branch}")):
+            for version in read_versions(location.below(f"tree/{branch}"), 0)[1]:
                 needed.add(version)
         for folder in ("data", "_deletions", "_transactions"):
             assert [i.path for i in location.store.list(folder) if i.path not in needed] == []
@@ -306,6 +307,17 @@ def test_commits_clean_up_when_the_config_says_so(tmp_path):
     assert lancelet.dataset(uri).version == dataset.version
 
 
+def test_a_version_on_no_branch_cleans_up_what_the_newest_would(tmp_path):
+    dataset = changed(str(tmp_path))
+    operation = lancelet.LanceOperation.Append([])
+    detached = lancelet.LanceDataset.commit(
+        dataset, operation, read_version=dataset.version, detached=True
+    )
+    detached.cleanup_old_versions(older_than=ALL)
+    assert [each["version"] for each in dataset.versions()] == [4]
+    assert lancelet.dataset(str(tmp_path)).to_table() == dataset.to_table()
+
+
 class NothingAround:
     def request(self, _request, action):
         return action()
@@ -334,6 +346,32 @@ def test_versions_that_go_while_they_are_listed_are_still_needed(tmp_path, empty
         auto_cleanup(snapshot.beside(location))
     assert [each.category for each in caught] == [CleanupWarning] * (len(empty) > 9)
     assert lancelet.dataset(uri).to_table() == rows(0, 10)
+
+
+@pytest.mark.parametrize("late", [{1}, {2}, {1, 2}])
+def test_what_a_clone_needs_stays_when_its_listed_versions_go(tmp_path, monkeypatch, late):
+    """The clone is changed and cleaned up while the one who cleans up the table is stopped."""
+    dataset = write(rows(0, 10), str(tmp_path / "t"), "create")
+    clone = dataset.shallow_clone(str(tmp_path / "clone"), 1)
+    dataset = write(rows(0, 3), str(tmp_path / "t"), "overwrite")
+    listings, list_all = [], LocalStore.list
+
+    def list_slowly(self, folder="", start_after=None):
+        found = list(list_all(self, folder, start_after))
+        if folder == "_versions" and self.root == tmp_path / "clone":
+            listings.append(folder)
+            if len(listings) in late:
+                with monkeypatch.context() as patch:
+                    patch.setattr(LocalStore, "list", list_all)
+                    clone.update_config({"a": str(len(listings))})
+                    clone.cleanup_old_versions(older_than=ALL)
+        return iter(found)
+
+    monkeypatch.setattr(LocalStore, "list", list_slowly)
+    policy = CleanupPolicy(clones=(clone.uri,))
+    run_cleanup(plan_cleanup(dataset.snapshot, policy), policy)
+    assert len(listings) >= 2
+    assert lancelet.dataset(clone.uri).to_table() == rows(0, 10)
 
 
 def test_a_version_that_goes_after_it_was_listed_is_left_out(tmp_path, monkeypatch):
@@ -385,7 +423,7 @@ def test_versions_are_known_by_their_outline(tmp_path):
     uri = str(tmp_path)
     dataset = changed(uri)
     dataset.create_scalar_index("id", "BTREE")
-    found = list(all_versions(TableLocation.open(uri)))
+    found = read_versions(TableLocation.open(uri), 0)[1]
     assert sorted(each.version for each in found) == [1, 2, 3, 4, 5]
     for each in found:
         snapshot = open_snapshot(TableLocation.open(uri), each.version)

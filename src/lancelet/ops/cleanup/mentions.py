@@ -9,12 +9,13 @@ version says they are in. That keeps a few too many at worst, and never one too 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
+from typing import Final
 
 import numpy as np
 
-from lancelet.errors import CorruptDataError, ObjectNotFoundError
+from lancelet.errors import CorruptDataError, ObjectNotFoundError, VersionNotFoundError
 from lancelet.format.flags import check_writable
 from lancelet.format.fragment import External, Fragment
 from lancelet.format.fragment_list import FragmentWire
@@ -39,6 +40,9 @@ from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, find_lone_latest
 from lancelet.table.refs import list_branches
 from lancelet.values import dataclass
+
+_LOOKS_MAX: Final = 100
+"""How often the newest of the listed versions may be gone, before that is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,36 +110,49 @@ class Mentions:
             yield wire[start : start + size]
 
 
-def all_versions(
-    location: TableLocation, listed: Iterable[ObjectInfo] | None = None
-) -> Iterator[KnownVersion]:
-    """Yield every version at a location, those on no branch too.
+def read_versions(
+    location: TableLocation, least: int, *, wants: Callable[[ManifestEntry], bool] | None = None
+) -> tuple[list[ObjectInfo], list[KnownVersion]]:
+    """List the folder of versions, and read those that somebody `wants`, detached ones included.
 
-    `listed` is what lies in the folder of versions, if somebody looked already.
+    Others may clean up what was listed before it is read. That is no loss as long as the newest
+    version of the listing is read, and is not older than the `least`: else nobody would know what
+    those need that came instead, so the folder is listed again.
 
     Raises:
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
         UnsupportedError: A version has features of a newer release, which may need any file.
+        VersionNotFoundError: The newest version was gone whenever it was read.
     """
-    infos = location.store.list(VERSIONS) if listed is None else listed
-    entries = [entry for info in infos if (entry := manifest_entry(info)) is not None]
-    if not entries and (alone := find_lone_latest(location.store)) is not None:
-        entries = [alone]
-    for entry in entries:
-        try:
-            yield open_entry_surely(location, entry)
-        except ObjectNotFoundError:
-            # Another cleanup deleted the version after it was listed.
-            continue
+    for _ in range(_LOOKS_MAX):
+        listed = list(location.store.list(VERSIONS))
+        entries = [entry for info in listed if (entry := manifest_entry(info)) is not None]
+        if not entries and (alone := find_lone_latest(location.store)) is not None:
+            entries = [alone]
+        numbers = [entry.version for entry in entries if not is_on_no_branch(entry)]
+        newest = max(numbers, default=0)
+        wanted = entries if wants is None else filter(wants, entries)
+        read = {entry: _open_surely(location, entry) for entry in wanted}
+        are_gone = {entry.version for entry, version in read.items() if version is None}
+        if newest >= least and newest not in are_gone:
+            return listed, [version for version in read.values() if version is not None]
+    raise VersionNotFoundError(
+        "whenever the versions were listed, others had removed them before they were read; "
+        "nothing more was cleaned up, try again",
+        uri=location.uri,
+        version=least,
+    )
 
 
-def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> KnownVersion:
-    """Read a version, or say that nothing may be cleaned up because of it."""
+def _open_surely(location: TableLocation, entry: ManifestEntry) -> KnownVersion | None:
+    """Read a version if it still is there, or say that nothing may be cleaned up because of it."""
     try:
         data = np.frombuffer(location.store.read(entry.path), np.uint8)
         outline, indices = read_outline(data)
         check_writable(outline.reader_flags, outline.writer_flags)
         return KnownVersion(entry, outline, indices)
+    except ObjectNotFoundError:
+        return None
     except CorruptDataError as error:
         error.add_note("a version that cannot be read may need any file; nothing was cleaned up")
         raise error.with_facts(path=entry.path, uri=location.uri) from None

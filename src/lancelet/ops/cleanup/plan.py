@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from lancelet import surroundings
-from lancelet.errors import ObjectNotFoundError, VersionNotFoundError
 from lancelet.format.paths import (
     DATA,
     DATA_SUFFIX,
@@ -40,22 +38,17 @@ from lancelet.io.uri import parent
 from lancelet.ops.cleanup.mentions import (
     KnownVersion,
     Mentions,
-    all_versions,
     branch_locations,
     is_on_no_branch,
-    manifest_entry,
-    open_entry_surely,
+    read_versions,
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, CleanupPolicy
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, find_lone_latest
+from lancelet.table.manifests import ManifestEntry
 from lancelet.table.refs import list_branches, list_tags, main_location
 from lancelet.table.removals import Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
-
-_LOOKS_MAX: Final = 100
-"""How often all versions may be gone that were listed, before that is an error."""
 
 _BLOB_SUFFIX: Final = ".blob"
 _DELETION_SUFFIXES: Final = (".arrow", ".bin")
@@ -150,7 +143,7 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
     _check_apart(branches, branch)
     started = {each.parent_version for each in branches.values() if each.parent_branch == branch}
     tags = _tags_here(main, branch)
-    listed, read = _read_versions(snapshot)
+    listed, read = read_versions(location, _number(snapshot))
     versions = _sort_versions(snapshot, read, policy, tags, started)
     if versions.kept_by_tags and policy.error_if_tagged_old_versions:
         kept = {name: version for name, version in tags.items() if version in versions.kept_by_tags}
@@ -161,7 +154,7 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         )
     seen: set[tuple[str, str]] = set()
     for other in _others(location, main, policy):
-        for version in all_versions(other):
+        for version in read_versions(other, _latest_number(other))[1]:
             versions.needed.add(version)
             seen.add((other.store.uri, version.entry.path))
     versions.going.sort(key=lambda entry: entry.version)
@@ -198,56 +191,29 @@ def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
     wanted = set(kept)
     mentions = Mentions()
     for other in _others(plan.location, plan.main, plan.policy):
-        listed = other.store.list(VERSIONS)
-        new = [info for info in listed if (other.store.uri, info.path) not in plan.seen]
-        for version in all_versions(other, new):
+
+        def is_new(entry: ManifestEntry, uri: str = other.store.uri) -> bool:
+            return (uri, entry.path) not in plan.seen
+
+        for version in read_versions(other, _latest_number(other), wants=is_new)[1]:
             mentions.add(version)
-    for version in _read_since(plan, wanted):
+
+    def may_need(entry: ManifestEntry) -> bool:
+        return entry.version in wanted or entry.version > plan.newest_version
+
+    for version in read_versions(plan.location, plan.newest_version, wants=may_need)[1]:
         mentions.add(version)
     return mentions
 
 
-def _read_versions(snapshot: Snapshot) -> tuple[list[ObjectInfo], list[KnownVersion]]:
-    """List the folder of versions, and read those that are still there.
-
-    A listing that takes long may show only versions that others clean up meanwhile, and none of
-    those that came instead; nobody would know then what is needed.
-    """
-    location = snapshot.location
-    least = 0 if is_detached(snapshot.version) else snapshot.version
-    for _ in range(_LOOKS_MAX):
-        listed = list(location.store.list(VERSIONS))
-        read = list(all_versions(location, listed))
-        if any(least <= each.version and not is_on_no_branch(each.entry) for each in read):
-            return listed, read
-    raise _all_gone(location, least)
+def _latest_number(location: TableLocation) -> int:
+    latest = location.handler.find_latest(location.store)
+    return 0 if latest is None else latest.version
 
 
-def _read_since(plan: CleanupPlan, wanted: Collection[int]) -> list[KnownVersion]:
-    """Read the versions after a plan and those that are `wanted`, if none of the first is gone."""
-    location, newest = plan.location, plan.newest_version
-    for _ in range(_LOOKS_MAX):
-        entries = [each for info in location.store.list(VERSIONS) if (each := manifest_entry(info))]
-        if not entries and (alone := find_lone_latest(location.store)) is not None:
-            entries = [alone]
-        if not any(each.version >= newest and not is_on_no_branch(each) for each in entries):
-            continue
-        with suppress(ObjectNotFoundError):
-            return [
-                open_entry_surely(location, each)
-                for each in entries
-                if each.version in wanted or each.version > newest
-            ]
-    raise _all_gone(location, newest)
-
-
-def _all_gone(location: TableLocation, version: int) -> VersionNotFoundError:
-    return VersionNotFoundError(
-        "whenever the versions were listed, others had removed them before they were read; "
-        "nothing more was cleaned up, try again",
-        uri=location.uri,
-        version=version,
-    )
+def _number(snapshot: Snapshot) -> int:
+    """Return the number of a version, or 0 for one on no branch."""
+    return 0 if is_detached(snapshot.version) else snapshot.version
 
 
 def _tags_here(main: TableLocation, branch: str | None) -> dict[str, int]:
@@ -267,7 +233,7 @@ def _check_apart(branches: Iterable[str], branch: str | None) -> None:
 
 def _sort_versions(
     snapshot: Snapshot,
-    read: Iterable[KnownVersion],
+    read: Collection[KnownVersion],
     policy: CleanupPolicy,
     tags: dict[str, int],
     started: Collection[int],
@@ -275,7 +241,10 @@ def _sort_versions(
     """Sort the versions; one that a branch started from stays, as whoever compares needs it."""
     tagged = set(tags.values())
     known = Mentions()
-    sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=snapshot.version)
+    numbers = [version.version for version in read if not is_on_no_branch(version.entry)]
+    newest = max([_number(snapshot), *numbers])
+    sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=newest)
+    limit = _number(snapshot) or newest
     # What is recorded by now says of each manifest that was read whether it is the version.
     removals = Removals.of(snapshot.location.store).transactions
     for version in read:
@@ -285,10 +254,7 @@ def _sort_versions(
             # Whoever put it comes back to its files with another number.
             sorted_.late.append(version.entry)
             continue
-        is_detached = is_on_no_branch(version.entry)
-        if not is_detached:
-            sorted_.newest = max(sorted_.newest, number)
-        may_go = number < snapshot.version and number not in started and not is_detached
+        may_go = number < limit and number not in started and not is_on_no_branch(version.entry)
         may_go = may_go and policy.selects(number, version.outline.timestamp)
         if may_go and number in tagged:
             sorted_.kept_by_tags.add(number)
