@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +90,11 @@ def is_ordered_type(data_type: pa.DataType) -> bool:
         or pa.types.is_null(data_type)
         or isinstance(data_type, pa.BaseExtensionType)
     )
+
+
+def is_byte_strings(data_type: pa.DataType) -> bool:
+    """Return whether values are texts or byte strings, of any length."""
+    return data_type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +200,11 @@ class Listing(Protocol):
         """Return the value and the number of the row of every entry."""
 
 
-class ScalarKind(Protocol):
-    """A kind of index; kinds are made from this class, so that they share what it does."""
+S = TypeVar("S", bound=Segment)
+
+
+class ScalarKind(Protocol[S]):
+    """A kind of index, with its class of segments; kinds are made from this class."""
 
     name: str
     """What callers ask for, such as `BTREE`."""
@@ -206,6 +214,12 @@ class ScalarKind(Protocol):
     """The type of the details in the metadata."""
     newest_version: int
     """The newest version of the kind's files that this release reads."""
+    needs: str = "the column cannot have an index of this kind"
+    """What is said of a column that the kind does not take."""
+    own_version: int = 0
+    """The version that is written; most write 0, by the ids of rows."""
+    addresses_since: int | None = 1
+    """The first version whose rows are numbered by address even where they have stable ids."""
     can_remap: bool
     """Whether rows that moved can be renumbered; else the rows must be looked at again."""
     can_move_later: bool = True
@@ -225,24 +239,21 @@ class ScalarKind(Protocol):
         is_stored = isinstance(found, pa.JsonType) and not self.reads_documents
         return pa.large_binary() if is_stored else found
 
-    def of_parameters(self, parameters: Parameters) -> ScalarKind:  # noqa: ARG002
+    def of_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
         """Return the kind that parameters make of it; most are what they are."""
         return self
 
-    def of_details(self, details: bytes) -> ScalarKind | None:  # noqa: ARG002
+    def of_details(self, details: bytes) -> AnyKind | None:  # noqa: ARG002
         """Return the kind that details make of it, or None if they name what is not known."""
         return self
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return the version that is written for a table; most write 0, by the ids of rows."""
-        return 0
+        """Return the version that is written for a table."""
+        return self.own_version
 
     def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address even where they have stable ids.
-
-        Most kinds have a second version for that.
-        """
-        return version >= 1
+        """Return whether rows are numbered by address even where they have stable ids."""
+        return self.addresses_since is not None and version >= self.addresses_since
 
     def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
         """Return what the details say, by name, for people; those of most kinds are empty."""
@@ -252,10 +263,16 @@ class ScalarKind(Protocol):
         """Return what is behind the column in the name of an index that was given none."""
         return "idx"
 
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether columns of a type can be indexed; by default those that have an order."""
+        return is_ordered_type(data_type)
+
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless columns of a type can be indexed."""
+        if not self.takes(data_type):
+            raise IndexTypeError(self.needs, column=column, found=str(data_type))
 
-    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:  # noqa: ARG002
+    def parameters_like(self, details: bytes, segment: S | None) -> Parameters:  # noqa: ARG002
         """Return what another segment is asked for to be like one; without rows it is None."""
         return Parameters(self.describe(details))
 
@@ -264,7 +281,7 @@ class ScalarKind(Protocol):
 
     def append(
         self,
-        segment: Segment,  # noqa: ARG002 - for kinds whose segments share what was trained
+        segment: S,  # noqa: ARG002 - for kinds whose segments share what was trained
         rows: IndexedRows,
         folder: SegmentFolder,
         parameters: Parameters,
@@ -272,17 +289,25 @@ class ScalarKind(Protocol):
         """Write a segment of new rows that is to stand beside one."""
         return self.train(rows, folder, parameters)
 
-    def open(self, folder: SegmentFolder, details: bytes) -> Segment:
+    def open(self, folder: SegmentFolder, details: bytes) -> S:
         """Open a segment."""
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[S],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Write one segment of the rows of several, under their new numbers, and of new rows."""
 
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
+    def remap(self, segment: S, move: Move, folder: SegmentFolder) -> bytes | None:
         """Write a segment whose rows have other numbers; None if the kind must be trained anew."""
+        if not self.can_remap:
+            return None
+        data_type = segment.data_type if isinstance(segment, Typed) else pa.string()
+        return self.merge([segment], [move], IndexedRows(data_type, ()), folder)
+
+
+AnyKind: TypeAlias = ScalarKind[Any]
+"""A kind, whatever its segments are."""

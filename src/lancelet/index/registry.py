@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
-from lancelet.index.base import IndexTypeError, ScalarKind
+from lancelet.index.base import AnyKind
 from lancelet.index.inverted.kind import Inverted
 from lancelet.index.inverted.layout import METADATA
 from lancelet.index.parts.key_sets import KEY_SETS
@@ -26,7 +26,7 @@ from lancelet.index.scalar.zonemap.kind import ZoneMap
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import INDEX_FILE
 
-SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
+SCALAR_KINDS: Final[tuple[AnyKind, ...]] = (
     BTree(),
     Bitmap(),
     LabelList(),
@@ -60,7 +60,7 @@ _BY_TYPE: Final = {_name_of_type(kind.type_url): kind for kind in (*SCALAR_KINDS
 assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two kinds claim one name"
 
 
-def kind_of_name(name: str) -> ScalarKind:
+def kind_of_name(name: str) -> AnyKind:
     """Return the kind that callers mean.
 
     >>> kind_of_name("btree").title
@@ -72,7 +72,7 @@ def kind_of_name(name: str) -> ScalarKind:
     return kind
 
 
-def kind_of_type(type_url: str) -> ScalarKind | None:
+def kind_of_type(type_url: str) -> AnyKind | None:
     """Return the kind of details, or None if it is unknown; upper and lower case are one.
 
     >>> kind_of_type("/lance.table.VectorIndexDetails") is IVF
@@ -81,7 +81,7 @@ def kind_of_type(type_url: str) -> ScalarKind | None:
     return _BY_TYPE.get(_name_of_type(type_url))
 
 
-def kind_of_files(names: Collection[str], data_type: pa.DataType) -> ScalarKind | None:
+def kind_of_files(names: Collection[str], data_type: pa.DataType) -> AnyKind | None:
     """Return the kind that has files of these names for a column, or None if it cannot be told.
 
     >>> kind_of_files(["bitmap_page_lookup.lance"], pa.list_(pa.string())).title
@@ -89,13 +89,4 @@ def kind_of_files(names: Collection[str], data_type: pa.DataType) -> ScalarKind 
     """
     own = (kind for file in _BY_FILE if file in names for kind in _BY_FILE[file])
     kinds = (IVF if kind == IVF.name else kind_of_name(kind) for kind in own)
-    return next((kind for kind in kinds if _takes(kind, data_type)), None)
-
-
-def _takes(kind: ScalarKind, data_type: pa.DataType) -> bool:
-    """Return whether columns of a type can have an index of a kind."""
-    try:
-        kind.check_type(kind.indexed_type(data_type), "")
-    except IndexTypeError:
-        return False
-    return True
+    return next((kind for kind in kinds if kind.takes(kind.indexed_type(data_type))), None)

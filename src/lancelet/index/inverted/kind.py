@@ -28,11 +28,9 @@ from lancelet.format.wire import parse_message, render_message
 from lancelet.index.base import (
     Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
@@ -159,7 +157,7 @@ class InvertedSegment:
         }
 
 
-class Inverted(ScalarKind):
+class Inverted(ScalarKind[InvertedSegment]):
     """Posting lists of tokens."""
 
     name = "INVERTED"
@@ -167,6 +165,8 @@ class Inverted(ScalarKind):
     title = "Inverted"
     type_url = "/lance.table.InvertedIndexDetails"
     newest_version = 3
+    needs = "an INVERTED index needs a column of texts, of lists of texts, or of JSON"
+    addresses_since = None
     can_remap = True
     has_stages = True
     passes_lists = True
@@ -180,10 +180,6 @@ class Inverted(ScalarKind):
     def name_ending(self, parameters: Parameters) -> str:
         """Return what is behind the column in the name of an index that was given none."""
         return "list_element_idx" if _is_by_element(parameters) else "idx"
-
-    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
-        """Return False: rows are numbered by id."""
-        return False
 
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return the options that the details name."""
@@ -212,38 +208,34 @@ class Inverted(ScalarKind):
             "document_granularity": _ELEMENTS if found.document_granularity else _ROWS,
         }
 
-    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
+    def parameters_like(self, details: bytes, segment: InvertedSegment | None) -> Parameters:
         """Return what another segment is asked for; words that are left out are in files alone."""
         found = parse_message(index_details_pb.InvertedIndexDetails, details)
         own = self.describe(details)
         if segment is not None:
-            own = {**_opened(segment).options.as_params(), _GRANULARITY: own[_GRANULARITY]}
+            own = {**segment.options.as_params(), _GRANULARITY: own[_GRANULARITY]}
         if found.posting_format_version:
             own["format_version"] = found.posting_format_version
         return Parameters(own)
 
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it is text, or lists of texts, or documents."""
-        if isinstance(data_type, pa.JsonType):
-            return
-        if is_list(data_type):
-            data_type = data_type.value_type
-        if not is_text(data_type):
-            raise IndexTypeError(
-                "an INVERTED index needs a column of texts, of lists of texts, or of JSON",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it is text, or lists of texts, or documents."""
+        texts = data_type.value_type if is_list(data_type) else data_type
+        return isinstance(data_type, pa.JsonType) or is_text(texts)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
         return _train(rows, folder, parameters, is_automaton=True)
 
     def append(
-        self, segment: Segment, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters
+        self,
+        segment: InvertedSegment,
+        rows: IndexedRows,
+        folder: SegmentFolder,
+        parameters: Parameters,
     ) -> bytes:
         """Write a segment of new rows, whose tokens are stored as those of the one beside it."""
-        return _train(rows, folder, parameters, is_automaton=_opened(segment).is_automaton)
+        return _train(rows, folder, parameters, is_automaton=segment.is_automaton)
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
         """Open a segment, whose files must say of texts what its metadata say."""
@@ -263,30 +255,21 @@ class Inverted(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[InvertedSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Write the documents of all partitions that are still there, and those of the new rows."""
-        opened = [_opened(segment) for segment in segments]
-        options, codec, by_element = opened[-1].options, opened[-1].codec, opened[-1].by_element
-        is_automaton = any(segment.is_automaton for segment in opened)
+        newest = segments[-1]
+        options, codec, by_element = newest.options, newest.codec, newest.by_element
+        is_automaton = any(segment.is_automaton for segment in segments)
         with SegmentWriter(folder, options, codec, is_automaton=is_automaton) as writer:
-            for segment, move in zip(opened, moves, strict=True):
+            for segment, move in zip(segments, moves, strict=True):
                 _add_segment(writer, segment, move)
-            _add_rows(writer, rows, opened[-1].analyzer, by_element=by_element)
+            _add_rows(writer, rows, newest.analyzer, by_element=by_element)
             writer.finish()
         return _details(options, codec, by_element=by_element)
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the documents that are still there under their new numbers."""
-        own = _opened(segment)
-        codec, is_automaton = own.codec, own.is_automaton
-        with SegmentWriter(folder, own.options, codec, is_automaton=is_automaton) as writer:
-            _add_segment(writer, own, move)
-            writer.finish()
-        return _details(own.options, own.codec, by_element=own.by_element)
 
 
 def _train(
@@ -417,8 +400,3 @@ def _details(options: TextOptions, codec: Codec, *, by_element: bool) -> bytes:
         details.code_config.preserve_original = options.preserve_original
         details.code_config.index_operators = options.index_operators
     return render_message(details)
-
-
-def _opened(segment: Segment) -> InvertedSegment:
-    assert isinstance(segment, InvertedSegment), "segments of one index are of one kind"
-    return segment

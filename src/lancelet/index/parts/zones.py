@@ -11,8 +11,8 @@ that a kind looks at many at once and never at all of a table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,20 @@ from pyroaring import BitMap, FrozenBitMap
 from lancelet.buffers import Int64s
 from lancelet.encodings.arrow import numpy_of
 from lancelet.errors import CorruptDataError
-from lancelet.index.base import IndexedRows, Move
+from lancelet.index.base import Found, IndexedRows, Move
+from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.parts.pieces import in_pieces
+from lancelet.index.question import IsNull, Question
 from lancelet.rowids.address import OFFSET_BITS, UInt64s, fragments_of, offsets_of
 from lancelet.rowids.selection import NO_ROWS, RowSet
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 ZONE_FIELDS: Final = tuple(
     pa.field(name, pa.uint64(), nullable=False)
     for name in ("fragment_id", "zone_start", "zone_length")
 )
 ZONE_ROWS: Final = 8192
+_NULLS: Final = "null_bitmap"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,14 +140,80 @@ class ZonePlaces:
         return len(self.starts)
 
 
-class ZonedSegment(Protocol):
-    """A segment of zones, all of which is in memory."""
+class ZonedSegment:
+    """An open segment of zones, all of which is in memory; a kind says which zones may answer."""
 
-    table: pa.Table
-    places: ZonePlaces
+    def __init__(self, folder: SegmentFolder, name: str, columns: Sequence[str]) -> None:
+        """Read the columns of a file, and where its zones are."""
+        self._file: StoredFile = folder.open(name)
+        self._loads = folder.loads
+        names = [*columns, *(field.name for field in ZONE_FIELDS)]
+        self._columns = dict(zip(names, self._file.read(names), strict=True))
+        self.table = pa.table(self._columns)
+        self.places = ZonePlaces.of([self._columns[field.name] for field in ZONE_FIELDS])
+        self._last: tuple[Question, npt.NDArray[np.bool_] | None] | None = None
+
+    def estimate(self, question: Question) -> int | None:
+        """Return how many rows the zones have that may answer."""
+        if isinstance(question, IsNull) and self.null_rows is not None:
+            return self.null_rows.num_listed
+        chosen = self._zones(question)
+        return None if chosen is None else self.places.num_rows(chosen)
+
+    def search(self, question: Question) -> Found:
+        """Return the rows of zones that may answer; nulls are known exactly."""
+        if isinstance(question, IsNull) and self.null_rows is not None:
+            return Found(self.null_rows)
+        chosen = self._zones(question)
+        assert chosen is not None, "only what has an estimate is searched"
+        self._loads.count(comparisons=len(self.places))
+        return Found(self.places.rows(chosen), is_exact=False)
 
     def nulls(self) -> RowSet | None:
-        """Return the rows without a value, if the segment knows them."""
+        """Return the rows without a value; the oldest files do not say."""
+        return self.null_rows
+
+    @cached_property
+    def null_rows(self) -> RowSet | None:
+        """The rows without a value, if the file says which."""
+        number = self._file.metadata.get(_NULLS)
+        return None if number is None else RowSet.parse(self._file.global_buffer(number))
+
+    def _zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
+        """Return which zones may have an answer; what is estimated is mostly searched next."""
+        last = self._last
+        if last is None or last[0] is not question:
+            self._last = last = question, self._find_zones(question)
+        return last[1]
+
+    def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
+        """Return which zones may have an answer, or None if the kind cannot say."""
+        raise NotImplementedError
+
+
+def write_zones(
+    folder: SegmentFolder,
+    name: str,
+    schema: pa.Schema,
+    kept: Iterable[tuple[pa.Table, RowSet]],
+    fresh: Callable[[NullRows], Iterator[pa.Table]],
+    facts: Mapping[str, object],
+) -> None:
+    """Write the zones that are kept, those of rows as they come, and `facts` of how they are cut.
+
+    `fresh` yields what is known of new zones, and takes note of their rows without a value.
+    """
+    found, nulls = NullRows(), NO_ROWS
+    with folder.create(name, schema) as file:
+        for table, own_nulls in kept:
+            file.write(table)
+            nulls |= own_nulls
+        for table in in_pieces(fresh(found)):
+            file.write(table)
+        for key, value in facts.items():
+            file.add_schema_metadata(key, str(value))
+        nulls |= found.rows()
+        file.add_schema_metadata(_NULLS, str(file.add_global_buffer(nulls.render())))
 
 
 def staying_zones(

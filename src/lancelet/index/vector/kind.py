@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.errors import InternalError, InvalidInputError
-from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind, Segment
+from lancelet.errors import InvalidInputError
+from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import TYPE_URL, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
@@ -51,47 +51,48 @@ class EncodedRows:
     left_out: int = 0
 
 
-class Ivf(ScalarKind):
+class Ivf(ScalarKind[IvfSegment]):
     """Every kind of vector index."""
 
     name = "IVF"
     title = "IVF"
     type_url = TYPE_URL
     newest_version = RQ_VERSION
+    addresses_since = None
     can_remap = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 1, or 2 where vectors are kept as rotated codes."""
         return RQ_VERSION if quantizer_name(IvfRequest.of(parameters).name) == "RQ" else 1
 
-    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
-        """Return that stable ids are kept where there are any."""
-        return False
-
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return what the details say."""
         return IvfDetails.parse(details).described()
 
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether the column holds vectors."""
+        return vector_type_of(data_type) is not None
+
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless the column holds vectors."""
-        if vector_type_of(data_type) is None:
+        if not self.takes(data_type):
             raise NotVectorsError(
                 f"Vector column {column} must be FixedSizeListArray of floats or bytes, or lists "
                 f"of them, got {data_type}",
                 column=column,
             )
 
-    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
+    def parameters_like(self, details: bytes, segment: IvfSegment | None) -> Parameters:
         """Return the request that a segment was made by, as far as it says."""
         if segment is None:
             request = IvfRequest.of_details(IvfDetails.parse(details))
         else:
-            request = IvfRequest.like(_opened(segment))
+            request = IvfRequest.like(segment)
         return Parameters({"request": request})
 
     def append(
         self,
-        segment: Segment,
+        segment: IvfSegment,
         rows: IndexedRows,
         folder: SegmentFolder,
         parameters: Parameters,  # noqa: ARG002 - the models of the segment are used again
@@ -124,47 +125,45 @@ class Ivf(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[IvfSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Put the rows of segments with one model together, and new rows with them."""
-        opened = [_opened(segment) for segment in segments]
-        first = opened[0]
+        first = segments[0]
         quantizer = first.quantizer
-        for other in opened[1:]:
+        for other in segments[1:]:
             if not first.model.is_same(other.model):
                 raise InvalidInputError("segments cannot be merged: centroids mismatch")
             quantizer = _common(quantizer, other.quantizer)
         with Spool(first.model.partitions) as spool:
             left_out: list[int | None] = [fill(spool, rows, first.model, quantizer)]
-            left_out += [segment.left_out for segment in opened]
+            left_out += [segment.left_out for segment in segments]
             write_segment(
                 folder,
                 first.name,
                 first.model,
                 quantizer,
-                _merged(opened, moves, spool.parts(), quantizer),
+                _merged(segments, moves, spool.parts(), quantizer),
                 graph_settings_of(first),
                 _total(left_out),
             )
         return first.details.render()
 
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+    def remap(self, segment: IvfSegment, move: Move, folder: SegmentFolder) -> bytes:
         """Write a segment whose rows have other numbers."""
-        opened = _opened(segment)
         write_segment(
             folder,
-            opened.name,
-            opened.model,
-            opened.quantizer,
-            _merged([opened], [move], iter(()), opened.quantizer),
-            graph_settings_of(opened),
-            opened.left_out,
-            opened.origin,
+            segment.name,
+            segment.model,
+            segment.quantizer,
+            _merged([segment], [move], iter(()), segment.quantizer),
+            graph_settings_of(segment),
+            segment.left_out,
+            segment.origin,
         )
-        return opened.details.render()
+        return segment.details.render()
 
 
 IVF: Final = Ivf()
@@ -281,9 +280,3 @@ def _total(counts: Sequence[int | None]) -> int | None:
 
 def _nowhere(numbers: UInt64s) -> UInt64s:
     return np.full(len(numbers), NO_ADDRESS, np.uint64)
-
-
-def _opened(segment: Segment) -> IvfSegment:
-    if not isinstance(segment, IvfSegment):
-        raise InternalError("a segment of another kind was to be merged with vectors")
-    return segment

@@ -30,7 +30,7 @@ from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.index_metadata import SYSTEM_INDICES, AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
-from lancelet.index.base import IndexedRows, Parameters, Progress, ScalarKind
+from lancelet.index.base import AnyKind, IndexedRows, Parameters, Progress
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.registry import kind_of_name
 from lancelet.ops.indexing.rows import rows_to_index
@@ -241,9 +241,7 @@ def build_segment(
     )
 
 
-def _train(
-    kind: ScalarKind, rows: IndexedRows, folder: SegmentFolder, request: IndexRequest
-) -> bytes:
+def _train(kind: AnyKind, rows: IndexedRows, folder: SegmentFolder, request: IndexRequest) -> bytes:
     """Write the files of a segment, and say how far it is."""
     parameters = Parameters(request.parameters)
     report = request.progress
@@ -292,7 +290,7 @@ class _Watched:
 
 def describe_segment(
     snapshot: Snapshot,
-    kind: ScalarKind,
+    kind: AnyKind,
     folder: SegmentFolder,
     segment_id: uuid.UUID,
     *,

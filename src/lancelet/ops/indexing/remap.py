@@ -13,7 +13,7 @@ from lancelet import surroundings
 from lancelet.errors import InternalError
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import RewrittenIndex
-from lancelet.index.base import ScalarKind
+from lancelet.index.base import AnyKind
 from lancelet.ops.indexing.build import new_folder
 from lancelet.query.indexing.segments import UNREADABLE, table_segment, warn_unusable
 from lancelet.rowids.address import UInt64s
@@ -43,7 +43,7 @@ class ScalarRemapper:
         segment = table_segment(snapshot, index)
         if segment is None:
             raise InternalError("a segment of an unknown kind was to be remapped", name=index.name)
-        kind: ScalarKind = segment.kind
+        kind: AnyKind = segment.kind
         new_id = surroundings.new_uuid()
         folder = new_folder(snapshot, new_id)
 

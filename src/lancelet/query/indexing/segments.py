@@ -28,7 +28,7 @@ from lancelet.errors import (
 )
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
-from lancelet.index.base import Complete, Counting, Naming, ScalarKind, Segment, Typed
+from lancelet.index.base import AnyKind, Complete, Counting, Naming, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
 from lancelet.index.question import OneOf
 from lancelet.io.cache import INDEX
@@ -60,7 +60,7 @@ class TableSegment:
 
     snapshot: Snapshot
     metadata: IndexMetadata
-    kind: ScalarKind
+    kind: AnyKind
 
     @cached_property
     def covered(self) -> frozenset[int]:
@@ -78,7 +78,8 @@ class TableSegment:
         details = self.metadata.details
         folder = folder_of(self.snapshot, self.metadata)
         folder.loads.count(segments=1)
-        return self.kind.open(folder, b"" if details is None else details.value)
+        opened: Segment = self.kind.open(folder, b"" if details is None else details.value)
+        return opened
 
     @property
     def value_type(self) -> pa.DataType | None:
@@ -261,7 +262,7 @@ def index_loads(snapshot: Snapshot) -> IndexLoads:
     return snapshot.location.open_files.pinned("index loads", IndexLoads)
 
 
-def kind_of(details: AnyDetails | None) -> ScalarKind | None:
+def kind_of(details: AnyDetails | None) -> AnyKind | None:
     """Return the kind that details say, or None if it is unknown."""
     kind = None if details is None else kinds.registry.kind_of_type(details.type_url)
     return None if details is None or kind is None else kind.of_details(details.value)
@@ -278,7 +279,7 @@ def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment |
     return TableSegment(snapshot, metadata, kind)
 
 
-def loses_rows(snapshot: Snapshot, kind: ScalarKind, version: int) -> bool:
+def loses_rows(snapshot: Snapshot, kind: AnyKind, version: int) -> bool:
     """Return whether other writers take rows to be in an index after they moved them elsewhere.
 
     They do of values within documents, which they take to be numbered by ids where there are any.
@@ -290,14 +291,14 @@ def loses_rows(snapshot: Snapshot, kind: ScalarKind, version: int) -> bool:
     )
 
 
-def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> ScalarKind | None:
+def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> AnyKind | None:
     """Return the kind of a segment without details, of an old release or committed by hand."""
     columns = [field for field in snapshot.schema.walk() if (int(field.id),) == metadata.fields]
     if not columns:
         return None
     folder, data_type = folder_of(snapshot, metadata), columns[0].arrow_type
 
-    def look() -> ScalarKind | None:
+    def look() -> AnyKind | None:
         listed = folder.store.list_delimited(folder.path).objects
         names = {info.path.rsplit("/", 1)[-1] for info in listed}
         kind = kinds.registry.kind_of_files(names, data_type)
@@ -306,7 +307,7 @@ def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> ScalarKind | 
     return snapshot.location.kept.get_or_make(("kind of files", metadata.uuid), look)
 
 
-def _is_ambiguous(snapshot: Snapshot, kind: ScalarKind) -> bool:
+def _is_ambiguous(snapshot: Snapshot, kind: AnyKind) -> bool:
     """Return whether only the version of a segment, which nobody vouches for, tells its rows."""
     by_address = {kind.uses_addresses(version) for version in range(kind.newest_version + 1)}
     return snapshot.manifest.uses_stable_row_ids and len(by_address) > 1

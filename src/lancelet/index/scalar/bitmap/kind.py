@@ -14,12 +14,9 @@ import pyarrow as pa
 from lancelet.index.base import (
     Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
-    is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.grouping import (
@@ -72,23 +69,15 @@ class BitmapSegment:
         return {"num_bitmaps": len(self.key_sets.keys)}
 
 
-class Bitmap(ScalarKind):
+class Bitmap(ScalarKind[BitmapSegment]):
     """A set of rows for each distinct value."""
 
     name = "BITMAP"
     title = "Bitmap"
     type_url = "/lance.table.BitmapIndexDetails"
     newest_version = 1
+    needs = "a BITMAP needs a column of numbers, times, texts or byte strings"
     can_remap = True
-
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless values of the type have an order."""
-        if not is_ordered_type(data_type):
-            raise IndexTypeError(
-                "a BITMAP needs a column of numbers, times, texts or byte strings",
-                column=column,
-                found=str(data_type),
-            )
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Group the rows by value and write the groups."""
@@ -101,7 +90,7 @@ class Bitmap(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[BitmapSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
@@ -109,17 +98,6 @@ class Bitmap(ScalarKind):
         """Unite the sets of each key."""
         parts = [group_rows(rows.parts, rows.data_type)]
         for segment, move in zip(segments, moves, strict=True):
-            parts.append(moved_groups(stored_groups(_key_sets(segment)), move))
+            parts.append(moved_groups(stored_groups(segment.key_sets), move))
         write_groups(join_groups(parts, rows.data_type), rows.data_type, folder)
         return b""
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the same keys with other rows."""
-        own = _key_sets(segment)
-        write_groups(moved_groups(stored_groups(own), move), own.data_type, folder)
-        return b""
-
-
-def _key_sets(segment: Segment) -> KeySets:
-    assert isinstance(segment, BitmapSegment), "segments of one index are of one kind"
-    return segment.key_sets

@@ -9,6 +9,7 @@ It answers equality and membership; nulls are known exactly, by a set of their o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,53 +21,43 @@ from lancelet.buffers import Bytes
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.split_block import BLOCK_BYTES, filter_bytes
 from lancelet.index.base import (
-    Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
+    is_byte_strings,
 )
-from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import bits_of
-from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
     NullRows,
-    ZonePlaces,
+    ZonedSegment,
     staying_zones,
+    write_zones,
     zone_runs,
 )
-from lancelet.index.question import IsNull, OneOf, Question
+from lancelet.index.question import OneOf, Question
 from lancelet.kernels import ask_filters, fill_filters, xxh64_many, xxh64_words
 from lancelet.rowids.address import UInt64s
-from lancelet.rowids.selection import NO_ROWS, RowSet
-from lancelet.values import cached_property
+from lancelet.rowids.selection import RowSet
 
 _FILE: Final = "bloomfilter.lance"
 _ITEMS: Final = "bloomfilter_item"
 _PROBABILITY: Final = "bloomfilter_probability"
-_NULLS: Final = "null_bitmap"
 _PROBABILITY_DEFAULT: Final = 0.00057
 _VALUES_MAX: Final = 1000
 """Of more values than this some are likely in every zone."""
 
 
-class BloomFilterSegment:
-    """An open BLOOMFILTER, all of which is in memory."""
+class BloomFilterSegment(ZonedSegment):
+    """An open BLOOMFILTER."""
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the filters."""
-        self._file: StoredFile = folder.open(_FILE)
-        self._loads = folder.loads
-        names = [*(field.name for field in ZONE_FIELDS), "has_null", "bloom_filter_data"]
-        columns = self._file.read(names)
-        self.table = pa.Table.from_arrays(columns, names=names)
-        self.places = ZonePlaces.of(columns[:3])
-        self._has_null = columns[3].to_numpy(zero_copy_only=False)
-        filters = columns[4].cast(pa.large_binary())
+        super().__init__(folder, _FILE, ("has_null", "bloom_filter_data"))
+        filters = self._columns["bloom_filter_data"].cast(pa.large_binary())
         offsets = np.frombuffer(filters.buffers()[1], np.int64)[filters.offset :][
             : len(filters) + 1
         ]
@@ -76,29 +67,6 @@ class BloomFilterSegment:
             self._sizes.min() < BLOCK_BYTES or (self._sizes % BLOCK_BYTES).any()
         ):
             raise CorruptDataError("a Bloom filter is not made of whole blocks", path=folder.path)
-
-    def estimate(self, question: Question) -> int | None:
-        """Return how many rows the zones have that may answer."""
-        match question:
-            case IsNull():
-                return None if self._null_rows is None else self._null_rows.num_listed
-            case OneOf(values) if len(values) <= _VALUES_MAX:
-                return self.places.num_rows(self._zones(values))
-            case _:
-                return None
-
-    def search(self, question: Question) -> Found:
-        """Return the rows of zones that may answer; nulls are known exactly."""
-        if isinstance(question, IsNull):
-            assert self._null_rows is not None, "only what has an estimate is searched"
-            return Found(self._null_rows)
-        assert isinstance(question, OneOf), "only what has an estimate is searched"
-        self._loads.count(comparisons=len(self.places))
-        return Found(self.places.rows(self._zones(question.values)), is_exact=False)
-
-    def nulls(self) -> RowSet | None:
-        """Return the rows without a value, if the file says which."""
-        return self._null_rows
 
     def statistics(self) -> dict[str, Any]:
         """Return how many zones there are, and how they were built."""
@@ -119,12 +87,14 @@ class BloomFilterSegment:
         """How often a filter may err."""
         return float(self._file.metadata.get(_PROBABILITY, _PROBABILITY_DEFAULT))
 
-    @cached_property
-    def _null_rows(self) -> RowSet | None:
-        number = self._file.metadata.get(_NULLS)
-        return None if number is None else RowSet.parse(self._file.global_buffer(number))
+    def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
+        match question:
+            case OneOf(values) if len(values) <= _VALUES_MAX:
+                return self._with_any(values)
+            case _:
+                return None
 
-    def _zones(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+    def _with_any(self, values: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which zones may have one of some values."""
         if pa.types.is_floating(values.type):
             if pc.any(pc.is_nan(values)).as_py():
@@ -138,27 +108,28 @@ class BloomFilterSegment:
         return found
 
 
-class BloomFilter(ScalarKind):
+class BloomFilter(ScalarKind[BloomFilterSegment]):
     """A Bloom filter of each zone of rows."""
 
     name = "BLOOMFILTER"
     title = "BloomFilter"
     type_url = "/lance.index.pb.BloomFilterIndexDetails"
     newest_version = 0
-    can_remap = False
+    needs = "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings"
+    addresses_since = 0
+    can_remap = False  # other fragments have other zones
 
-    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
-        """Return that rows are numbered by address, always."""
-        return True
-
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless the bytes of values can be hashed as the format has it."""
-        if not _is_hashed(data_type):
-            raise IndexTypeError(
-                "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether the bytes of values can be hashed as the format has it."""
+        return bool(
+            is_byte_strings(data_type)
+            or pa.types.is_integer(data_type)
+            or pa.types.is_float32(data_type)
+            or pa.types.is_float64(data_type)
+            or pa.types.is_date(data_type)
+            or pa.types.is_time(data_type)
+            or pa.types.is_timestamp(data_type)
+        )
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Hash the values of each zone and write the filters."""
@@ -179,52 +150,27 @@ class BloomFilter(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[BloomFilterSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Put the zones of all together."""
-        opened = [_opened(segment) for segment in segments]
-        zone_rows = max((segment.zone_rows for segment in opened), default=ZONE_ROWS)
-        probability = min((each.probability for each in opened), default=_PROBABILITY_DEFAULT)
-        kept = staying_zones(opened, moves, _SCHEMA)
+        zone_rows = max((segment.zone_rows for segment in segments), default=ZONE_ROWS)
+        probability = min((each.probability for each in segments), default=_PROBABILITY_DEFAULT)
+        kept = staying_zones(segments, moves, _SCHEMA)
         _write(rows, folder, zone_rows, probability, kept)
         return b""
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:
-        """Return None: other fragments have other zones."""
 
 
 def hashes_of(values: pa.Array) -> UInt64s:
     """Return the hash of the bytes of each value, none of which is null."""
-    if _is_bytes(values.type):
+    if is_byte_strings(values.type):
         wide = values.cast(pa.large_binary())
         offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset :][: len(wide) + 1]
         return xxh64_many(offsets, np.frombuffer(wide.buffers()[2] or b"", np.uint8))
     dtype = np.dtype(f"u{values.type.bit_width // 8}")
     return xxh64_words(bits_of(values, dtype))
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-    )
-
-
-def _is_hashed(data_type: pa.DataType) -> bool:
-    return bool(
-        _is_bytes(data_type)
-        or pa.types.is_integer(data_type)
-        or pa.types.is_float32(data_type)
-        or pa.types.is_float64(data_type)
-        or pa.types.is_date(data_type)
-        or pa.types.is_time(data_type)
-        or pa.types.is_timestamp(data_type)
-    )
 
 
 _SCHEMA: Final = pa.schema(
@@ -268,21 +214,6 @@ def _write(
     kept: Iterable[tuple[pa.Table, RowSet]] = (),
 ) -> None:
     """Write the filters that are kept, and those of rows as they come."""
-    found = NullRows()
-    nulls = NO_ROWS
-    size = filter_bytes(zone_rows, probability)
-    with folder.create(_FILE, _SCHEMA) as file:
-        for table, own_nulls in kept:
-            file.write(table)
-            nulls |= own_nulls
-        for table in in_pieces(_filters(rows, zone_rows, size, found)):
-            file.write(table)
-        nulls |= found.rows()
-        file.add_schema_metadata(_ITEMS, str(zone_rows))
-        file.add_schema_metadata(_PROBABILITY, str(probability))
-        file.add_schema_metadata(_NULLS, str(file.add_global_buffer(nulls.render())))
-
-
-def _opened(segment: Segment) -> BloomFilterSegment:
-    assert isinstance(segment, BloomFilterSegment), "segments of one index are of one kind"
-    return segment
+    fresh = partial(_filters, rows, zone_rows, filter_bytes(zone_rows, probability))
+    facts = {_ITEMS: zone_rows, _PROBABILITY: probability}
+    write_zones(folder, _FILE, _SCHEMA, kept, fresh, facts)

@@ -19,11 +19,10 @@ import pyarrow as pa
 from lancelet.index.base import (
     Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
+    is_byte_strings,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Contains, Question
@@ -128,37 +127,22 @@ class FmSegment:
         return last[1]
 
 
-class Fm(ScalarKind):
+class Fm(ScalarKind[FmSegment]):
     """The suffixes of all texts in order, compressed."""
 
     name = "FM"
     title = "Fm"
     type_url = "/lance.index.pb.FMIndexDetails"
     newest_version = _VERSION
+    needs = "an FM index needs a column of texts or byte strings"
+    own_version = _VERSION  # the only one that others read
+    addresses_since = 0
     can_remap = True
     can_move_later = False  # the reference looks for them where they were
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return the only version that others read."""
-        return _VERSION
-
-    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
-        """Return that rows are numbered by address, always."""
-        return True
-
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it is text or byte strings."""
-        if not (
-            pa.types.is_string(data_type)
-            or pa.types.is_large_string(data_type)
-            or pa.types.is_binary(data_type)
-            or pa.types.is_large_binary(data_type)
-        ):
-            raise IndexTypeError(
-                "an FM index needs a column of texts or byte strings",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it is text or byte strings."""
+        return is_byte_strings(data_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Sort the suffixes of the texts of each partition."""
@@ -171,7 +155,7 @@ class Fm(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[FmSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
@@ -181,7 +165,6 @@ class Fm(ScalarKind):
         loose: list[Iterable[_Rows]] = []
         replaced = False
         for segment, move in zip(segments, moves, strict=True):
-            assert isinstance(segment, FmSegment), "segments of one index are of one kind"
             for partition in segment.partitions():
                 numbers = move(partition.numbers)
                 is_small = (
@@ -196,11 +179,6 @@ class Fm(ScalarKind):
         again = _partitions(chain(*loose, rows.parts), has_replaced=replaced)
         _write(chain(whole, again), folder)
         return b""
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the texts that are still there, of rows with other numbers."""
-        nothing = IndexedRows(pa.string(), ())
-        return self.merge([segment], [move], nothing, folder)
 
 
 def folded(values: pa.Array) -> pa.Array:

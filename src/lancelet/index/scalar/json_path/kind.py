@@ -18,8 +18,8 @@ from lancelet.errors import InternalError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.base import (
+    AnyKind,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
@@ -31,7 +31,7 @@ PATH: Final = "path"
 TARGET: Final = "target_index_type"
 
 
-class JsonPath(ScalarKind):
+class JsonPath(ScalarKind[Segment]):
     """The kind before it is known which path and which target are meant."""
 
     name = "JSON"
@@ -39,14 +39,15 @@ class JsonPath(ScalarKind):
     title = "Json"
     type_url = "/lance.index.pb.JsonIndexDetails"
     newest_version = 1
+    needs = "a JSON index needs a column of JSON documents"
     can_remap = False
 
-    def __init__(self, targets: Sequence[ScalarKind]) -> None:
+    def __init__(self, targets: Sequence[AnyKind]) -> None:
         """Allow targets of these kinds."""
         self._targets = {target.name: target for target in targets}
         self._by_type = {target.type_url.lower(): target for target in targets}
 
-    def of_parameters(self, parameters: Parameters) -> ScalarKind:
+    def of_parameters(self, parameters: Parameters) -> AnyKind:
         """Return the kind for the path and the target that are asked for."""
         path, wanted = parameters.values.get(PATH), parameters.values.get(TARGET)
         if not isinstance(path, str) or not isinstance(wanted, str):
@@ -63,7 +64,7 @@ class JsonPath(ScalarKind):
             )
         return JsonPathTo(target, path)
 
-    def of_details(self, details: bytes) -> ScalarKind | None:
+    def of_details(self, details: bytes) -> AnyKind | None:
         """Return the kind for the path and the target that details name; None if it is unknown."""
         found = _parse(details)
         target = self._by_type.get(found.target_details.type_url.lower())
@@ -73,10 +74,6 @@ class JsonPath(ScalarKind):
         """Return the version of the target."""
         return self.of_parameters(parameters).version(parameters, stable_row_ids=stable_row_ids)
 
-    def uses_addresses(self, version: int) -> bool:
-        """Return whether targets number rows by address."""
-        return version >= 1
-
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return the path, and what the details of the target say."""
         found = _parse(details)
@@ -84,12 +81,9 @@ class JsonPath(ScalarKind):
         own = {} if target is None else target.describe(found.target_details.value)
         return {PATH: found.path, "target_details": own}
 
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless the column holds documents."""
-        if not isinstance(data_type, pa.JsonType):
-            raise IndexTypeError(
-                "a JSON index needs a column of JSON documents", column=column, found=str(data_type)
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether the column holds documents."""
+        return isinstance(data_type, pa.JsonType)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Write the files of the target that is asked for."""
@@ -100,7 +94,8 @@ class JsonPath(ScalarKind):
         kind = self.of_details(details)
         if kind is None:
             raise UnsupportedError("the target of an index of JSON is of an unknown kind")
-        return kind.open(folder, details)
+        opened: Segment = kind.open(folder, details)
+        return opened
 
     def merge(
         self,
@@ -117,19 +112,11 @@ class JsonPath(ScalarKind):
             path=folder.path,
         )
 
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
-        """Refuse: only the kind for a path knows what it writes."""
-        raise InternalError(
-            "a segment of an index of JSON was remapped without its path",
-            path=folder.path,
-            found=(str(segment), str(move)),
-        )
-
 
 class JsonPathTo(JsonPath):
     """The kind for one path and one target; what it is called is what the target is called."""
 
-    def __init__(self, target: ScalarKind, path: str) -> None:
+    def __init__(self, target: AnyKind, path: str) -> None:
         """Index what `path` finds, with a target."""
         super().__init__([target])
         self._target = target
@@ -137,8 +124,9 @@ class JsonPathTo(JsonPath):
         self.path_within = path
         self.name = target.name
         self.can_remap = target.can_remap
+        self.addresses_since = target.addresses_since
 
-    def of_parameters(self, parameters: Parameters) -> ScalarKind:  # noqa: ARG002
+    def of_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
         """Return this kind: all is known."""
         return self
 
@@ -149,10 +137,6 @@ class JsonPathTo(JsonPath):
         not know, which is only right of ids.
         """
         return self._target.version(parameters, stable_row_ids=False)
-
-    def uses_addresses(self, version: int) -> bool:
-        """Return whether the target numbers rows by address."""
-        return self._target.uses_addresses(version)
 
     def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
         """Return the path, the target, and what the target was asked for."""
@@ -166,7 +150,8 @@ class JsonPathTo(JsonPath):
 
     def open(self, folder: SegmentFolder, details: bytes) -> Segment:
         """Open the segment of the target."""
-        return self._target.open(folder, _parse(details).target_details.value)
+        opened: Segment = self._target.open(folder, _parse(details).target_details.value)
+        return opened
 
     def merge(
         self,

@@ -17,11 +17,9 @@ import pyarrow.compute as pc
 from lancelet.index.base import (
     Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
     is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder
@@ -36,6 +34,7 @@ from lancelet.index.parts.grouping import (
 from lancelet.index.parts.key_sets import KeySets
 from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
+from lancelet.index.text.elements import is_list
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 from lancelet.values import cached_property
@@ -104,32 +103,21 @@ class LabelListSegment:
         return self.key_sets.union(spans)
 
 
-class LabelList(ScalarKind):
+class LabelList(ScalarKind[LabelListSegment]):
     """A set of rows for each distinct element of lists."""
 
     name = "LABEL_LIST"
     title = "LabelList"
     type_url = "/lance.table.LabelListIndexDetails"
     newest_version = 2
+    needs = "a LABEL_LIST needs a column of lists of numbers, times, texts or byte strings"
+    own_version = 1  # lists that are null are known
+    addresses_since = 2
     can_remap = True
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 1: rows are numbered by id, and lists that are null are known."""
-        return 1
-
-    def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address."""
-        return version >= 2
-
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it is a list of values with an order."""
-        is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
-        if not is_list or not is_ordered_type(data_type.value_type):
-            raise IndexTypeError(
-                "a LABEL_LIST needs a column of lists of numbers, times, texts or byte strings",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it is a list of values with an order."""
+        return is_list(data_type) and is_ordered_type(data_type.value_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Group the rows by element and write the groups."""
@@ -144,7 +132,7 @@ class LabelList(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[LabelListSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
@@ -154,22 +142,17 @@ class LabelList(ScalarKind):
         parts = [group_rows(lists.elements(), lists.data_type)]
         null_lists = NO_ROWS
         for segment, move in zip(segments, moves, strict=True):
-            own = _opened(segment)
-            parts.append(moved_groups(stored_groups(own.key_sets), move))
-            null_lists |= moved_rows(own.nulls() or NO_ROWS, move)
+            parts.append(moved_groups(stored_groups(segment.key_sets), move))
+            null_lists |= moved_rows(segment.nulls() or NO_ROWS, move)
         groups = join_groups(parts, lists.data_type)
         nulls = (_NULL_LISTS, lambda: null_lists | lists.nulls())
         write_groups(groups, lists.data_type, folder, nulls=nulls)
         return b""
 
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+    def remap(self, segment: LabelListSegment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same keys with other rows."""
-        own = _opened(segment)
-        groups = moved_groups(stored_groups(own.key_sets), move)
-        null_lists = moved_rows(own.nulls() or NO_ROWS, move)
-        nulls = (_NULL_LISTS, lambda: null_lists)
-        write_groups(groups, own.key_sets.data_type, folder, nulls=nulls)
-        return b""
+        nothing = IndexedRows(pa.list_(segment.key_sets.data_type), ())
+        return self.merge([segment], [move], nothing, folder)
 
 
 class _Lists:
@@ -190,8 +173,3 @@ class _Lists:
     def nulls(self) -> RowSet:
         """Return the rows whose list is null, of those that went by."""
         return self._nulls
-
-
-def _opened(segment: Segment) -> LabelListSegment:
-    assert isinstance(segment, LabelListSegment), "segments of one index are of one kind"
-    return segment

@@ -11,27 +11,27 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError
 from lancelet.index.base import (
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.scalar.minhash.layout import Signed, write_signatures
 from lancelet.index.scalar.minhash.search import MinHashSegment
 from lancelet.index.scalar.minhash.settings import Settings
 from lancelet.index.scalar.minhash.signatures import Signer
+from lancelet.index.text.elements import is_text
 from lancelet.rowids.address import NO_ADDRESS
 
 
-class MinHash(ScalarKind):
+class MinHash(ScalarKind[MinHashSegment]):
     """A signature of each text, and the keys of its bands."""
 
     name = "MINHASHLSH"
     title = "MinHashLsh"
     type_url = "/lance.index.pb.MinHashLshIndexDetails"
     newest_version = 1
+    needs = "MinHash LSH index can only be created on a string column"
     can_remap = True
 
     def describe(self, details: bytes) -> dict[str, Any]:
@@ -45,18 +45,9 @@ class MinHash(ScalarKind):
             "tokenizer": text,
         }
 
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it is text."""
-        if not (
-            pa.types.is_string(data_type)
-            or pa.types.is_large_string(data_type)
-            or pa.types.is_string_view(data_type)
-        ):
-            raise IndexTypeError(
-                "MinHash LSH index can only be created on a string column",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it is text."""
+        return is_text(data_type) or bool(pa.types.is_string_view(data_type))
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Make a signature of each text and write them."""
@@ -70,15 +61,14 @@ class MinHash(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[MinHashSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Put the signatures of all together."""
-        opened = [_opened(segment) for segment in segments]
-        settings = opened[0].settings if opened else Settings()
-        others = [each.settings for each in opened if each.settings != settings]
+        settings = segments[0].settings if segments else Settings()
+        others = [each.settings for each in segments if each.settings != settings]
         if others:
             raise InvalidInputError(
                 "segments whose signatures are made in different ways cannot be merged; build the "
@@ -86,16 +76,10 @@ class MinHash(ScalarKind):
                 expected=str(settings),
                 found=str(others[0]),
             )
-        old = (_moved(each.parts(), move) for each, move in zip(opened, moves, strict=True))
+        old = (_moved(each.parts(), move) for each, move in zip(segments, moves, strict=True))
         parts = chain(*old, _signed(rows, settings))
         write_signatures(parts, settings, folder)
         return settings.render()
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the same signatures for rows with other numbers."""
-        opened = _opened(segment)
-        write_signatures(_moved(opened.parts(), move), opened.settings, folder)
-        return opened.settings.render()
 
 
 def _signed(rows: IndexedRows, settings: Settings) -> Iterator[Signed]:
@@ -110,8 +94,3 @@ def _moved(parts: Iterable[Signed], move: Move) -> Iterator[Signed]:
         moved = move(numbers)
         kept = moved != NO_ADDRESS
         yield signatures[kept], moved[kept]
-
-
-def _opened(segment: Segment) -> MinHashSegment:
-    assert isinstance(segment, MinHashSegment), "segments of one index are of one kind"
-    return segment

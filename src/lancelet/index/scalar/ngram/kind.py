@@ -23,11 +23,9 @@ from lancelet.format.roaring import parse_treemap, render_treemap
 from lancelet.index.base import (
     Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.grouping import Groups, group_rows, join_groups, moved_groups
@@ -35,6 +33,7 @@ from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import Contains, IsNull, Question
 from lancelet.index.text.characters import fold, lower
+from lancelet.index.text.elements import is_text
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
 _FILE: Final = "ngram_postings.lance"
@@ -136,21 +135,19 @@ class NGramSegment:
             yield pa.array(self.tokens[start:stop], _TOKEN), sets
 
 
-class NGram(ScalarKind):
+class NGram(ScalarKind[NGramSegment]):
     """A set of rows for each three letters."""
 
     name = "NGRAM"
     title = "NGram"
     type_url = "/lance.table.NGramIndexDetails"
     newest_version = 1
+    needs = "an NGRAM needs a column of texts"
     can_remap = True
 
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it is text."""
-        if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
-            raise IndexTypeError(
-                "an NGRAM needs a column of texts", column=column, found=str(data_type)
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it is text."""
+        return is_text(data_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Write the rows of every three letters."""
@@ -163,20 +160,16 @@ class NGram(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[NGramSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Unite the rows of each token."""
         parts = [group_rows(_tokens_of(rows), _TOKEN)]
-        parts += [_moved(segment, move) for segment, move in zip(segments, moves, strict=True)]
+        for segment, move in zip(segments, moves, strict=True):
+            parts.append(moved_groups(segment.groups(), move))
         _write(join_groups(parts, _TOKEN), folder)
-        return b""
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the same tokens with other rows."""
-        _write(_moved(segment, move), folder)
         return b""
 
 
@@ -213,11 +206,6 @@ def _tokens_of(rows: IndexedRows) -> Iterator[Part]:
             yield pa.array(tokens.astype(np.uint32)), own[places]
             nulls = own[texts.is_null().to_numpy(zero_copy_only=False)]
             yield pa.array(np.full(len(nulls), _NULL, np.uint32)), nulls
-
-
-def _moved(segment: Segment, move: Move) -> Iterator[Groups]:
-    assert isinstance(segment, NGramSegment), "segments of one index are of one kind"
-    return moved_groups(segment.groups(), move)
 
 
 def _write(groups: Iterable[Groups], folder: SegmentFolder) -> None:

@@ -21,11 +21,9 @@ from lancelet.format.geometry import boxes_of, is_geometry_type
 from lancelet.index.base import (
     Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import IsNull, Meets, Question
@@ -120,23 +118,19 @@ class RTreeSegment:
         return layout.boxes_within(boxes), ids.to_numpy()
 
 
-class RTree(ScalarKind):
+class RTree(ScalarKind[RTreeSegment]):
     """Boxes around geometries."""
 
     name = "RTREE"
     title = "RTree"
     type_url = "/lance.index.pb.RTreeIndexDetails"
     newest_version = 1
+    needs = "an RTREE needs a column of geometries, of a GeoArrow type or as WKB"
     can_remap = True
 
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it may hold geometries."""
-        if not is_geometry_type(data_type):
-            raise IndexTypeError(
-                "an RTREE needs a column of geometries, of a GeoArrow type or as WKB",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it may hold geometries."""
+        return is_geometry_type(data_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Put the boxes of all rows in order."""
@@ -149,7 +143,7 @@ class RTree(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[RTreeSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
@@ -159,12 +153,6 @@ class RTree(ScalarKind):
         _write(folder, [*_boxes(rows), *(part for part, _ in moved)], [own for _, own in moved])
         return b""
 
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the same boxes under other numbers."""
-        part, nulls = _moved(segment, move)
-        _write(folder, [part], [nulls])
-        return b""
-
 
 def _boxes(rows: IndexedRows) -> Iterator[tuple[Boxes, UInt64s]]:
     """Yield the boxes of rows and their numbers, NaN where there is no geometry."""
@@ -172,9 +160,8 @@ def _boxes(rows: IndexedRows) -> Iterator[tuple[Boxes, UInt64s]]:
         yield boxes_of(values), numbers
 
 
-def _moved(segment: Segment, move: Move) -> tuple[tuple[Boxes, UInt64s], UInt64s]:
+def _moved(segment: RTreeSegment, move: Move) -> tuple[tuple[Boxes, UInt64s], UInt64s]:
     """Return the boxes of a segment under new numbers, and its rows without a geometry."""
-    assert isinstance(segment, RTreeSegment), "segments of one index are of one kind"
     boxes, numbers = segment.items()
     moved = move(numbers)
     kept = moved != NO_ADDRESS

@@ -14,6 +14,7 @@ so a map of one is not asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -26,81 +27,52 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.base import (
-    Found,
     IndexedRows,
-    IndexTypeError,
     Move,
     Parameters,
     ScalarKind,
-    Segment,
     is_ordered_type,
 )
-from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
-from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.spans import interval_of, is_nan
 from lancelet.index.parts.zone_bounds import bounds_of
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
     NullRows,
-    ZonePlaces,
+    ZonedSegment,
     staying_zones,
+    write_zones,
     zone_runs,
 )
 from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
-from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.rowids.selection import RowSet
 from lancelet.values import cached_property, dataclass
 
 _FILE: Final = "zonemap.lance"
 _ROWS_PER_ZONE: Final = "rows_per_zone"
-_NULLS: Final = "null_bitmap"
 
 
-class ZoneMapSegment:
-    """An open ZONEMAP, all of which is in memory."""
+class ZoneMapSegment(ZonedSegment):
+    """An open ZONEMAP."""
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the zones."""
-        self._file: StoredFile = folder.open(_FILE)
-        self._loads = folder.loads
-        names = ["min", "max", "null_count", "nan_count", *(field.name for field in ZONE_FIELDS)]
-        columns = self._file.read(names)
-        self.minimum, self.maximum = columns[:2]
-        self.null_counts, self.nan_counts = (numpy_of(column) for column in columns[2:4])
-        self.places = ZonePlaces.of(columns[4:])
-        self.table = pa.Table.from_arrays(columns, names=names)
+        super().__init__(folder, _FILE, ("min", "max", "null_count", "nan_count"))
+        self.minimum, self.maximum = self._columns["min"], self._columns["max"]
+        self.null_counts = numpy_of(self._columns["null_count"])
+        self.nan_counts = numpy_of(self._columns["nan_count"])
         self._order = order_of(self.minimum.type)
         self._has_values = numpy_of(self.maximum.is_valid())
         known = self._has_values | numpy_of(self.minimum.is_valid())
         without_value = self.null_counts.astype(np.int64) + self.nan_counts
         self._has_any: npt.NDArray[np.bool_] = ~known & (without_value < self.places.lengths)
-        self._last: tuple[Question, npt.NDArray[np.bool_] | None] | None = None
 
     @property
     def data_type(self) -> pa.DataType:
         """The type of the values."""
         return self.minimum.type
-
-    def estimate(self, question: Question) -> int | None:
-        """Return how many rows the zones have that may answer."""
-        if isinstance(question, IsNull) and self.null_rows is not None:
-            return self.null_rows.num_listed
-        chosen = self._zones(question)
-        return None if chosen is None else self.places.num_rows(chosen)
-
-    def search(self, question: Question) -> Found:
-        """Return the rows of zones that may answer; nulls are known exactly."""
-        if isinstance(question, IsNull) and self.null_rows is not None:
-            return Found(self.null_rows)
-        chosen = self._zones(question)
-        assert chosen is not None, "only what has an estimate is searched"
-        self._loads.count(comparisons=len(self.places))
-        return Found(self.places.rows(chosen), is_exact=False)
-
-    def nulls(self) -> RowSet | None:
-        """Return the rows without a value; the oldest files do not say."""
-        return self.null_rows
 
     def statistics(self) -> dict[str, Any]:
         """Return how many zones there are, and how many rows each has."""
@@ -113,18 +85,8 @@ class ZoneMapSegment:
 
     @cached_property
     def null_rows(self) -> RowSet | None:
-        """The rows without a value, if the file says which."""
-        number = self._file.metadata.get(_NULLS)
-        if number is None or pa.types.is_null(self.minimum.type):
-            return None
-        return RowSet.parse(self._file.global_buffer(number))
-
-    def _zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
-        """Return which zones may have an answer; what is estimated is mostly searched next."""
-        last = self._last
-        if last is None or last[0] is not question:
-            self._last = last = question, self._find_zones(question)
-        return last[1]
+        """The rows without a value, unless a column of nulls may have been counted wrong."""
+        return None if pa.types.is_null(self.minimum.type) else super().null_rows
 
     def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
         match question:
@@ -199,36 +161,25 @@ class _Bounds:
         return places
 
 
-class ZoneMap(ScalarKind):
+class ZoneMap(ScalarKind[ZoneMapSegment]):
     """The smallest and greatest value of each zone of rows."""
 
     name = "ZONEMAP"
     title = "ZoneMap"
     type_url = "/lance.table.ZoneMapIndexDetails"
     newest_version = 0
-    can_remap = False
+    needs = "a ZONEMAP needs a column of values that it can compare, or of plain nested ones"
+    addresses_since = 0
+    can_remap = False  # other fragments have other zones
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 0, the only one there is."""
-        return 0
-
-    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
-        """Return that rows are numbered by address, always."""
-        return True
-
-    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:  # noqa: ARG002
+    def parameters_like(self, details: bytes, segment: ZoneMapSegment | None) -> Parameters:  # noqa: ARG002
         """Return how many rows a zone has."""
         found = parse_message(index_details_pb.ZoneMapIndexDetails, details)
         return Parameters({_ROWS_PER_ZONE: found.rows_per_zone or ZONE_ROWS})
 
-    def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise if values of the type are of an extension, whose nulls its storage may not tell."""
-        if isinstance(data_type, pa.BaseExtensionType):
-            raise IndexTypeError(
-                "a ZONEMAP needs a column of values that it can compare, or of plain nested ones",
-                column=column,
-                found=str(data_type),
-            )
+    def takes(self, data_type: pa.DataType) -> bool:
+        """Return whether it is of no extension, whose nulls its storage may not tell."""
+        return not isinstance(data_type, pa.BaseExtensionType)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Look at each zone and write what it has."""
@@ -241,19 +192,15 @@ class ZoneMap(ScalarKind):
 
     def merge(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[ZoneMapSegment],
         moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Put the zones of all together."""
-        opened = [_opened(segment) for segment in segments]
-        zone_rows = max((segment.rows_per_zone for segment in opened), default=ZONE_ROWS)
-        kept = staying_zones(opened, moves, _schema(rows.data_type))
+        zone_rows = max((segment.rows_per_zone for segment in segments), default=ZONE_ROWS)
+        kept = staying_zones(segments, moves, _schema(rows.data_type))
         return _write(rows, folder, zone_rows, kept)
-
-    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:
-        """Return None: other fragments have other zones."""
 
 
 def _some(counts: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
@@ -303,23 +250,10 @@ def _write(
     kept: Iterable[tuple[pa.Table, RowSet]] = (),
 ) -> bytes:
     """Write the zones that are kept, and those of rows as they come."""
-    found = NullRows()
-    nulls = NO_ROWS
-    with folder.create(_FILE, _schema(rows.data_type)) as file:
-        for table, own_nulls in kept:
-            file.write(table)
-            nulls |= own_nulls
-        for table in in_pieces(_summaries(rows, zone_rows, found)):
-            file.write(table)
-        nulls |= found.rows()
-        file.add_schema_metadata(_ROWS_PER_ZONE, str(zone_rows))
-        file.add_schema_metadata(_NULLS, str(file.add_global_buffer(nulls.render())))
+    fresh = partial(_summaries, rows, zone_rows)
+    facts = {_ROWS_PER_ZONE: zone_rows}
+    write_zones(folder, _FILE, _schema(rows.data_type), kept, fresh, facts)
     details = index_details_pb.ZoneMapIndexDetails(
         rows_per_zone=zone_rows, use_seeds=False, has_null_bitmap=True
     )
     return render_message(details)
-
-
-def _opened(segment: Segment) -> ZoneMapSegment:
-    assert isinstance(segment, ZoneMapSegment), "segments of one index are of one kind"
-    return segment
