@@ -474,6 +474,12 @@ class LanceDataset(
 
         Returns:
             The dataset.
+
+        Example:
+            ```python
+            old = dataset.at(lance.dataset(dataset.uri, version=1).snapshot)
+            old.count_rows()  # 20
+            ```
         """
         uri = snapshot.location.uri
         return LanceDataset(uri, session=self._session, _handle=self._handle.at(snapshot))

@@ -201,6 +201,12 @@ class MergeInsertBuilder:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_not_matched_insert_all()
+            merge.data_storage_version(dataset.data_storage_version).execute(new_books)
+            ```
         """
         files = replace(self._spec.files, version=FileVersion.parse(version))
         return self._with(files=files)
@@ -257,6 +263,19 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet import DatasetBasePath
+
+            books = lance.write_dataset(
+                pa.table({"id": [1, 2]}),
+                "tiered.lance",
+                initial_bases=[DatasetBasePath("cold-books", name="cold")],
+            )
+            merge = books.merge_insert("id").when_not_matched_insert_all()
+            merge.target_bases(["cold"]).execute(pa.table({"id": [3]}))
+            ```
         """
         return self._with(files=replace(self._spec.files, bases=ops.bases.BaseChoice(tuple(bases))))
 
@@ -268,6 +287,19 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet import DatasetBasePath
+
+            books = lance.write_dataset(
+                pa.table({"id": [1, 2]}),
+                "tiered.lance",
+                initial_bases=[DatasetBasePath("cold-books", name="cold")],
+            )
+            merge = books.merge_insert("id").when_not_matched_insert_all()
+            merge.target_all_bases().execute(pa.table({"id": [3]}))
+            ```
         """
         return self._with(
             files=replace(self._spec.files, bases=ops.bases.BaseChoice(spread=include_primary))
@@ -281,6 +313,16 @@ class MergeInsertBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.mem_wal import CompactedSsTable
+
+            (shard,) = people.mem_wal_shards()
+            merge = people.merge_insert("id").when_not_matched_insert_all()
+            merge.mark_sstables_as_compacted([CompactedSsTable(shard.shard_id, 1)])
+            merge.execute(pa.table({"id": [2], "name": ["Grace"]}, people.schema))
+            ```
         """
         compacted = tuple(
             CompactedSsTable(uuid.UUID(str(each.shard_id)), each.generation) for each in sstables
@@ -722,5 +764,11 @@ class MutationMethods:
 
         Args:
             snapshot: The snapshot, such as one that was just committed.
+
+        Example:
+            ```python
+            dataset.look_at(lance.dataset(dataset.uri, version=1).snapshot)
+            dataset.version  # 1
+            ```
         """
         self._handle.snapshot = snapshot

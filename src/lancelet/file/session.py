@@ -133,6 +133,13 @@ class LanceFileSession:
 
         Returns:
             The writer.
+
+        Example:
+            ```python
+            writer = LanceFileSession(".").open_packed_blob_writer("data/new.lance", 1)
+            writer.write_blobs(pa.array([b"one", b"two"]))
+            column = writer.finish_array("image")
+            ```
         """
         return PackedBlobWriter(self._store, path, blob_id)
 
@@ -145,6 +152,14 @@ class LanceFileSession:
 
         Returns:
             The writer.
+
+        Example:
+            ```python
+            writer = LanceFileSession(".").open_dedicated_blob_writer("data/new.lance", 1)
+            writer.write(b"one part, ")
+            writer.write(b"another part")
+            writer.finish()
+            ```
         """
         return DedicatedBlobWriter(self._store, path, blob_id)
 

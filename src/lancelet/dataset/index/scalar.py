@@ -173,6 +173,15 @@ class IndexMethods:
 
         Returns:
             None; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            from lancelet.ops.indexing.optimize import OptimizeIndices
+
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.insert(new_books)
+            dataset.run_optimize_indices(OptimizeIndices(names=("id_idx",)))
+            ```
         """
         handle = self._handle
         if dry_run:

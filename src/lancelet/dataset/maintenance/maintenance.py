@@ -128,6 +128,13 @@ class MaintenanceMethods:
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            from lancelet.ops.compact import CompactionOptions
+
+            dataset.run_compaction(CompactionOptions(target_rows_per_fragment=100)).fragments_removed  # 2
+            ```
         """
         handle = self._handle
         if dry_run:
@@ -153,6 +160,16 @@ class MaintenanceMethods:
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            from lancelet.ops.compact import CompactionOptions, execute_task, plan_compaction
+
+            options = CompactionOptions(target_rows_per_fragment=100)
+            plan = plan_compaction(dataset.snapshot, options)
+            results = [execute_task(dataset.snapshot, task) for task in plan.tasks]
+            dataset.commit_compaction(results, options).fragments_added  # 1
+            ```
         """
         handle = self._handle
         if dry_run:

@@ -224,6 +224,15 @@ class MemWalMethods:
             InvalidInputError: If an argument has a value that it cannot have.
             CommitConflictError: If a concurrent commit changed the same thing first.
             AlreadyExistsError: If the name is taken.
+
+        Example:
+            ```python
+            key = {"lance-schema:unenforced-primary-key": "true"}
+            id_field = pa.field("id", pa.int64(), nullable=False, metadata=key)
+            rows = pa.table({"id": [1]}, pa.schema([id_field]))
+            counted = lance.write_dataset(rows, "counted.lance")
+            counted.initialize_mem_wal(bucket_column="id", num_buckets=4)
+            ```
         """
         config: dict[str, int | bool | None] = {
             **ops.mem_wal.indices.graph_settings(hnsw_params),
@@ -273,6 +282,12 @@ class MemWalMethods:
 
         Returns:
             What was deleted; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            people.compact_mem_wal()
+            people.collect_mem_wal()
+            ```
         """
         snapshot = self._handle.snapshot
         if dry_run:
@@ -305,6 +320,12 @@ class MemWalMethods:
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
             InvalidInputError: If `flush` and `dry_run` are both given.
+
+        Example:
+            ```python
+            people.compact_mem_wal()
+            people.count_rows()  # 2
+            ```
         """
         handle = self._handle
         if dry_run:
@@ -328,6 +349,12 @@ class MemWalMethods:
 
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            (shard,) = people.mem_wal_shards()
+            people.seal_mem_wal_shard(shard.shard_id)
+            ```
         """
         snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
         if dry_run:
@@ -350,6 +377,11 @@ class MemWalMethods:
 
         Returns:
             A snapshot per shard.
+
+        Example:
+            ```python
+            (shard,) = people.mem_wal_shards()
+            ```
         """
         snapshot = self._handle.snapshot
         if not noted:
@@ -370,6 +402,12 @@ class MemWalMethods:
 
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            people.note_mem_wal_shards()
+            people.mem_wal_shards(noted=True)
+            ```
         """
         return self._handle.change(ops.mem_wal.discovery.note_shards, dry_run=dry_run)
 
@@ -387,6 +425,14 @@ class MemWalMethods:
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
             CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            people.compact_mem_wal()
+            for shard in people.mem_wal_shards():
+                people.seal_mem_wal_shard(shard.shard_id)
+            people.drop_mem_wal()
+            ```
         """
         snapshot = self._handle.snapshot
         if dry_run:
@@ -468,6 +514,14 @@ class MemWalMethods:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            import uuid
+
+            with people.mem_wal_writer(str(uuid.uuid4())) as writer:
+                writer.put(pa.table({"id": [3], "name": ["Joan"]}, people.schema))
+            ```
         """
         config = {
             "durable_write": durable_write,

@@ -88,6 +88,14 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
 
         Raises:
             NotImplementedError: Always.
+
+        Example:
+            ```python
+            try:
+                dataset.replace_schema(dataset.schema)
+            except NotImplementedError as error:
+                print(error)
+            ```
         """
         raise UnsupportedError(
             "the schema of a dataset cannot be replaced as a whole; use add_columns, "

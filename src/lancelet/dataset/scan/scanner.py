@@ -442,6 +442,15 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder, serialize_row_addrs
+
+            ids = dataset.to_table([], filter="price > 3", with_row_id=True)["_rowid"].to_pylist()
+            scan = ScannerBuilder(dataset).row_addr_prefilter(serialize_row_addrs(ids))
+            scan.to_scanner().to_table()
+            ```
         """
         return self._set(rows=read_row_mask(allowlist, blocklist))
 
@@ -453,6 +462,16 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+            from lancelet.query import MinHashQuery
+
+            dataset.create_scalar_index("text", "MINHASHLSH")
+            query = MinHashQuery("a fox in chapter 7", "text")
+            ScannerBuilder(dataset).minhash_search(query).limit(3).to_scanner().to_table()
+            ```
         """
         if not isinstance(query, MinHashQuery):
             found = type(query).__name__
@@ -471,6 +490,15 @@ class ScannerBuilder:
 
         Raises:
             ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            # What a producer of Substrait makes of `SELECT COUNT(*)`.
+            count = bytes.fromhex("120b1a0910001a05636f756e741a0e120c0a0a220822060a040800300142050801120175")
+            ScannerBuilder(dataset).substrait_aggregate(count).to_scanner().to_table()
+            ```
         """
         self._aggregate = read_aggregate(aggregate, self._dataset.schema)
         return self
@@ -746,6 +774,16 @@ class ScannerBuilder:
 
         Returns:
             The builder.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=1)
+            (index,) = dataset.describe_indices()
+            scan = ScannerBuilder(dataset).nearest(column="vector", q=[0.1, 0.2, 0.3, 1.0], k=3)
+            scan.with_index_segments([each.uuid for each in index.segments]).to_scanner().to_table()
+            ```
         """
         if index_segments is None:
             return self._set(segments=None)
@@ -1093,6 +1131,11 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
 
         Raises:
             NotImplementedError: Always.
+
+        Example:
+            ```python
+            dataset.scanner(["id"], filter="price > 3")  # instead
+            ```
         """
         raise UnsupportedError("make a scanner with LanceDataset.scanner")
 
@@ -1106,6 +1149,11 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
 
         Raises:
             NotImplementedError: Always.
+
+        Example:
+            ```python
+            dataset.take([0, 5], ["id"])  # instead
+            ```
         """
         raise UnsupportedError("take rows with LanceDataset.take")
 
