@@ -188,7 +188,10 @@ class FragmentColumnMethods:
             ```
         """
         joined = ops.columns.from_join.Joined.of(
-            ops.rows.read_rows_of(data_obj, schema), right_on or left_on
+            ops.rows.read_rows_of(data_obj, schema),
+            right_on or left_on,
+            self._dataset.snapshot.schema,
+            left_on,
         )
         updated = ops.columns.update.update_fragment_columns(
             self._dataset.snapshot, self._fragment, left_on, joined

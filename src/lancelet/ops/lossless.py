@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lancelet.errors import SchemaMismatchError
 from lancelet.format.schema import Schema
-from lancelet.ops.rows import RowStream
+from lancelet.ops.rows import RowStream, Types, shown
 
 Converter: TypeAlias = Callable[[pa.Array], pa.Array]
 
@@ -35,7 +35,6 @@ _BYTES: Final = (
     _T.is_binary_view,
     _T.is_fixed_size_binary,
 )
-_SHOWN: Final = 200
 _INTEGER_DIGITS: Final = 20
 _DECIMAL_DIGITS: Final = 76
 
@@ -56,14 +55,21 @@ def fit_rows(stream: RowStream, table: Schema) -> RowStream:
     Raises:
         LossyConversionError: As the rows are read, for the first value that would change.
     """
-    own = {field.name: field for field in table.to_arrow()}
+    return fit_columns(stream, types_of(table))
+
+
+def types_of(table: Schema) -> dict[str, pa.DataType]:
+    """Return the types of a table's columns, but of those with blobs, which take other values."""
     blobs = {field.name for field in table.fields if any(node.is_blob for node in field.walk())}
+    return {field.name: field.type for field in table.to_arrow() if field.name not in blobs}
+
+
+def fit_columns(stream: RowStream, types: Types) -> RowStream:
+    """Return rows with other types in some columns, as `fit_rows` gives them those of a table."""
     others = {
-        field.name: own[field.name].type
+        field.name: types[field.name]
         for field in stream.schema
-        if field.name in own
-        and field.name not in blobs
-        and not _are_alike(field.type, own[field.name].type)
+        if field.name in types and not _are_alike(field.type, types[field.name])
     }
     if others and stream.typed is not None:
         stream = stream.typed(others)
@@ -76,7 +82,7 @@ def fit_rows(stream: RowStream, table: Schema) -> RowStream:
     if not converters:
         return stream
     fields = [
-        field.with_type(_type_after(field.type, own[field.name].type))
+        field.with_type(_type_after(field.type, types[field.name]))
         if field.name in converters
         else field
         for field in stream.schema
@@ -127,16 +133,10 @@ def _convert(array: pa.Array, converter: Converter, field: pa.Field, first: int)
             f"beforehand, or give the table another type: {error}",
             column=field.name,
             row=first + row,
-            value=_shown(array[row]),
+            value=shown(array[row].as_py()),
             found=str(array.type),
             expected=str(field.type),
         ) from error
-
-
-def _shown(value: pa.Scalar) -> object:
-    found = value.as_py()
-    text = repr(found)
-    return found if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _first_refused(array: pa.Array, converter: Converter) -> int:

@@ -13,11 +13,13 @@ keeps that type. Rows that are added to a table get its types: see `lossless`.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -31,12 +33,18 @@ from lancelet.values import dataclass
 _CHUNK_ROWS: Final = 8192
 _HUGGING_FACE_ROWS: Final = 1000
 _MATRIX: Final = 2
+_SHOWN: Final = 200
+_COLUMN_HINT: Final = "; a column needs a name: pass a dict such as {'values': column}"
 
 Types: TypeAlias = Mapping[str, pa.DataType]
 
 
 class RowsTypeError(InvalidInputError, TypeError):
     """An object has no rows."""
+
+
+class MixedValuesError(SchemaMismatchError, TypeError):
+    """Values of a column have no type in common."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,20 +118,36 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
         return _stream_of(data.scanner().to_reader(), None)
     if datasets is not None and isinstance(data, datasets.Scanner):
         return _stream_of(data.to_reader(), None)
-    library = type(data).__module__.split(".")[0]
-    if library == "pandas":
+    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if library == "pandas" and kind == "DataFrame":
         return _stream_of_pandas(data, schema)
-    if library == "polars" and hasattr(data, "collect"):
+    if library == "polars" and kind == "LazyFrame":
         return _stream_of(data.collect(), schema)
-    if library == "polars" and hasattr(data, "to_arrow"):
+    if library == "polars" and kind == "DataFrame":
         return _stream_of(data.to_arrow(), None)
-    if hasattr(data, "__arrow_c_stream__"):
-        return _stream_of(pa.RecordBatchReader.from_stream(data), None)
-    if hasattr(data, "__arrow_c_array__"):
-        return _stream_of(pa.record_batch(data), None)
-    if isinstance(data, Iterable) and not isinstance(data, str | bytes | np.ndarray):
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return _stream_of_columns({name: data[name] for name in data.dtype.names}, schema)
+    reason = None
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return _stream_of(pa.RecordBatchReader.from_stream(data), None)
+        if hasattr(data, "__arrow_c_array__"):
+            return _stream_of(pa.record_batch(data), None)
+    except pa.ArrowInvalid as error:  # it has values, and no columns
+        reason = error
+    is_column = library in ("numpy", "pandas", "polars", "pyarrow")
+    if isinstance(data, Iterable) and not (is_column or isinstance(data, str | bytes)):
         return _stream_of_iterable(data, schema)
-    raise RowsTypeError("rows cannot be read from an object of this type", type=str(type(data)))
+    hint = _COLUMN_HINT if is_column else _hint(data)
+    raise RowsTypeError(
+        f"rows cannot be read from an object of this type{hint}", type=str(type(data))
+    ) from reason
+
+
+def _hint(data: Any) -> str:
+    if isinstance(data, str | PurePath):
+        return "; open a file first, as by pyarrow.dataset.dataset(path)"
+    return "; pass a list of them" if _is_record(data) or _is_model(data) else ""
 
 
 # --- columns of values ---------------------------------------------------------------------------
@@ -140,15 +164,64 @@ def _stream_of_columns(columns: Mapping[str, Any], schema: pa.Schema | None) -> 
 
 def _table_of_columns(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
     wanted = {} if schema is None else {field.name: field.type for field in schema}
-    arrays = {name: _column(values, wanted.get(name)) for name, values in columns.items()}
+    arrays = {name: _column(name, values, wanted.get(name)) for name, values in columns.items()}
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidInputError("the columns have different numbers of values", lengths=lengths)
-    return pa.Table.from_pydict(arrays, schema=schema)
+    with _naming_the_value(lambda: arrays, wanted):
+        return pa.Table.from_pydict(arrays, schema=schema)
 
 
-def _column(values: Any, wanted: pa.DataType | None) -> Any:
+@contextlib.contextmanager
+def _naming_the_value(columns: Callable[[], Mapping[str, Any]], wanted: Types) -> Iterator[None]:
+    """Name the column, the row and the value where Arrow cannot make arrays of columns."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        for name, values in columns().items():
+            row = _first_refused(values, wanted.get(name))
+            if row is not None:
+                raise MixedValuesError(
+                    f"a value cannot be stored in a column beside the others: {error.args[0]}",
+                    column=name,
+                    row=row,
+                    value=shown(values[row]),
+                    **({"expected": str(wanted[name])} if name in wanted else {}),
+                ) from error
+        raise
+
+
+def _first_refused(values: Any, wanted: pa.DataType | None) -> int | None:
+    """Return the place of the first value that does not go with those before it, or None."""
+
+    def is_refused(count: int) -> bool:
+        try:
+            pa.array(values[:count], wanted)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            return True
+        return False
+
+    if isinstance(values, pa.Array | pa.ChunkedArray) or not is_refused(len(values)):
+        return None
+    return bisect.bisect_left(range(len(values)), True, key=lambda row: is_refused(row + 1))
+
+
+def shown(value: object) -> object:
+    """Return a value as a message shows it: cut if it is long."""
+    text = repr(value)
+    return value if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _column(name: str, values: Any, wanted: pa.DataType | None) -> Any:
     """Return a column with what Arrow does not take made an array, and the rest as it is."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidInputError(
+            "a column must have a value for each row, as a list or an array",
+            column=name,
+            found=str(type(values)),
+        )
+    if not hasattr(values, "__len__"):
+        values = list(values)
     if isinstance(values, np.ndarray) and values.ndim == _MATRIX:
         items = pa.array(np.ascontiguousarray(values).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(items, values.shape[1])
@@ -201,7 +274,16 @@ def _stream_of_pandas(frame: Any, schema: pa.Schema | None) -> RowStream:
     # Arrow keeps a range as its ends, which say nothing of rows that a filter leaves.
     is_named_range = type(index).__name__ == "RangeIndex" and index.name is not None
     keeps = True if is_named_range and schema is None else None
-    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=keeps)
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()]
+        raise InvalidInputError("several columns of the frame have one name", columns=list(twice))
+
+    def columns() -> dict[str, Any]:
+        return {name: frame[name].to_numpy() for name in frame}
+
+    wanted = {} if schema is None else {field.name: field.type for field in schema}
+    with _naming_the_value(columns, wanted):
+        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=keeps)
 
     def typed(types: Types) -> RowStream:
         # Columns of objects hold values of Python; the others have a type of their own.
@@ -270,7 +352,7 @@ def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
         return RowStream(schema, iter(()))
     if not isinstance(first, pa.RecordBatch | pa.Table):
         raise InvalidInputError(
-            "an iterable of rows must yield batches, tables, dicts or dataclasses",
+            "an iterable of rows must yield batches, tables, dicts, dataclasses or models",
             found=str(type(first)),
         )
     return RowStream(first.schema, _batches(itertools.chain([first], rest)))
@@ -307,7 +389,7 @@ def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Itera
         for field in first.schema:
             values = columns.get(field.name, [None] * len(chunk))
             try:
-                array = pa.array(_column(values, field.type), field.type)
+                array = pa.array(_column(field.name, values, field.type), field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise SchemaMismatchError(
                     "a row has a value of another type than the rows before it; give a schema "

@@ -128,7 +128,11 @@ def join_columns(
     settings = write_settings(table, None)
     new = schema_for_new_table(frame.select(*map(quoted, names)).schema, settings)
     schema = pa.schema([pa.field(ROW_ADDRESS, pa.uint64()), *(each for each in new)])
-    plan = plan_join(snapshot, ROW_ADDRESS, Joined.of(RowStream(schema, iter(())), ROW_ADDRESS))
+    plan = plan_join(
+        snapshot,
+        ROW_ADDRESS,
+        Joined.of(RowStream(schema, iter(())), ROW_ADDRESS, snapshot.schema, ROW_ADDRESS),
+    )
     address = F.col(ROW_ADDRESS).cast("long")
     placed = (
         frame.where(address.isNotNull())

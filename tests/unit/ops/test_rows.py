@@ -12,7 +12,7 @@ import pytest
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import blob_field
-from lancelet.ops.rows import RowsTypeError, read_rows_of
+from lancelet.ops.rows import MixedValuesError, RowsTypeError, read_rows_of
 
 
 def table_of(data, schema=None):
@@ -123,6 +123,68 @@ def test_frames_are_rows(frame):
 def test_other_objects_have_no_rows(other):
     with pytest.raises(RowsTypeError):
         read_rows_of(other)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.ones((2, 2)),
+        pd.Series([1]),
+        pl.Series([1]),
+        pa.array([1]),
+        pa.chunked_array([[1]]),
+    ],
+    ids=lambda column: f"{type(column).__module__}.{type(column).__name__}",
+)
+def test_a_column_without_a_name_is_refused_with_what_to_do(column):
+    with pytest.raises(RowsTypeError, match="pass a dict such as"):
+        read_rows_of(column)
+
+
+@pytest.mark.parametrize("values", [5, "text", b"bytes"])
+def test_a_column_has_a_value_for_each_row(values):
+    with pytest.raises(InvalidInputError, match="a value for each row") as caught:
+        read_rows_of({"a": [1], "b": values})
+    assert caught.value.facts["column"] == "b"
+
+
+def test_columns_are_taken_of_generators_and_of_structured_arrays():
+    assert table_of({"a": (i * i for i in range(3))})["a"].to_pylist() == [0, 1, 4]
+    array = np.array([(1, 2.5), (3, 4.5)], [("a", "i4"), ("b", "f8")])
+    assert table_of(array).to_pylist() == [{"a": 1, "b": 2.5}, {"a": 3, "b": 4.5}]
+
+
+MIXED = {"k": [1, 2, 3, 4], "a": ["x", None, 7, "y"]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        MIXED,
+        [dict(zip(MIXED, row, strict=True)) for row in zip(*MIXED.values(), strict=True)],
+        pd.DataFrame({"k": MIXED["k"], "a": pd.Series(MIXED["a"], dtype=object)}),
+    ],
+    ids=["columns", "dicts", "pandas"],
+)
+def test_a_value_that_does_not_go_with_the_others_is_named(data):
+    with pytest.raises(MixedValuesError) as caught:
+        read_rows_of(data)
+    assert caught.value.facts == {"column": "a", "row": 2, "value": 7}
+
+
+def test_a_value_that_does_not_fit_the_given_schema_is_named():
+    schema = pa.schema([("k", pa.int8())])
+    for data in ({"k": [1, 300]}, [{"k": 1}, {"k": 300}], pd.DataFrame({"k": [1, 300]})):
+        with pytest.raises(MixedValuesError) as caught:
+            read_rows_of(data, schema)
+        assert caught.value.facts["row"] == 1
+        assert caught.value.facts["value"] == 300
+        assert caught.value.facts["expected"] == "int8"
+
+
+def test_columns_of_one_name_are_refused():
+    with pytest.raises(InvalidInputError, match="one name"):
+        read_rows_of(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]))
 
 
 def test_columns_of_different_lengths_are_refused():

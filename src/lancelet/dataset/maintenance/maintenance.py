@@ -133,7 +133,8 @@ class MaintenanceMethods:
             ```python
             from lancelet.ops.compact import CompactionOptions
 
-            dataset.run_compaction(CompactionOptions(target_rows_per_fragment=100)).fragments_removed  # 2
+            options = CompactionOptions(target_rows_per_fragment=100)
+            dataset.run_compaction(options).fragments_removed  # 2
             ```
         """
         handle = self._handle

@@ -496,8 +496,8 @@ class ScannerBuilder:
             from lancelet.dataset import ScannerBuilder
 
             # What a producer of Substrait makes of `SELECT COUNT(*)`.
-            count = bytes.fromhex("120b1a0910001a05636f756e741a0e120c0a0a220822060a040800300142050801120175")
-            ScannerBuilder(dataset).substrait_aggregate(count).to_scanner().to_table()
+            plan = "120b1a0910001a05636f756e741a0e120c0a0a220822060a040800300142050801120175"
+            ScannerBuilder(dataset).substrait_aggregate(bytes.fromhex(plan)).to_scanner().to_table()
             ```
         """
         self._aggregate = read_aggregate(aggregate, self._dataset.schema)

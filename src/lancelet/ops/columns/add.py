@@ -61,14 +61,14 @@ def join_columns(
     snapshot: Snapshot, rows: RowStream, left: str, right: str, committing: Committing | None = None
 ) -> Snapshot:
     """Add the columns of other rows, joined to those there are, and return the version."""
-    joined = Joined.of(rows, right)
+    joined = Joined.of(rows, right, snapshot.schema, left)
     job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
     return job.commit(snapshot, committing or Committing())
 
 
 def report_join_columns(snapshot: Snapshot, rows: RowStream, left: str, right: str) -> ChangeReport:
     """Return what joining columns would do."""
-    joined = Joined.of(rows, right)
+    joined = Joined.of(rows, right, snapshot.schema, left)
     return report_merge(snapshot, lambda current: plan_join(current, left, joined))
 
 
@@ -76,7 +76,7 @@ def join_columns_to_fragment(
     snapshot: Snapshot, fragment: Fragment, rows: RowStream, left: str, right: str
 ) -> tuple[Fragment, Schema]:
     """Write joined columns of one fragment, and return it and the schema for a later commit."""
-    joined = Joined.of(rows, right)
+    joined = Joined.of(rows, right, snapshot.schema, left)
     job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
     return job.one_fragment(snapshot, fragment)
 

@@ -22,6 +22,7 @@ from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema
 from lancelet.ops.columns.rows import read_live
+from lancelet.ops.lossless import fit_columns, types_of
 from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.projection import Projection, project
 from lancelet.query.row_columns import ROW_FIELDS
@@ -37,11 +38,14 @@ class Joined:
     columns: pa.Table
 
     @staticmethod
-    def of(stream: RowStream, key: str) -> Joined:
-        """Read all rows of a stream."""
+    def of(stream: RowStream, key: str, table: Schema, left: str) -> Joined:
+        """Read all rows of a stream, with the types of the table and of its column `left`."""
         if key not in stream.schema.names:
             raise ColumnError(f"Column {key} does not exist in the right side dataset", column=key)
-        stream = without_views(stream)
+        types = types_of(table)
+        if left in table.names or left in ROW_FIELDS:
+            types[key] = project(table, (left,)).schema.field(0).type
+        stream = without_views(fit_columns(stream, types))
         rows = pa.Table.from_batches(stream.batches, stream.schema)
         keys = rows.column(key).combine_chunks()
         return Joined(keys, rows.drop_columns([key]))

@@ -1,10 +1,12 @@
 """What `update_columns` of a fragment and joins refuse, and which rows they write."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import lancelet
 from lancelet.ops.columns.fields import ColumnError
+from lancelet.ops.lossless import LossyConversionError
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,20 @@ def test_what_cannot_be_updated_is_named(tmp_path, given, message):
     with pytest.raises(ColumnError, match=message):
         dataset.get_fragment(0).update_columns(pa.table(given), left_on="a")
     assert len(list((tmp_path / "data").iterdir())) == 1
+
+
+def test_joined_rows_get_the_types_of_the_table(tmp_path):
+    own = {"a": pa.array([1, 2], pa.int16()), "b": pa.array([0.5, 1.5], pa.float32())}
+    dataset = lancelet.write_dataset(pa.table(own), tmp_path)
+    dataset.merge({"a": [2], "c": ["new"]}, "a")
+    assert dataset.to_table()["c"].to_pylist() == [None, "new"]
+    fragment, fields = dataset.get_fragment(0).update_columns({"a": [1], "b": [0.1]}, "a")
+    operation = lancelet.LanceOperation.Update(updated_fragments=[fragment], fields_modified=fields)
+    changed = lancelet.LanceDataset.commit(str(tmp_path), operation, read_version=2)
+    assert changed.to_table()["b"].to_pylist() == [np.float32(0.1), 1.5]
+    with pytest.raises(LossyConversionError) as caught:
+        dataset.merge({"a": [2, 70_000], "d": ["x", "y"]}, "a")
+    assert caught.value.facts["row"] == 1
 
 
 def test_of_rows_with_one_key_the_last_counts(tmp_path):
