@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
+from functools import partial
 
 import lance
 import pyarrow as pa
@@ -26,7 +26,7 @@ from lancelet.errors import (
     NotFoundError,
     VersionNotFoundError,
 )
-from lancelet.format.operation import ReserveFragments, Restore
+from lancelet.format.operation import Append, Overwrite, ReserveFragments, Restore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import WrappedStore
 from lancelet.ops.cleanup import (
@@ -56,6 +56,7 @@ from lancelet.testing.tables import (
     create_table,
     new_transaction,
     simple_rows,
+    write_fragment,
 )
 
 NO_SYNC = {"local_sync": "false"}
@@ -111,12 +112,6 @@ def hold_up(step: str, meanwhile: Callable[[], object]) -> None:
 
 def clean_up(location: TableLocation) -> None:
     cleanup_old_versions(open_snapshot(location), CleanupPolicy(error_if_tagged_old_versions=False))
-
-
-def ids_of(location: TableLocation) -> list[int]:
-    snapshot = open_snapshot(location)
-    handle = lancelet.dataset.handle.Handle(snapshot, None, None)
-    return sorted(lancelet.LanceDataset(location.uri, _handle=handle).to_table()["id"].to_pylist())
 
 
 def others_commit(location: TableLocation, count: int, ids: itertools.count[int]) -> None:
@@ -375,6 +370,12 @@ def test_a_name_that_is_deleted_while_names_are_listed_is_left_out(location, kin
 HANDLE_CHANGES = {
     "insert": lambda dataset: dataset.insert(pa.table({"id": [4]})),
     "delete": lambda dataset: dataset.delete("id = 1"),
+    "update": lambda dataset: dataset.update({"id": "id + 1"}),
+    "merge": lambda dataset: (
+        dataset.merge_insert("id").when_not_matched_insert_all().execute(pa.table({"id": [4]}))
+    ),
+    "add a column": lambda dataset: dataset.add_columns({"new": "id + 1"}),
+    "index": lambda dataset: dataset.create_scalar_index("id", "BTREE"),
     "overwrite": lambda dataset: lancelet.write_dataset(
         pa.table({"id": [4]}), dataset, mode="overwrite"
     ),
@@ -408,16 +409,32 @@ def test_a_handle_does_not_change_another_table_at_its_place(tmp_path, change, f
     if fate == "made again and longer":
         for _ in range(3):
             lancelet.write_dataset(pa.table({"id": [51]}), uri, mode="append")
-    names = state_of(uri)
+    names = set(uri.rglob("*"))
     with pytest.raises(NotFoundError):
         HANDLE_CHANGES[change](dataset)
-    assert state_of(uri) == names
-    if fate == "gone":
-        assert not (uri / "_versions").exists()
+    assert set(uri.rglob("*")) == names
 
 
-def state_of(uri: Path) -> set[str]:
-    """Return the versions and the references of a table: all that leads to its files."""
-    found = (path for path in uri.rglob("*") if path.is_file())
-    leads = ("_versions", "_refs")
-    return {str(path) for path in found if any(part in leads for part in path.parts)}
+@pytest.mark.parametrize("operation", [Append, partial(Overwrite, schema=SIMPLE_SCHEMA)])
+@pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer", "longer"])
+def test_a_commit_goes_to_the_table_whose_version_was_read(location, operation, fate) -> None:
+    """Goal: so it is where only the number and the identity of the version travelled."""
+    create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    read = append_rows(location, open_snapshot(location), simple_rows(1, 2))
+    if fate != "longer":
+        location.store.delete_folder("")
+    if fate.startswith("made again"):
+        create_table(location, SIMPLE_SCHEMA, simple_rows(50, 51))
+        append_rows(location, open_snapshot(location), simple_rows(51, 52))
+    if fate.endswith("longer"):
+        others_commit(location, 33, itertools.count(60))  # more than the nearest ancestors
+    fragment = write_fragment(location, simple_rows(2, 3), SIMPLE_SCHEMA)
+    transaction = new_transaction(read.version, operation((fragment,)))
+    options = CommitOptions(read_identity=read.identity)
+    if fate == "longer":
+        assert commit(location, transaction, options).version == read.version + 34
+        return
+    before = list(location.store.list("_versions"))
+    with pytest.raises(NotFoundError):
+        commit(location, transaction, options)
+    assert list(location.store.list("_versions")) == before

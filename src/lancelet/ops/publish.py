@@ -14,7 +14,7 @@ from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.cleanup import auto_cleanup
 from lancelet.ops.progress import reporting
-from lancelet.table.commit import CommitOptions, commit, latest_of
+from lancelet.table.commit import CommitOptions, check_there, commit, latest_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
@@ -97,6 +97,7 @@ def with_retries(
 
     `can_redo` says whether the work can be done from that version, which not all work can.
     """
+    check_there(snapshot)
     deadline = surroundings.monotonic() + retries.seconds
     for attempt in itertools.count():
         try:

@@ -138,7 +138,8 @@ def write_table(
             )
         except (CommitConflictError, AlreadyExistsError) as error:
             # Both say that nothing was committed.
-            before, latest = latest, latest_snapshot(location)
+            before = latest
+            latest = latest_snapshot(location) if before is None else latest_of(before)
             again = None if latest is None else _appended_to(latest, before, prepared, mode, error)
             if again is None or surroundings.monotonic() > deadline:
                 raise

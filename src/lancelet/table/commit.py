@@ -287,6 +287,24 @@ def latest_of(known: Snapshot) -> Snapshot:
     return latest
 
 
+def check_there(known: Snapshot) -> None:
+    """Refuse to write files for a table that was dropped, or deleted and made again, by now.
+
+    A commit finds out in any case; its files would lie where nobody looks for them.
+
+    Raises:
+        DatasetNotFoundError: The table was moved or dropped.
+        VersionNotFoundError: It was deleted and made again.
+    """
+    entry = known.entry
+    try:
+        info = known.location.store.info(entry.path) if entry.path else None
+    except ObjectNotFoundError:
+        info = None
+    if info is None or entry.etag is None or info.etag != entry.etag:
+        latest_of(known)
+
+
 def check_same_table(known: Snapshot, latest: Snapshot) -> None:
     """Refuse to go on if the latest version at a place is not of the table that was read there.
 

@@ -37,6 +37,7 @@ from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
 from lancelet.query.indexing.segments import loses_rows
 from lancelet.rowids.address import UInt64s
+from lancelet.table.commit import check_there
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -79,6 +80,7 @@ class IndexRequest:
 
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
+    check_there(snapshot)
     name = name_of(snapshot, request)
     replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
     if request.progress is None:

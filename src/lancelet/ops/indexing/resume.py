@@ -37,6 +37,7 @@ from lancelet.ops.indexing.build import (
 )
 from lancelet.ops.indexing.optimize import merge_segments
 from lancelet.ops.publish import publish
+from lancelet.table.commit import check_there
 from lancelet.table.snapshot import Snapshot
 
 _NOTE: Final = "part.binpb"
@@ -50,6 +51,7 @@ def resume_scalar_index(
 
     An index of values within documents has its type from the first of all, so it has no parts.
     """
+    check_there(snapshot)
     name = name_of(snapshot, request)
     kind = kind_of_name(request.kind).of_parameters(Parameters(request.parameters))
     groups = list(_groups(snapshot, fragments_to_index(snapshot, request), part_rows))
