@@ -3,12 +3,14 @@
 The endings say what each side is: .parquet, .csv, .json or .jsonl (a JSON object a line), .arrow or
 .feather; a folder is what lies in it, Delta and Iceberg tables included. Anything else is a table
 of Lance, and exactly one of the two sides is one. Rows stream through, so size does not matter.
+CSV has lists and structs as JSON, and bytes in base 64.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, ProgressLine, json_value
+from lancelet.cli.output import Output, ProgressLine, cell_text, json_value
 from lancelet.cli.table_arguments import (
     add_storage_options,
     add_version,
@@ -56,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", metavar="TARGET", help="the target; its extension selects the format"
     )
     parser.add_argument(
-        "--to", choices=("lance", "delta"), help="the format of a target without an extension"
+        "--to",
+        choices=("lance", "delta", "iceberg"),
+        help="the format of a target without an extension",
     )
     add_storage_options(parser)
     add_version(parser)
@@ -80,13 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Convert, and print how many rows there were."""
     source, target = format_of(arguments.uri), format_of(arguments.target)
-    if arguments.to is not None and target in (None, "delta"):
+    if arguments.to is not None and target in (None, "delta", "iceberg"):
         target = None if arguments.to == "lance" else arguments.to
     if source is not None and target is None:
-        with _errors_of(arguments.uri):
+        with as_storage_errors(arguments.uri), _errors_of_reading(arguments.uri):
             rows = _to_table(arguments, source, out)
     elif source is None and target is not None:
-        with _errors_of(arguments.target):
+        with as_storage_errors(arguments.target), _errors_of_writing(arguments.target):
             rows = _from_table(arguments, target, out)
     else:
         raise InvalidInputError(
@@ -119,18 +123,28 @@ def format_of(path: str) -> str | None:
 
 
 @contextmanager
-def _errors_of(path: str) -> Iterator[None]:
-    """Translate what Arrow and the system say about a file into our errors."""
+def _errors_of_reading(path: str) -> Iterator[None]:
     try:
-        with as_storage_errors(path):
-            yield
+        yield
     except pa.ArrowInvalid as error:
         raise CorruptDataError(
-            "the file is not what its ending says", path=path, reason=str(error)
+            "the file is not what its extension says", path=path, reason=str(error)
         ) from error
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(
-            "that format cannot hold it; choose other columns", path=path, reason=str(error)
+            "the file has values that cannot be read", path=path, reason=str(error)
+        ) from error
+
+
+@contextmanager
+def _errors_of_writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UnsupportedError(
+            "the format has no such values; choose other columns by --columns",
+            path=path,
+            reason=str(error),
         ) from error
 
 
@@ -168,13 +182,19 @@ def _open_source(path: str, source_format: str) -> tuple[pa.RecordBatchReader, i
             source = _module("deltalake", "delta").DeltaTable(path).to_pyarrow_dataset()
         case "iceberg":
             module = _module("pyiceberg.table", "iceberg")
-            newest = max((Path(path) / "metadata").glob("*.metadata.json"))
+            newest = max((Path(path) / "metadata").glob("*.metadata.json"), key=_metadata_number)
             scan = module.StaticTable.from_metadata(str(newest)).scan()
             return scan.to_arrow_batch_reader(), 0
         case _:
             source = pyarrow.dataset.dataset(path, format=source_format)
     total = source.count_rows() if source_format in ("parquet", "ipc") else 0
     return source.scanner().to_reader(), total
+
+
+def _metadata_number(file: Path) -> int:
+    """Return the version of metadata of Iceberg: of `v12.metadata.json`, or of `00012-...`."""
+    found = re.match(r"v?(\d+)", file.name)
+    return int(found[1]) if found else -1
 
 
 def _module(name: str, extra: str) -> Any:
@@ -190,8 +210,12 @@ def _module(name: str, extra: str) -> Any:
 
 def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) -> int:
     target = Path(arguments.target)
-    if target_format == "iceberg":
-        raise UnsupportedError("tables of Iceberg are only read; write Parquet and add its files")
+    if target_format == "iceberg" and arguments.mode != "create":
+        raise InvalidInputError(
+            "tables of Iceberg belong to a catalog, which decides what is changed; convert to "
+            "a new table",
+            target=str(target),
+        )
     if arguments.mode == "append" and target_format != "delta":
         raise InvalidInputError("a file cannot be appended to", target=str(target))
     if arguments.mode == "create" and target.exists():
@@ -210,6 +234,9 @@ def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) 
             str(target), reader, mode=modes[arguments.mode]
         )
         return progress.done
+    if target_format == "iceberg":
+        _write_iceberg(target, pa.RecordBatchReader.from_batches(schema, batches))
+        return progress.done
     partial = target.with_name(f"{target.name}.unfinished")
     try:
         _WRITERS[target_format](partial, schema, batches, arguments)
@@ -227,12 +254,45 @@ def _write_parquet(
             writer.write_batch(batch)
 
 
+def _write_iceberg(target: Path, reader: pa.RecordBatchReader) -> None:
+    """Write a new table that any catalog can register, by one that is forgotten."""
+    catalog = _module("pyiceberg.catalog.memory", "iceberg").InMemoryCatalog("lancelet")
+    unsupported = _module("pyiceberg.io.pyarrow", "iceberg").UnsupportedPyArrowTypeException
+    catalog.create_namespace("lancelet")
+    location = str(target.absolute())
+    try:
+        table = catalog.create_table("lancelet.table", reader.schema, location)
+        table.append(reader)
+    except unsupported as error:
+        raise UnsupportedError(
+            "Iceberg has no such values; choose other columns by --columns", reason=str(error)
+        ) from error
+
+
 def _write_csv(
     path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], _: argparse.Namespace
 ) -> None:
+    as_text = [place for place, field in enumerate(schema) if _is_beyond_csv(field.type)]
+    for place in as_text:
+        schema = schema.set(place, schema.field(place).with_type(pa.string()))
     with pyarrow.csv.CSVWriter(path, schema) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            columns = batch.columns
+            for place in as_text:
+                values = columns[place].to_pylist()
+                texts = [None if value is None else cell_text(value) for value in values]
+                columns[place] = pa.array(texts, pa.string())
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _is_beyond_csv(data_type: pa.DataType) -> bool:
+    kinds = (
+        pa.types.is_nested,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+    )
+    return isinstance(data_type, pa.BaseExtensionType) or any(kind(data_type) for kind in kinds)
 
 
 def _write_json(

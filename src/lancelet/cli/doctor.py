@@ -19,10 +19,21 @@ _NEEDED: Final = ("numpy", "pyarrow", "protobuf", "obstore", "pyroaring", "zstan
 _EXTRAS: Final = {
     "spark": "pyspark",
     "sql": "duckdb",
+    "view": "uvicorn",
+    "plot": "matplotlib",
+    "pydantic": "pydantic",
+    "namespace": "lance-namespace",
+    "delta": "deltalake",
+    "iceberg": "pyiceberg",
+    "fsspec": "fsspec",
+    "hub": "huggingface_hub",
     "dynamodb": "boto3",
     "postgres": "psycopg",
-    "delta": "deltalake",
     "torch": "torch",
+    "chinese": "jieba",
+    "japanese": "lindera-python",
+    "icu": "PyICU",
+    "geo": "shapely",
 }
 
 

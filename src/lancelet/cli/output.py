@@ -77,7 +77,10 @@ class Output:
         if self.form is Form.ARROW:
             self._arrow(table)
         else:
-            self.table(table.schema.names, (list(row.values()) for row in table.to_pylist()))
+            rows = (list(row.values()) for row in table.to_pylist())
+            if self.form is not Form.JSON:
+                rows = ([_whole_moment(value) for value in row] for row in rows)
+            self.table(table.schema.names, rows)
 
     def facts(self, values: Mapping[str, Any]) -> None:
         """Print values by name."""
@@ -243,6 +246,13 @@ def json_value(value: Any) -> Any:
         case set() | frozenset() | tuple():
             return list(value)
     return str(value)
+
+
+def _whole_moment(value: Any) -> Any:
+    """Return a moment of a row as text with its microseconds, and any other value as it is."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return f"{value.astimezone(UTC).replace(tzinfo=None)}Z"
+    return value
 
 
 def _text(value: Any) -> str:

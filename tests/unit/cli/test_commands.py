@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import json
 import os
 import pickle
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import lance
@@ -16,9 +19,11 @@ import pytest
 
 import lancelet
 from lancelet.cli.commands import COMMANDS, load_command
+from lancelet.cli.convert import _metadata_number
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.main import main
 
+ROOT = Path(__file__).resolve().parents[3]
 ROWS = pa.table(
     {
         "id": [1, 2, 3, 4],
@@ -351,6 +356,11 @@ def test_the_installation_is_described(told) -> None:
     found = told("doctor")
     assert found["lancelet"] == lancelet.__version__
     assert found["pyarrow"] == pa.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].keys() - {"all"}
+    assert {name[6:] for name in found if name.startswith("extra ")} == extras
+    page = (ROOT / "docs" / "install.md").read_text()
+    assert [extra for extra in extras if f"`{extra}`" not in page] == []
 
 
 def test_errors_go_to_the_other_stream_with_their_facts(tmp_path: Path, call) -> None:
@@ -481,6 +491,50 @@ def test_delta_tables_are_converted_both_ways(tmp_path: Path, told) -> None:
     told("convert", uri, delta, "--to", "delta")
     told("convert", uri, delta, "--mode", "append")
     assert told("convert", delta, back)["rows"] == 6
+
+
+def test_iceberg_tables_are_converted_both_ways(tmp_path: Path, call, told) -> None:
+    pytest.importorskip("pyiceberg")
+    uri, iceberg, back = (str(tmp_path / name) for name in ("t.lance", "iceberg", "back.lance"))
+    rows = pa.table({"id": [1, 2, 3], "v": pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32(), 2))})
+    lancelet.write_dataset(rows, uri)
+    assert told("convert", uri, iceberg, "--to", "iceberg")["rows"] == 3
+    assert told("convert", iceberg, back)["rows"] == 3
+    assert lancelet.dataset(back).to_table().to_pylist() == rows.to_pylist()
+    code, _, errors = call("convert", uri, iceberg, "--mode", "overwrite")
+    assert code == ExitCode.USAGE
+    assert "new table" in errors
+    lancelet.write_dataset(pa.table({"t": pa.array([1], pa.timestamp("ns"))}), uri + "2")
+    code, _, errors = call("convert", uri + "2", str(tmp_path / "other"), "--to", "iceberg")
+    assert code == ExitCode.UNSUPPORTED
+    assert "timestamp[ns]" in errors
+
+
+def test_the_newest_metadata_of_iceberg_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    names = ["v9.metadata.json", "v10.metadata.json", "00002-b.metadata.json"]
+    assert max(map(Path, names), key=_metadata_number).name == "v10.metadata.json"
+
+
+def test_csv_has_nested_values_and_bytes_as_text(tmp_path: Path, call, told) -> None:
+    uri, file = str(tmp_path / "t.lance"), tmp_path / "out.csv"
+    lancelet.write_dataset(
+        pa.table({"v": [[0.5, 1.0], None], "s": [{"x": 1}, {"x": None}], "b": [b"\xff", b"a"]}), uri
+    )
+    assert told("convert", uri, str(file))["rows"] == 2
+    with file.open(newline="") as opened:
+        found = list(csv.DictReader(opened))
+    assert [json.loads(row["v"] or "null") for row in found] == [[0.5, 1.0], None]
+    assert [json.loads(row["s"]) for row in found] == [{"x": 1}, {"x": None}]
+    assert [base64.b64decode(row["b"]) for row in found] == [b"\xff", b"a"]
+
+
+def test_moments_of_rows_keep_their_microseconds(tmp_path: Path, call) -> None:
+    uri = str(tmp_path / "t.lance")
+    moment = pa.array([1_700_000_000_000_001], pa.timestamp("us", "Europe/Berlin"))
+    lancelet.write_dataset(pa.table({"t": moment}), uri)
+    for form in ("table", "csv"):
+        assert "2023-11-14 22:13:20.000001Z" in call("head", uri, "--format", form)[1]
 
 
 def test_a_conversion_has_one_table_of_lance(table: str, tmp_path: Path, call) -> None:
