@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import field
-from functools import partial
+from functools import lru_cache, partial
+from typing import Final
 
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
@@ -33,6 +34,8 @@ from lancelet.format.seal import check_name
 from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.store import ObjectReader, Store
 from lancelet.values import dataclass
+
+_SCHEMAS_KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +116,17 @@ def create_data_file(
     Types that the version cannot store are refused here, before a byte is written.
     """
     options = options or WriterOptions()
-    check_storable(schema.fields, options.version)
-    blobs = SidecarSink(store, path, pack_file_bytes=_pack_file_bytes(schema, options))
+    check_storable(schema, options.version)
+    pack_file_bytes = options.pack_file_bytes
+    if pack_file_bytes is None:
+        pack_file_bytes = _pack_file_bytes(schema)
+    blobs = SidecarSink(store, path, pack_file_bytes=pack_file_bytes)
     zones = ZoneCollector(zone_rows=options.zone_rows) if options.zone_rows else None
     return FileWriter(store.open_writer(path), schema, options, blobs=blobs, zones=zones)
 
 
-def _pack_file_bytes(schema: Schema, options: WriterOptions) -> int:
-    if options.pack_file_bytes is not None:
-        return options.pack_file_bytes
+@lru_cache(_SCHEMAS_KEPT)
+def _pack_file_bytes(schema: Schema) -> int:
     wishes = (
         EncodingOptions.from_metadata(node.name, node.metadata).blob_pack_file_size_threshold
         for node in schema.walk()

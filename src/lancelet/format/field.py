@@ -11,7 +11,7 @@ hold. The types a field can be seen as:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final, NewType, Self
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format import blob_values, extension, logical_type
 from lancelet.format.logical_type import Encoding, encoding_of, logical_type_of
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 FieldId = NewType("FieldId", int)
 

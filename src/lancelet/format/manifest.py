@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Self
@@ -25,10 +25,10 @@ from lancelet.format.fragment_list import (
     split_entries,
 )
 from lancelet.format.protos import table_pb
-from lancelet.format.schema import Field, Schema
+from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.format.wire import parse_message, render_message, unknown_fields
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 NANOSECONDS: Final = 1_000_000_000
 FILE_FORMAT: Final = "lance"
@@ -298,7 +298,7 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
         max_clustering_id=manifest.max_clustering_id,
         ancestors=manifest.ancestors,
     )
-    proto.MergeFrom(_message_of(manifest.schema.fields))
+    proto.MergeFrom(_message_of(manifest.schema))
     proto.data_format.file_format = FILE_FORMAT
     proto.data_format.version = manifest.data_version.value
     proto.timestamp.seconds, proto.timestamp.nanos = divmod(manifest.timestamp_ns, NANOSECONDS)
@@ -318,9 +318,9 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
 
 
 @lru_cache(_SCHEMAS_KEPT)
-def _message_of(fields: tuple[Field, ...]) -> table_pb.Manifest:
+def _message_of(schema: Schema) -> table_pb.Manifest:
     """Return a message with the fields of a schema, which is copied into others."""
-    return table_pb.Manifest(fields=Schema(fields).to_protos())
+    return table_pb.Manifest(fields=schema.to_protos())
 
 
 def _check(manifest: Manifest) -> None:

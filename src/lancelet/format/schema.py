@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 
@@ -42,7 +42,7 @@ from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.logical_type import Encoding
 from lancelet.format.protos import file_pb
 from lancelet.format.wire import unknown_fields
-from lancelet.values import cached_property, dataclass
+from lancelet.values import cached_property, dataclass, replace
 
 __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
 
@@ -58,6 +58,18 @@ class Schema:
 
     fields: tuple[Field, ...]
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __hash__(self) -> int:
+        """Return the hash of the fields; what is made of a schema is kept by it."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.fields)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle without what was worked out: a hash is good for one process."""
+        return Schema, (self.fields, self.metadata)
 
     @staticmethod
     def from_arrow(arrow: pa.Schema, *, first_id: int = 0, blob_v2: bool = False) -> Schema:
@@ -89,6 +101,10 @@ class Schema:
 
     def to_arrow(self) -> pa.Schema:
         """Return the Arrow schema that users see."""
+        return self._arrow
+
+    @cached_property
+    def _arrow(self) -> pa.Schema:
         return pa.schema([node.to_arrow() for node in self.fields], encode_metadata(self.metadata))
 
     def to_protos(self) -> list[file_pb.Field]:

@@ -52,10 +52,7 @@ class FileVersion(Enum):
     @property
     def entry_numbers(self) -> tuple[int, int]:
         """The major and minor number in the manifest's entry of a data file."""
-        if self is FileVersion.V0_1:
-            return 0, 2
-        major, minor = self.value.split(".")
-        return int(major), int(minor)
+        return _ENTRY_NUMBERS[self]
 
     @property
     def footer_numbers(self) -> tuple[int, int]:
@@ -64,12 +61,24 @@ class FileVersion(Enum):
 
     def __ge__(self, other: FileVersion) -> bool:
         """Order versions by age; names sort as text."""
-        return self.value >= other.value
+        return self._value_ >= other._value_
 
     def __lt__(self, other: FileVersion) -> bool:
         """Order versions by age; names sort as text."""
-        return self.value < other.value
+        return self._value_ < other._value_
 
+    def __gt__(self, other: FileVersion) -> bool:
+        """Order versions by age; names sort as text."""
+        return self._value_ > other._value_
+
+
+_ENTRY_NUMBERS: Final = {
+    FileVersion.V0_1: (0, 2),
+    FileVersion.V2_0: (2, 0),
+    FileVersion.V2_1: (2, 1),
+    FileVersion.V2_2: (2, 2),
+    FileVersion.V2_3: (2, 3),
+}
 
 DEFAULT_VERSION: Final = FileVersion.V2_2
 """What `stable` means, and what a new table gets."""

@@ -10,7 +10,6 @@ is told of reads from a map of an object instead of being asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from lancelet.io.store import (
     Store,
     as_memoryview,
 )
+from lancelet.values import replace
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ rows of the same fragments meanwhile do not conflict with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import AffectedRows, with_deletions
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,6 @@ rows    id int32, nam string                do not:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -41,7 +40,7 @@ def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = Fa
     Fields that must not be null have to be brought, unless the rows only change others; the rest
     may be missing, within structs too.
     """
-    if rows.equals(_arrow_of(table.fields)):
+    if rows.equals(table.to_arrow()):
         return table
     found = [Field.from_arrow(field, count()) for field in rows]
     needs = _is_nothing if may_lack_required else _is_required
@@ -53,12 +52,6 @@ def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = Fa
             found=str(rows.names),
         )
     return Schema(tuple(_parts(table.fields, found)), table.metadata)
-
-
-@lru_cache(_SCHEMAS_KEPT)
-def _arrow_of(fields: tuple[Field, ...]) -> pa.Schema:
-    """Return the Arrow schema of a table, to which rows are appended again and again."""
-    return Schema(fields).to_arrow()
 
 
 def check_new_schema(schema: pa.Schema) -> None:

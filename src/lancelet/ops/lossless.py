@@ -55,6 +55,8 @@ def fit_rows(stream: RowStream, table: Schema) -> RowStream:
     Raises:
         LossyConversionError: As the rows are read, for the first value that would change.
     """
+    if stream.schema.equals(table.to_arrow()):
+        return stream
     return fit_columns(stream, types_of(table))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TypeVar
 
 from lancelet import surroundings
@@ -17,7 +17,7 @@ from lancelet.ops.progress import reporting
 from lancelet.table.commit import CommitOptions, check_there, commit, latest_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ the column; a value that has no place in it is an error, and nothing changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 class UnknownColumnError(FieldNotFoundError, InvalidInputError):

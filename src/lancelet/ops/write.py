@@ -23,7 +23,6 @@ from lancelet.file.arguments import OutOfRangeError
 from lancelet.file.base import DataFileWriter
 from lancelet.file.open import create_data_file
 from lancelet.file.v2.writer import WriterOptions
-from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment, FragmentId
 from lancelet.format.paths import DATA, data_file_identity, data_file_name
 from lancelet.format.schema import Schema
@@ -95,7 +94,7 @@ def write_fragments(
     rows = 0
     try:
         for batch in batches:
-            writer.write(with_blob_structs(batch, schema.fields))
+            writer.write(with_blob_structs(batch, schema))
             rows += batch.num_rows
             report("write rows", rows)
         fragments = writer.finish()
@@ -118,7 +117,7 @@ class _FragmentWriter:
     """Writes one file after another."""
 
     def __init__(self, targets: list[Target], schema: Schema, options: FileOptions) -> None:
-        _check_dimensions(schema.fields)
+        _check_dimensions(schema)
         self._targets = targets
         self._schema = schema
         self._options = options
@@ -214,8 +213,8 @@ def _path(target: Target, name: str) -> str:
 
 
 @lru_cache(_SCHEMAS_KEPT)
-def _check_dimensions(columns: tuple[Field, ...]) -> None:
-    for column in columns:
+def _check_dimensions(schema: Schema) -> None:
+    for column in schema.fields:
         for node in column.walk():
             kind = node.arrow_type
             if pa.types.is_fixed_size_list(kind) and not kind.list_size:

@@ -10,7 +10,7 @@ Append and overwrite create the table where there is none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
@@ -40,7 +40,7 @@ from lancelet.table.commit import CommitOptions, latest_of
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 _RETRY_SECONDS: Final = 30.0
 """For how long rows that were written are appended again where others were first."""
@@ -213,7 +213,7 @@ def prepare_write(
     bases = {base.id: base for base in new_bases} if latest is None else latest.manifest.bases
     targets = options.targets.targets(location, bases)
     policy = options.blob_policy(bases.values(), location)
-    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema.fields, policy))
+    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema, policy))
     fragments = _write(targets, rows, schema, files)
     config = options.config if latest is None else {}
     operation = Overwrite(fragments, schema, config, new_bases)
@@ -232,7 +232,7 @@ def append_fragments(
     files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
     targets = options.targets.targets(latest.location, latest.manifest.bases)
     policy = options.blob_policy(latest.manifest.bases.values(), latest.location)
-    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema.fields, policy))
+    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema, policy))
     return _write(targets, rows, schema, files)
 
 

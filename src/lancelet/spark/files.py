@@ -141,7 +141,7 @@ def file_plan(
 def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragment, ...]:
     """Write the rows of a task under names that no other attempt has."""
     converted = (convert_batch(batch, plan.arrow) for batch in batches)
-    resolved = resolved_blobs(converted, plan.schema.fields, plan.blobs)
+    resolved = resolved_blobs(converted, plan.schema, plan.blobs)
     options = FileOptions(version=plan.version, limits=plan.limits)
     rows = rebatch(resolved, _PAGE_ROWS, bytes_max=_PAGE_BYTES)
     return write_fragments(plan.targets(), rows, plan.schema, options)

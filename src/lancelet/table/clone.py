@@ -13,7 +13,6 @@ write-ahead log if its source has one, but no shard yet, and none of its rows ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -43,6 +42,7 @@ from lancelet.table.lineage import sequence_bytes
 from lancelet.table.location import Place, TableLocation
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.values import replace
 
 _COPY_BYTES: Final = 32 << 20
 """How much of a file is held while it is copied."""

@@ -19,7 +19,6 @@ of the latest version is only advice; the disk may write both when it likes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from lancelet import surroundings
@@ -78,7 +77,7 @@ from lancelet.table.snapshot import (
     unsaved_snapshot,
     written_snapshot,
 )
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 ATTEMPTS: Final = 20
 _WAIT_MS_FIRST: Final = 2.0

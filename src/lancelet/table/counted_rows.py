@@ -9,12 +9,11 @@ the files are asked once.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lancelet.format.fragment import Fragment
 from lancelet.table.apply.state import State
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, unsaved_snapshot
+from lancelet.values import replace
 
 
 def with_counted_rows(state: State, location: TableLocation) -> State:

@@ -11,7 +11,6 @@ taken from the newest file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from lancelet.format.field import DictionaryLocation, Field
 from lancelet.format.manifest import Manifest
 from lancelet.format.version import FileVersion
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import replace
 
 
 def dictionary_values_of(snapshot: Snapshot) -> dict[int, pa.Array]:

@@ -12,7 +12,6 @@ the branch would lie in the future of the parent; they become the new version.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from lancelet.table.commit import publish_first
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location, get_branch
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import replace
 
 
 def fast_forward(main: TableLocation, name: str) -> Snapshot:

@@ -13,7 +13,6 @@ all are, and those of fragments that were never rewritten stay the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyroaring import FrozenBitMap
 
@@ -42,7 +41,7 @@ from lancelet.rowids.moves import RowMoves, Source, Target
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.apply.state import State
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import cached_property, dataclass
+from lancelet.values import cached_property, dataclass, replace
 
 _MILLION = 1_000_000
 

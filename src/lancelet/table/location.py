@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -23,7 +23,7 @@ from lancelet.io.cache import CACHE, CacheScope
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.uri import join
 from lancelet.table.handlers import CommitHandler, PutIfAbsent, handler_of
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 _OF_BASE: Final = re.compile(r"base_\d+\.")
 

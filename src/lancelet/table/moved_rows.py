@@ -13,7 +13,6 @@ the rows leave:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
 from lancelet.table.lineage import created_versions_of, row_ids_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import replace
 
 
 def with_creation_versions(operation: Operation, before: Snapshot, version: int) -> Operation:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
@@ -59,6 +58,7 @@ from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
 from lancelet.table.removals import held
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entries, open_snapshot
+from lancelet.values import replace
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -46,7 +45,7 @@ from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder, open_manifest
-from lancelet.values import cached_property, dataclass
+from lancelet.values import cached_property, dataclass, replace
 
 if TYPE_CHECKING:
     from lancelet.file.base import DataFileReader
@@ -70,17 +69,17 @@ class Snapshot:
     entry: ManifestEntry
     stored: StoredManifest
 
-    @property
+    @cached_property
     def manifest(self) -> Manifest:
         """Everything the version is, apart from its files."""
         return self.stored.manifest
 
-    @property
+    @cached_property
     def version(self) -> int:
         """The number of the version."""
         return self.manifest.version
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """What tells the version from any other of its number, at this place or elsewhere.
 
@@ -91,7 +90,7 @@ class Snapshot:
         manifest = self.manifest
         return f"{manifest.transaction_file} at {manifest.timestamp_ns}"
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The fields of the table."""
         return self.manifest.schema

@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Final
 
 from lancelet.encodings.base import FileVersion
-from lancelet.file.v2.generation import column_encodings, columns_of, place_columns
+from lancelet.file.v2.generation import column_encodings, columns_of, kind_of, place_columns
 from lancelet.format.field import Field
+from lancelet.format.schema import Schema
 from lancelet.values import dataclass
 
 _SCHEMAS_KEPT: Final = 16
@@ -31,6 +32,8 @@ class FieldPlan:
     first_column: int
     num_columns: int
     has_blobs: bool
+    kind: str | None
+    """What it has in common with fields that are encoded together with it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,13 +46,15 @@ class ColumnPlan:
 
 
 @lru_cache(_SCHEMAS_KEPT)
-def plan_columns(fields: tuple[Field, ...], version: FileVersion) -> ColumnPlan:
+def plan_columns(schema: Schema, version: FileVersion) -> ColumnPlan:
     """Return the columns of the fields of a schema in a file of a version."""
     plans: list[FieldPlan] = []
     encodings: list[bytes] = []
-    for field in fields:
+    for field in schema.fields:
         count = len(columns_of(field, version))
         has_blobs = any(part.is_blob for part in field.walk())
-        plans.append(FieldPlan(field, len(encodings), count, has_blobs))
+        kind = kind_of(field, version)
+        plans.append(FieldPlan(field, len(encodings), count, has_blobs, kind))
         encodings += column_encodings(field, version)
-    return ColumnPlan(tuple(plans), place_columns(fields, version), tuple(encodings))
+    placement = place_columns(schema.fields, version)
+    return ColumnPlan(tuple(plans), placement, tuple(encodings))

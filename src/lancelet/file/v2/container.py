@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -40,7 +39,7 @@ from lancelet.file.v2.footer import (
     table_bytes,
 )
 from lancelet.io.store import ObjectWriter
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 Place = tuple[int, int]
 """Position and size of bytes in the file."""

@@ -100,7 +100,7 @@ def join_files(
     size = container.finish(
         Description(
             version,
-            named(descriptor_bytes(schema, num_rows), name),
+            named(descriptor_bytes(schema, schema.metadata, num_rows), name),
             *encode_columns(written, encodings),
             [],
         )

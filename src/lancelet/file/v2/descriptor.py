@@ -10,12 +10,13 @@ file has a packed struct of places, whose parts have no ids:
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
 from lancelet.format import extension
-from lancelet.format.field import BLOB_KEY, NO_ID, Field
+from lancelet.format.field import BLOB_KEY, NO_ID, Field, encode_text
 from lancelet.format.protos import file_pb
 from lancelet.format.schema import Schema
 
@@ -24,18 +25,18 @@ _SCHEMAS_KEPT: Final = 64
 _PACKED_KEY: Final = "lance-encoding:packed"
 
 
-def descriptor_bytes(schema: Schema, num_rows: int) -> bytes:
-    """Return the descriptor of a file as it is stored."""
-    descriptor = file_pb.FileDescriptor(schema=_message_of(schema.fields), length=num_rows)
-    for key, value in schema.metadata_bytes().items():
-        descriptor.schema.metadata[key] = value
+def descriptor_bytes(schema: Schema, metadata: Mapping[str, str], num_rows: int) -> bytes:
+    """Return the descriptor of a file as it is stored, with these metadata of its schema."""
+    descriptor = file_pb.FileDescriptor(schema=_message_of(schema), length=num_rows)
+    for key, value in metadata.items():
+        descriptor.schema.metadata[key] = encode_text(value)
     return descriptor.SerializeToString()
 
 
 @lru_cache(_SCHEMAS_KEPT)
-def _message_of(fields: tuple[Field, ...]) -> file_pb.Schema:
+def _message_of(schema: Schema) -> file_pb.Schema:
     """Return the message of fields, which is copied by whoever makes it a part of another."""
-    stored = Schema(tuple(_stored_field(field) for field in fields))
+    stored = Schema(tuple(_stored_field(field) for field in schema.fields))
     return file_pb.Schema(fields=stored.to_protos())
 
 

@@ -34,9 +34,13 @@ from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
 from lancelet.format import logical_type
 from lancelet.format.field import Field
+from lancelet.format.schema import Schema
 
 _FIELDS_KEPT: Final = 4096
-"""Of so many fields it is kept how they are stored."""
+"""Of so many fields it is kept how they are stored, ..."""
+
+_SCHEMAS_KEPT: Final = 64
+"""... and of so many schemas that they can be."""
 
 
 class Generation(Protocol):
@@ -102,19 +106,24 @@ def encode_fields(
     return encodings.v2_1.encode_plain_fields(arrays, fields, version)
 
 
-def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
+def check_storable(schema: Schema, version: FileVersion) -> None:
     """Raise unless files of a version can store the fields, in the way that each asks for."""
     EncodingOptions.from_metadata("", None)  # what the environment asks for, of all fields
-    for field in fields:
+    _check_fields(schema, version)
+
+
+# Files of one schema are written again and again, with the same answers to what follows.
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def _check_fields(schema: Schema, version: FileVersion) -> None:
+    for field in schema.fields:
         is_simple = logical_type.simple_type_of(field.logical_type) is not None
         if field.children or field.metadata or not is_simple:
             _check_type(field, version)
         for node in field.walk():
             if node.metadata:
                 EncodingOptions.from_metadata(node.name, node.metadata)
-
-
-# Files of one schema are written again and again, with the same answers to what follows.
 
 
 @lru_cache(_FIELDS_KEPT)

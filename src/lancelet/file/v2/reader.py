@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
@@ -34,6 +33,7 @@ from lancelet.format.schema import Field, Schema
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
 from lancelet.kernels import ColumnPlan, MappedFile
+from lancelet.values import replace
 
 _READER_BYTES = 4096
 """What an open file takes, about, beside what is known of it."""

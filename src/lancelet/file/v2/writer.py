@@ -32,10 +32,10 @@ from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
 from lancelet.file.storage import stored_columns
 from lancelet.file.v2.column_metadata import WrittenPages, encode_columns
-from lancelet.file.v2.column_plan import plan_columns
+from lancelet.file.v2.column_plan import FieldPlan, plan_columns
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import columns_of, encode_fields, kind_of
+from lancelet.file.v2.generation import columns_of, encode_fields
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
@@ -80,15 +80,11 @@ class WriterOptions:
 class _Pending:
     """A field's values that wait for a page."""
 
-    field: Field
-    first_column: int
+    plan: FieldPlan
     first_row: int = 0
     arrays: list[pa.Array] = field_of(default_factory=list)
     rows: int = 0
     bytes: int = 0
-    has_blobs: bool = False
-    kind: str | None = None
-    """What it has in common with fields that are encoded together with it."""
     is_cut: bool = False
     """Whether a page of it waits to be encoded."""
 
@@ -156,7 +152,7 @@ class FileWriter:
         """Write rows of `schema` to `target`; types that the version lacks are refused here."""
         self._options = options
         self._schema = schema
-        self._plan = plan_columns(schema.fields, options.version)
+        self._plan = plan_columns(schema, options.version)
         self._container = Container(target, with_checksums=options.checksums)
         self._blobs = blobs
         if blobs is not None:
@@ -165,15 +161,7 @@ class FileWriter:
         self._written: list[WrittenPages] = []
         self._headers: dict[int, int] = {}
         """Which of these are the last of columns of 2.0 that have no bytes, by column."""
-        self._pending = [
-            _Pending(
-                each.field,
-                each.first_column,
-                has_blobs=each.has_blobs,
-                kind=kind_of(each.field, options.version),
-            )
-            for each in self._plan.fields
-        ]
+        self._pending = [_Pending(each) for each in self._plan.fields]
         self._page_bytes_max = _page_bytes_max(options)
         cached = options.data_cache_bytes
         field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
@@ -228,8 +216,7 @@ class FileWriter:
         columns = stored_columns(batch, self._schema.fields)
         for pending, arrays in zip(self._pending, columns, strict=True):
             for array in arrays:
-                placed = self._placed(pending.field, array) if pending.has_blobs else array
-                self._append(pending, placed)
+                self._append(pending, self._placed(pending.plan, array))
         self._encode_cut()
         self._num_rows += batch.num_rows
 
@@ -252,7 +239,7 @@ class FileWriter:
             Description(
                 self._options.version,
                 named(
-                    descriptor_bytes(self._schema.with_metadata(self._metadata), self._num_rows),
+                    descriptor_bytes(self._schema, self._metadata, self._num_rows),
                     self._options.name,
                 ),
                 *encode_columns(self._written, self._plan.encodings),
@@ -271,9 +258,9 @@ class FileWriter:
         if self._blobs is not None:
             self._blobs.abort()
 
-    def _placed(self, node: Field, array: pa.Array) -> pa.Array:
+    def _placed(self, plan: FieldPlan, array: pa.Array) -> pa.Array:
         """Write blobs as they come, so that where they are is all that waits for a page."""
-        if self._blobs is None or not is_blob_v1(node):
+        if self._blobs is None or not plan.has_blobs or not is_blob_v1(plan.field):
             return array
         return place_blobs(array, self._blobs)
 
@@ -313,7 +300,7 @@ class FileWriter:
         """Start encoding the pages that were cut, those together that are alike."""
         batches: dict[tuple[str | int, int], list[_Cut]] = {}
         for cut in self._cut:
-            kind = cut.pending.kind or id(cut.pending)
+            kind = cut.pending.plan.kind or id(cut.pending)
             batches.setdefault((kind, cut.rows), []).append(cut)
             cut.pending.is_cut = False
         self._cut.clear()
@@ -326,7 +313,7 @@ class FileWriter:
     def _start(self, cuts: Sequence[_Cut]) -> None:
         """Start encoding pages, and write what is encoded."""
         task = partial(self._encode, cuts)
-        has_blobs = cuts[0].pending.has_blobs
+        has_blobs = cuts[0].pending.plan.has_blobs
         if has_blobs:
             # What was cut before goes into the file before the blobs of this page do.
             self._write_encoded(keep=0)
@@ -335,7 +322,7 @@ class FileWriter:
         self._write_encoded(keep=CPU_THREADS)
 
     def _encode(self, cuts: Sequence[_Cut]) -> _Encoded:
-        fields = [cut.pending.field for cut in cuts]
+        fields = [cut.pending.plan.field for cut in cuts]
         arrays = [joined(cut.arrays, field) for cut, field in zip(cuts, fields, strict=True)]
         pages = encode_fields(arrays, fields, self._options.version, blobs=self._blobs)
         if self._zones is None:
@@ -366,13 +353,13 @@ class FileWriter:
                 self._write_pages([cuts[place] for place in pages.fields], pages)
             if self._zones is not None:
                 for cut, bounds in zip(cuts, found.bounds, strict=True):
-                    self._zones.add(cut.pending.field, bounds)
+                    self._zones.add(cut.pending.plan.field, bounds)
 
     def _write_pages(self, cuts: Sequence[_Cut], pages: EncodedPages) -> None:
         self._reports.append(pages.report)
         positions = self._container.write_pages(pages.buffers)
         written = WrittenPages(
-            [cut.pending.first_column + pages.column for cut in cuts],
+            [cut.pending.plan.first_column + pages.column for cut in cuts],
             positions,
             [buffer.size for buffer in pages.buffers],
             pages.length,
@@ -397,7 +384,7 @@ class FileWriter:
     def _write_empty_pages(self) -> None:
         """Give columns that have a page even without rows theirs."""
         for pending in self._pending:
-            nothing = _Cut(pending, 0, 0, 0, [pa.array([], pending.field.storage_type)])
+            nothing = _Cut(pending, 0, 0, 0, [pa.array([], pending.plan.field.storage_type)])
             for pages in self._encode([nothing]).pages:
                 self._write_pages([nothing], pages)
 

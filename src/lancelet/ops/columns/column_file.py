@@ -47,10 +47,10 @@ def write_column_file(
             tuple(snapshot.manifest.bases.values()),
             storage_options=snapshot.location.storage_options,
         )
-        for batch in resolved_blobs(iter(batches), schema.fields, policy):
+        for batch in resolved_blobs(iter(batches), schema, policy):
             if version is FileVersion.V0_1:
                 check_nulls_storable(batch, schema.fields)
-            writer.write(with_blob_structs(batch, schema.fields))
+            writer.write(with_blob_structs(batch, schema))
         _check_rows(fragment, expected=snapshot.physical_rows(fragment), found=writer.num_rows)
         summary = writer.finish()
     except BaseException:

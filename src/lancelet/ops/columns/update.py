@@ -124,8 +124,9 @@ def _given(snapshot: Snapshot, columns: pa.Table, field: Field) -> pa.ChunkedArr
         allows_outside=False,
         storage_options=snapshot.location.storage_options,
     )
-    resolved = resolved_blobs(iter(whole.to_batches()), [field], policy)
-    stored = [with_blob_structs(batch, [field]) for batch in resolved]
+    schema = Schema((field,))
+    resolved = resolved_blobs(iter(whole.to_batches()), schema, policy)
+    stored = [with_blob_structs(batch, schema) for batch in resolved]
     return pa.Table.from_batches(stored).column(0) if stored else whole.column(0)
 
 

@@ -7,7 +7,6 @@ source read once -> matched -> decided -> rows written -> committed
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +38,7 @@ from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.conflict.resolve import KeysAreNew
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ leaves out, where it is cheaper to ask one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -31,7 +30,7 @@ from lancelet.query.projection import Projection
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 _ROWS_PER_KEY: Final = 1 << 15
 """An index reads a page or so for each key, about as much work as reading so many keys in a row."""

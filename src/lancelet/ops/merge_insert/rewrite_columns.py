@@ -12,7 +12,6 @@ it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +35,7 @@ from lancelet.query.fragment_reader import FragmentReader
 from lancelet.rowids.address import group_by_fragment, offsets_of
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 class MergeModeError(InvalidInputError, OSError):

@@ -9,7 +9,6 @@ What recorded where rows moved goes, since ids need no translation any more.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.flags import Feature
@@ -17,6 +16,7 @@ from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.table.apply.state import State
+from lancelet.values import replace
 
 
 def with_active_row_ids(state: State, fragments: Iterable[Fragment]) -> State:

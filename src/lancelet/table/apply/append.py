@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lancelet.format.operation import Append
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 
 def apply_append(operation: Append, state: State, context: CommitContext) -> State:

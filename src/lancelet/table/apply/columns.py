@@ -11,7 +11,6 @@ which ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
@@ -28,6 +27,7 @@ from lancelet.table.apply.state import (
     without_dead_files,
     without_unknown_files,
 )
+from lancelet.values import replace
 
 
 def apply_merge(operation: Merge, state: State, context: CommitContext) -> State:

@@ -8,7 +8,6 @@ a new fragment with their ids and their indexed values unchanged.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -18,6 +17,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.operation import RewriteGroup
 from lancelet.table.apply.state import State
+from lancelet.values import replace
 
 _VECTOR_DETAILS: Final = "VectorIndexDetails"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -44,6 +43,7 @@ from lancelet.table.apply.settings import (
 )
 from lancelet.table.apply.state import CommitContext, State, with_true_version
 from lancelet.table.apply.update import apply_update
+from lancelet.values import replace
 
 
 def apply_operation(operation: Operation, before: State | None, context: CommitContext) -> State:

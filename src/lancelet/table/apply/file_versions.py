@@ -10,7 +10,6 @@ What an operation brings, and what is made of it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.flags import Feature
@@ -26,6 +25,7 @@ from lancelet.format.operation import (
     Update,
 )
 from lancelet.format.version import FileVersion
+from lancelet.values import replace
 
 
 class MixedVersionsError(InvalidInputError, OSError):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 from pyroaring import BitMap
@@ -31,6 +30,7 @@ from lancelet.format.index_metadata import (
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.table.apply.state import State
+from lancelet.values import replace
 
 Generations: TypeAlias = Mapping[uuid.UUID, int]
 """The last generation by shard."""

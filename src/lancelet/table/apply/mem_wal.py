@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from lancelet.errors import CommitError, IndexNotFoundError, InvalidInputError
 from lancelet.format.index_metadata import (
@@ -27,6 +26,7 @@ from lancelet.format.operation import CompactedSsTable, UpdateMemWalState
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 _TYPE_URL = "/lance.table.MemWalIndexDetails"
 

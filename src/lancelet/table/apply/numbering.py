@@ -10,13 +10,13 @@ A fragment may bring row ids for its first rows, those that moved; the rows behi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from lancelet.errors import CorruptDataError
 from lancelet.format.fragment import Fragment, FragmentId, Inline
 from lancelet.format.manifest import Manifest
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
+from lancelet.values import replace
 
 
 def number_fragments(fragments: Iterable[Fragment], manifest: Manifest) -> tuple[Fragment, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import AddOverlays
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 
 def apply_overlays(operation: AddOverlays, state: State, context: CommitContext) -> State:

@@ -6,8 +6,6 @@ twice. Index segments go, as they cover nothing any more.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lancelet.format.flags import Feature
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest import Manifest
@@ -15,6 +13,7 @@ from lancelet.format.operation import Overwrite
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 
 def apply_overwrite(operation: Overwrite, before: State | None, context: CommitContext) -> State:

@@ -7,12 +7,11 @@ turned off for the same reason: addresses would be row ids again, which may be t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lancelet.errors import InternalError, InvalidInputError
 from lancelet.format.flags import Feature
 from lancelet.format.operation import Restore
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 
 class RestoreError(InvalidInputError, OSError):

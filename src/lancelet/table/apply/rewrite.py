@@ -7,7 +7,6 @@ segments that were mapped to the new rows get a new identity and cover the new f
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 from uuid import UUID
 
 from pyroaring import FrozenBitMap
@@ -19,6 +18,7 @@ from lancelet.format.operation import Rewrite, RewriteGroup, RewrittenIndex
 from lancelet.table.apply.coverage import cover_rewritten, knows_rows_by_id
 from lancelet.table.apply.numbering import number_fragments
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 
 def apply_rewrite(operation: Rewrite, state: State, context: CommitContext) -> State:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.base_paths import BasePath
@@ -16,6 +15,7 @@ from lancelet.format.operation import (
 )
 from lancelet.format.schema import Field, Schema
 from lancelet.table.apply.state import CommitContext, State
+from lancelet.values import replace
 
 
 def apply_update_config(operation: UpdateConfig, state: State, context: CommitContext) -> State:

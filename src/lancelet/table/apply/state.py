@@ -9,7 +9,7 @@ that does not exist yet) comes as `CommitContext`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Self
 
 from lancelet.errors import UnsupportedError
@@ -20,7 +20,7 @@ from lancelet.format.manifest import Manifest
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.table.apply.file_versions import MixedVersionsError
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

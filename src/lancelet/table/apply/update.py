@@ -9,8 +9,6 @@ updated in place say which rows changed, and their last updated versions change 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.operation import Update, UpdateMode
 from lancelet.format.roaring import numbers_of, parse_bitmap
@@ -20,6 +18,7 @@ from lancelet.table.apply.coverage import cover_moved, retain_covering, uncover
 from lancelet.table.apply.mem_wal import record_generations
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State, without_dead_files
+from lancelet.values import replace
 
 
 def apply_update(operation: Update, state: State, context: CommitContext) -> State:

@@ -15,7 +15,6 @@ writes elsewhere, so a row that is gone already must not appear twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +27,7 @@ from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.conflict.touched import removed_fragments, updated_fragments
 from lancelet.table.conflict.verdict import Verdict, retry
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 AffectedRows: TypeAlias = Mapping[int, Int64s]
 """The offsets of the rows that an operation deletes or moves, by fragment."""

@@ -13,7 +13,6 @@ attempt was lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -33,6 +32,7 @@ from lancelet.table.conflict.verdict import Outcome, Verdict, retry
 from lancelet.table.landed import has_landed
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import replace
 
 KeysAreNew: TypeAlias = Callable[[Snapshot], bool]
 """Says whether the rows that a version added have none of the keys that ours inserted."""

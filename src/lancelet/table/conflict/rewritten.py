@@ -13,7 +13,6 @@ An update of rows is the same: it deletes them here and writes them elsewhere, w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from lancelet.rowids.moves import RowMoves, Source, Target
 from lancelet.table.conflict.rebase import Rebased, files_of, with_deletions
 from lancelet.table.conflict.verdict import Verdict, retry
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 def rebase_rewrite(ours: Rewrite, disputed: frozenset[int], latest: Snapshot) -> Rebased | Verdict:

@@ -16,7 +16,6 @@ A version that the database does not know is looked for in the folder, and recor
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -39,7 +38,7 @@ from lancelet.io import Store
 from lancelet.io.uri import join, name
 from lancelet.table.handlers.base import CommitHandler
 from lancelet.table.manifests import ManifestEntry, find_latest, find_version, list_versions
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
