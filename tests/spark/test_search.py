@@ -285,3 +285,62 @@ def test_a_search_of_a_statement_is_many_tasks(spark, tmp_path, monkeypatch):
     # What is no constant is left to the function, which says so.
     with pytest.raises(Exception, match="constant"):
         ls.sql(spark, f"SELECT * FROM range(2) r, LATERAL {call.replace(':k', 'r.id')}").collect()
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Nine fragments with texts and vectors; the index of one text has four, of the other two."""
+    draw = np.random.default_rng(5)
+    words = np.array(["red", "fox", "blue", "dog", "the", "sea"])
+    rows = pa.table(
+        {
+            "id": range(900),
+            "a": [" ".join(draw.choice(words, draw.integers(0, 9))) or None for _ in range(900)],
+            "b": [" ".join(draw.choice(words[2:], 3)) for _ in range(900)],
+            "v": pa.FixedSizeListArray.from_arrays(draw.normal(size=3600).astype(np.float32), 4),
+        }
+    )
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(rows[:200], uri, max_rows_per_file=100)
+    dataset = lancelet.dataset(uri)
+    dataset.create_scalar_index("b", "INVERTED")
+    dataset = lancelet.write_dataset(rows[200:400], uri, mode="append", max_rows_per_file=100)
+    dataset.create_scalar_index("a", "INVERTED", with_position=True)
+    dataset = lancelet.write_dataset(rows[400:], uri, mode="append", max_rows_per_file=100)
+    dataset.delete("id % 7 = 0")
+    return uri
+
+
+HYBRID = (
+    "lance_hybrid_search(path => '{}', text => 'red sea', on => 'a', column => 'v', "
+    "query => array(0.1, -0.2, 0, 1), k => 20, filter => 'id > 50', columns => 'id,b')"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "tasks"),
+    [
+        ("lance_text_search('{}', 'blue sea', on => 'a, b', k => 40)", 8),
+        ("lance_text_search('{}', 'dog', on => 'a', fast_search => true, k => 30)", None),
+        (HYBRID, 6),
+    ],
+)
+def test_rows_that_a_text_index_lacks_are_searched_by_many_tasks(
+    spark, registered, texts, monkeypatch, call, tasks
+):
+    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    counts = []
+
+    def counted(spark, make, tasks, schema):
+        counts.append(len(tasks))
+        return arrow_tasks.task_frame(spark, make, tasks, schema)
+
+    monkeypatch.setattr(search_calls, "task_frame", counted)
+    text = f"SELECT * FROM {call.format(texts)}"
+    found = ls.sql(spark, text)
+    assert counts[:1] == ([] if tasks is None else [tasks])
+    wanted = registered.sql(text)
+    assert found.schema == wanted.schema
+    rows = found.collect()
+    assert rows == wanted.collect()
+    assert rows

@@ -8,7 +8,7 @@
 
 Options of reads, such as `columns`, `filter` and `version`, work as in `lance_scan`. A call runs in
 one task, which suits a few rows through an index; `lancelet.spark.search` spreads many queries, and
-`lancelet.spark.sql` makes a search for a vector in a large table one of many tasks.
+`lancelet.spark.sql` makes a search of a large table one of many tasks.
 """
 
 from __future__ import annotations
@@ -109,6 +109,13 @@ class LanceHybridSearch:
         return _rows(_plan(path, options, LanceHybridSearch.NAMES, make))
 
 
+FUNCTION_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "lance_vector_search": ("path", "column", "query"),
+    "lance_text_search": ("path", "query"),
+    "lance_hybrid_search": ("path", "text", "column", "query"),
+}
+"""The arguments that a search must have, in the order in which they may come without names."""
+
 SEARCH_FUNCTIONS: Final = {
     "lance_vector_search": LanceVectorSearch,
     "lance_text_search": LanceTextSearch,
@@ -116,11 +123,17 @@ SEARCH_FUNCTIONS: Final = {
 }
 
 
-def plan_vector_search(
-    path: Any, column: Any, query: Any, options: Mapping[str, Any]
-) -> tuple[TableRef, ScanPlan]:
-    """Return the version that a search for a vector is about, and its plan."""
-    return _planned(path, options, _NEAREST, _by_vector(column, query))
+def plan_function(name: str, given: Mapping[str, Any]) -> tuple[TableRef, ScanPlan]:
+    """Return the version that a call of a search function is about, and its plan."""
+    first, *rest = (given[each] for each in FUNCTION_ARGUMENTS[name])
+    own = {key: value for key, value in given.items() if key not in FUNCTION_ARGUMENTS[name]}
+    match name:
+        case "lance_vector_search":
+            return _planned(first, own, _NEAREST, _by_vector(*rest))
+        case "lance_text_search":
+            return _planned(first, own, {"on"}, _by_text(*rest))
+        case _:
+            return _planned(first, own, LanceHybridSearch.NAMES, _by_both(*rest))
 
 
 def _plan(

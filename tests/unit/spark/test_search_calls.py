@@ -1,13 +1,18 @@
-"""A search for a vector, taken apart for tasks: what they find together is what one scan finds."""
+"""A search that is taken apart for tasks: what they find together is what one scan finds."""
+
+from dataclasses import replace
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
-from lancelet.spark.search_functions import plan_vector_search
+from lancelet.query.search.scored import searched_rows
+from lancelet.query.search.text import count_unindexed
+from lancelet.spark.search_functions import plan_function
 from lancelet.spark.sql.search_calls import parts_of
 
 RANDOM = np.random.default_rng(7)
@@ -28,7 +33,8 @@ def uri(tmp_path):
 
 
 def found(uri, **options):
-    _, plan = plan_vector_search(uri, "v", QUERY, {"k": 20, "columns": "id", **options})
+    given = {"path": uri, "column": "v", "query": QUERY, "k": 20, "columns": "id", **options}
+    _, plan = plan_function("lance_vector_search", given)
     parts = parts_of(plan)
     tables = [execute_to_table(plan_scan(plan.snapshot, each)) for each in parts]
     together = pa.concat_tables(tables).sort_by("_distance").slice(0, 20)
@@ -67,3 +73,56 @@ def test_segments_and_other_fragments_are_searched_apart(uri, monkeypatch):
 
 def test_what_depends_on_other_rows_is_one_search(uri):
     assert found(uri, filter="id < 500", prefilter=False)[0] == 1
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Nine fragments with texts; the index of one text has four of them, that of the other two."""
+    draw = np.random.default_rng(5)
+    words = np.array(["red", "fox", "blue", "dog", "the", "sea"])
+    many = [" ".join(draw.choice(words, draw.integers(0, 9))) or None for _ in range(900)]
+    few = [" ".join(draw.choice(words[2:], 3)) for _ in range(900)]
+    rows = pa.table({"id": range(900), "a": many, "b": few})
+    uri = str(tmp_path / "texts.lance")
+    dataset = lancelet.write_dataset(rows[:200], uri, max_rows_per_file=100)
+    dataset.create_scalar_index("b", "INVERTED")
+    dataset = lancelet.write_dataset(rows[200:400], uri, mode="append", max_rows_per_file=100)
+    dataset.create_scalar_index("a", "INVERTED", with_position=True)
+    dataset = lancelet.write_dataset(rows[400:], uri, mode="append", max_rows_per_file=100)
+    dataset.delete("id % 7 = 0")
+    return uri
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "count"),
+    [
+        ("red fox", {"on": "a"}, 6),
+        ("red fox red", {"on": "a", "k": 1000}, 6),
+        ("blue sea", {"on": "a, b", "k": 40}, 8),
+        ("blue sea", {"k": 40}, 8),
+        ('"red fox"', {"on": "a", "filter": "id % 3 = 0", "k": 30}, 6),
+        ("dog", {"on": "a", "filter": "id > 850"}, 6),
+        ("nowhere", {"on": "a"}, 6),
+        ("dog", {"on": "a", "fast_search": True}, 1),
+        ("dog", {"on": "a", "filter": "id < 90", "prefilter": False}, 1),
+    ],
+)
+def test_texts_that_no_index_has_are_searched_apart(texts, query, options, count, monkeypatch):
+    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    given = {"path": texts, "query": query, "columns": "id", "with_row_address": True, **options}
+    _, plan = plan_function("lance_text_search", given)
+    parts = parts_of(plan)
+    assert len(parts) == count
+    total = {}
+    for each in parts:
+        own = plan_scan(plan.snapshot, each)
+        for target, counted in count_unindexed(own, searched_rows(own)).items():
+            total[target] = total[target] + counted if target in total else counted
+    tables = []
+    for each in parts:
+        knowing = replace(each, search=replace(each.search, unindexed=total))
+        tables.append(execute_to_table(plan_scan(plan.snapshot, knowing)))
+    order = [("_score", "descending"), ("_rowaddr", "ascending")]
+    together = pa.concat_tables(tables).sort_by(order).slice(0, plan.options.limit)
+    assert together == execute_to_table(plan)
+    assert (together.num_rows > 0) == (query != "nowhere")

@@ -128,3 +128,33 @@ def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:
     limit = np.partition(found, count - 1)[count - 1]
     places: Int64s = valid[found <= limit]
     return places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundSearch:
+    """A search whose rows were found before, perhaps elsewhere."""
+
+    hits: Hits
+    score_field: pa.Field
+
+    is_batch, place_field = False, None
+
+    def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:  # noqa: ARG002
+        """Return what was found."""
+        return self.hits
+
+    def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
+        """Return that nothing is left to do."""
+        return []
+
+    def expected_reads(self, plan: ScanPlan) -> IoCounts:  # noqa: ARG002
+        """Return that nothing will be read."""
+        return IoCounts()
+
+    def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
+        """Return how many rows were found."""
+        return len(self.hits)
+
+    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:  # noqa: ARG002
+        """Return that no field is looked at."""
+        return []

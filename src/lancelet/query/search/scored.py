@@ -78,8 +78,9 @@ class ScoredScan:
         if not plan.is_filtered:
             return self._find(None)
         options = plan.options
-        if options.prefilter or (options.rows is not None and options.filter is None):
-            return self._find(rows_passing(plan, lambda: _rows_of(plan)))
+        rows = searched_rows(plan)
+        if rows is not None:
+            return self._find(rows)
         if options.rows is not None:
             masked = plan_scan(plan.snapshot, replace(options, filter=None), plan.meter)
             return self._filtered(self._find(_rows_of(masked)))
@@ -139,6 +140,16 @@ class ScoredScan:
         paths = {path for each in columns for path in columns_of(each.expression)}
         rows = pa.RecordBatch.from_pydict(self._columns_of(found, sorted({p[0] for p in paths})))
         return [each.compute(rows) for each in columns]
+
+
+def searched_rows(plan: ScanPlan) -> Mapping[int, Int64s] | None:
+    """Return the offsets of the rows that a search is limited to, by fragment, or None."""
+    options = plan.options
+    if plan.is_filtered and (
+        options.prefilter or (options.rows is not None and options.filter is None)
+    ):
+        return rows_passing(plan, lambda: _rows_of(plan))
+    return None
 
 
 def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:

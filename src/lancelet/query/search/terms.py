@@ -35,6 +35,14 @@ class Statistics:
     corpus: Corpus
     num_docs_with: Mapping[str, int]
 
+    def __add__(self, other: Statistics) -> Statistics:
+        """Return those of these documents and others together, for the tokens of these."""
+        counts = {
+            token: count + other.num_docs_with.get(token, 0)
+            for token, count in self.num_docs_with.items()
+        }
+        return Statistics(self.corpus + other.corpus, counts)
+
     @cached_property
     def idf(self) -> Mapping[str, np.float32]:
         """How much each token says."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import reduce
 from typing import Final
 
@@ -48,6 +49,7 @@ from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.combined import WeightedColumn, find_combined
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.matches import NOTHING, Matches
+from lancelet.query.search.terms import Statistics
 from lancelet.query.search.text_column import (
     TextColumn,
     analyzer_of_column,
@@ -76,10 +78,14 @@ class UnbalancedQuoteWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSearch:
-    """A search for texts, which finds rows or elements of the lists of rows."""
+    """A search for texts, which finds rows or elements of the lists of rows.
+
+    `unindexed` is what `count_unindexed` found in all rows that an index lacks, for a scan of some.
+    """
 
     query: FullTextQuery
     by_element: bool = False
+    unindexed: Mapping[Target, Statistics] = field(default_factory=dict)
 
     is_batch = False
 
@@ -103,7 +109,8 @@ class TextSearch:
             count = None if options.limit is None else options.offset + options.limit
         if self.by_element:
             return self._find_elements(plan, rows, count)
-        found = _cut(_Evaluation(plan, rows, self.query).matches(self.query, count), count)
+        evaluation = _Evaluation(plan, rows, self.query, self.unindexed)
+        found = _cut(evaluation.matches(self.query, count), count)
         if len(found.scores) < 2:
             return Hits.of_query(found.addresses, found.scores)
         # Rows ascend, so that of equal scores the first comes first.
@@ -210,6 +217,44 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
     return TextSearch(query, is_by_element(snapshot, query))
 
 
+def unindexed_fragments(search: TextSearch, snapshot: Snapshot) -> list[int] | None:
+    """Return the fragments in which a search looks at rows that an index lacks.
+
+    They can be looked at apart, each with the statistics of all; None where that is not so.
+    """
+    leaves = list(leaves_of(search.query))
+    is_plain = isinstance(search.query, MatchQuery | PhraseQuery | MultiMatchQuery)
+    if not is_plain or search.by_element:
+        return None
+    if any(isinstance(each, MatchQuery) and each.fuzziness for each in leaves):
+        return None
+    missing: set[int] = set()
+    for leaf in leaves:
+        target = target_of(snapshot, leaf.column, leaf.document_granularity)
+        segments = text_indices(snapshot).segments(target) or ()
+        missing |= set(snapshot.fragments.ids.tolist()).difference(
+            *(each.table.covered for each in segments)
+        )
+    return sorted(missing)
+
+
+def count_unindexed(plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> dict[Target, Statistics]:
+    """Return the statistics of rows that a search for texts looks at since an index lacks them.
+
+    Those of several scans add up to what scores of all depend on; see `TextSearch.unindexed`.
+    """
+    search, snapshot = plan.options.search, plan.snapshot
+    assert isinstance(search, TextSearch), "others count nothing"
+    found: dict[Target, Statistics] = {}
+    for leaf in leaves_of(search.query):
+        target = target_of(snapshot, leaf.column, leaf.document_granularity)
+        tokens = tokens_of(snapshot, search.query, target)
+        assert tokens is not None, "a search for near words is not taken apart"
+        column = TextColumn(plan, target, rows, only=tokens)
+        found[target] = column.unindexed(sorted(tokens))
+    return found
+
+
 def _cut(found: Matches, count: int | None) -> Matches:
     """Return the best so many, and others that are as good as the last of them."""
     if count is None or len(found.scores) <= count:
@@ -282,9 +327,14 @@ class _Evaluation:
     """
 
     def __init__(
-        self, plan: ScanPlan, rows: Mapping[int, Int64s] | None, query: FullTextQuery
+        self,
+        plan: ScanPlan,
+        rows: Mapping[int, Int64s] | None,
+        query: FullTextQuery,
+        unindexed: Mapping[Target, Statistics] | None = None,
     ) -> None:
         self._plan, self._rows, self._query = plan, rows, query
+        self._unindexed = unindexed or {}
         self._columns: dict[Target, TextColumn] = {}
 
     def matches(self, query: FullTextQuery, count: int | None = None) -> Matches:
@@ -386,7 +436,8 @@ class _Evaluation:
             return self._columns[target]
         if self._rows is not None or self._plan.options.fragments is not None:
             only = tokens_of(self._plan.snapshot, self._query, target)
-            column = TextColumn(self._plan, target, self._rows, only=only)
+            known = self._unindexed.get(target)
+            column = TextColumn(self._plan, target, self._rows, only=only, unindexed=known)
         else:
             column = kept_text_column(self._plan, target, self._query)
         self._columns[target] = column

@@ -100,11 +100,13 @@ class TextColumn:
         rows: Mapping[int, Int64s] | None,
         analyzer: Analyzer | None = None,
         only: frozenset[str] | None = None,
+        unindexed: Statistics | None = None,
     ) -> None:
         """Open the index of a column, and read the rows that it lacks; `rows` limits both.
 
         With an analyzer a column that has no index is cut by it. With `only` no other tokens are
-        asked for.
+        asked for. `unindexed` are the statistics of all rows that the index lacks, if those that
+        are read here are some of them.
         """
         self._plan, self._target, self._rows = plan, target, rows
         segments = text_indices(plan.snapshot).segments(target) or ()
@@ -127,6 +129,8 @@ class TextColumn:
                 together = [part, *stored]
                 if target.by_element:  # for the reference these are one corpus, rows are not
                     self._groups = [TextGroup([*stored, part], together)]
+                elif unindexed is not None:
+                    self._groups.append(TextGroup([part], stored, unindexed))
                 else:
                     self._groups.append(TextGroup([part], together))
 
@@ -144,6 +148,11 @@ class TextColumn:
     def corpus(self) -> Corpus:
         """How many documents and tokens there are, with an index or without."""
         return statistics_of(list(self._parts()), []).corpus
+
+    def unindexed(self, tokens: Sequence[str]) -> Statistics:
+        """Return the statistics of the rows that were read since the index lacks them."""
+        parts = [part for part in self._parts() if part.segment is None]
+        return statistics_of(parts, tokens)
 
     def num_docs_with(self, token: str) -> int:
         """Return how many documents have a token, with an index or without."""

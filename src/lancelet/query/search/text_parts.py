@@ -90,9 +90,14 @@ class TextPart:
 class TextGroup:
     """Parts that are scored with the same statistics."""
 
-    def __init__(self, parts: Sequence[TextPart], counted: Sequence[TextPart]) -> None:
-        """Score parts by what is counted in some that may be others."""
-        self.parts, self.counted = tuple(parts), tuple(counted)
+    def __init__(
+        self,
+        parts: Sequence[TextPart],
+        counted: Sequence[TextPart],
+        known: Statistics | None = None,
+    ) -> None:
+        """Score parts by what is counted in some that may be others, and by what is known."""
+        self.parts, self.counted, self._counted_before = tuple(parts), tuple(counted), known
         self._known: dict[tuple[str, ...], Statistics] = {}
 
     @property
@@ -106,7 +111,10 @@ class TextGroup:
         if found is None:
             if len(self._known) >= _COUNTED_MAX:
                 self._known = {}
-            found = self._known[tokens] = statistics_of(self.counted, tokens)
+            found = statistics_of(self.counted, tokens)
+            if self._counted_before is not None:
+                found += self._counted_before
+            self._known[tokens] = found
         return found
 
 

@@ -6,40 +6,59 @@
     segment b       5 rows     0.3  0.5 ..          the best 5 of all
     fragments 7, 8  5 rows     0.2  0.9 ..
 
+    SELECT id FROM lance_text_search('/data/t', 'red fox', k => 5)
+
+    fragments 7, 8  400 rows, 7 with `red`      what scores depend on is counted first
+    fragments 9     200 rows, 2 with `red`
+    the index       5 rows     7.1  6.3  2.0 ..
+    fragments 7, 8  5 rows     5.5  0.4 ..          the best 5 of all
+    fragments 9     5 rows     6.9  0.1 ..
+
 A function of Spark runs in one task, whatever it does; here the call becomes a data frame instead.
-What depends on other rows than those that are found stays a function: scores of texts, and filters
-that come after the search.
+A text index answers in one task, since to ask it costs less than to begin many; rows that it lacks
+are read by many. A search by both asks for the best of each, of which the driver makes one ranking.
+What depends on all rows that are found stays a function: filters that come after the search.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lancelet.ops.jobs.split import plan_splits
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import execute
+from lancelet.query.execute import execute, execute_to_table
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.hits import FoundSearch, Hits
+from lancelet.query.search.hybrid import HybridSearch
+from lancelet.query.search.scored import searched_rows
+from lancelet.query.search.terms import Statistics
+from lancelet.query.search.text import TextSearch, count_unindexed, unindexed_fragments
+from lancelet.query.search.text_indices import Target
 from lancelet.query.search.vector import VectorSearch
 from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.convert import convert_batch
-from lancelet.spark.search_functions import plan_vector_search
+from lancelet.spark.search_functions import FUNCTION_ARGUMENTS, plan_function
 from lancelet.spark.searching import schema_found
+from lancelet.spark.small_reads import local_frame
 from lancelet.spark.sql.source import Source, Token, call_stop, edited
 from lancelet.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     from lancelet.spark.sql.query import Session
 
-_CALL: Final = "LANCE_VECTOR_SEARCH"
-_PARAMETERS: Final = ("path", "column", "query")
+_CALLS: Final = {name.upper(): name for name in FUNCTION_ARGUMENTS}
 
 
 def with_searches(session: Session, source: Source) -> tuple[dict[str, DataFrame], Source]:
@@ -48,10 +67,11 @@ def with_searches(session: Session, source: Source) -> tuple[dict[str, DataFrame
     edits: list[tuple[int, int, str]] = []
     frames: dict[str, DataFrame] = {}
     for number, token in enumerate(tokens[:-1]):
-        if token.word != _CALL or tokens[number + 1].kind != "L_PAREN":
+        if token.word not in _CALLS or tokens[number + 1].kind != "L_PAREN":
             continue
         stop = call_stop(tokens, number)
-        frame = _frame(session, source, tokens[number + 2 :], stop)
+        call = _CALLS[token.word]
+        frame = _frame(session, source, call, tokens[number + 2 :], stop)
         if frame is not None:
             name = f"lancelet_search_{len(frames)}"
             frames[name] = frame
@@ -60,21 +80,31 @@ def with_searches(session: Session, source: Source) -> tuple[dict[str, DataFrame
 
 
 def _frame(
-    session: Session, source: Source, tokens: Sequence[Token], stop: int
+    session: Session, source: Source, name: str, tokens: Sequence[Token], stop: int
 ) -> DataFrame | None:
     """Return what a call finds, or None if one task is as well."""
-    given = _arguments(session, source, tokens, stop)
-    if given is None or not set(_PARAMETERS) <= given.keys():
+    names = FUNCTION_ARGUMENTS[name]
+    given = _arguments(session, source, names, tokens, stop)
+    if given is None or not set(names) <= given.keys():
         return None
-    path, column, query = (given.pop(name) for name in _PARAMETERS)
-    table, plan = plan_vector_search(path, column, query, given)
+    table, plan = plan_function(name, given)
+    search = plan.options.search
+    if isinstance(search, HybridSearch):
+        return _best_of_both(session, table, plan, search)
     parts = parts_of(plan)
-    if len(parts) < 2:
-        return None
+    return _best(session, table, plan, parts) if len(parts) > 1 else None
+
+
+def _best(
+    session: Session, table: TableRef, plan: ScanPlan, parts: Sequence[ScanOptions]
+) -> DataFrame:
+    """Return the best rows of all that parts of a search find."""
     search, columns = plan.options.search, plan.options.columns
     assert search is not None
     assert isinstance(columns, tuple)
     shown = [*columns, search.score_field.name]
+    if isinstance(search, TextSearch):
+        parts = _with_statistics(session, table, parts)
     parts = [replace(each, columns=tuple(dict.fromkeys([*columns, ROW_ADDRESS]))) for each in parts]
     schema = schema_found(plan_scan(plan.snapshot, parts[0]).schema)
     wanted = arrow_schema(schema)
@@ -84,24 +114,70 @@ def _frame(
         return _search(table, options, wanted)
 
     found = task_frame(session.spark, run, parts, schema)
-    best = found.orderBy(search.score_field.name, ROW_ADDRESS).limit(plan.options.limit or 0)
+    score = F.col(search.score_field.name)
+    order = score.desc() if isinstance(search, TextSearch) else score
+    best = found.orderBy(order, ROW_ADDRESS).limit(plan.options.limit or 0)
     return best.select(*(f"`{name}`" for name in dict.fromkeys(shown)))
 
 
-def parts_of(plan: ScanPlan) -> list[ScanOptions]:
-    """Return scans that together find the rows of a search for vectors, the best of which count.
+def _best_of_both(
+    session: Session, table: TableRef, plan: ScanPlan, search: HybridSearch
+) -> DataFrame | None:
+    """Return the best rows by text and vector, each of which is searched in many tasks."""
+    options = plan.options
+    if options.filter is not None and not options.prefilter:
+        return None
+    alone = [
+        plan_scan(
+            plan.snapshot,
+            replace(options, search=each, limit=search.depth, columns=(ROW_ADDRESS,)),
+        )
+        for each in (search.text, search.vector)
+    ]
+    parts = [parts_of(each) for each in alone]
+    if max(map(len, parts)) < 2:
+        return None
+    found = []
+    for each, own in zip(alone, parts, strict=True):
+        rows = _best(session, table, each, own).collect()
+        addresses = np.array([row[0] for row in rows], np.uint64)
+        scores = np.array([row[1] for row in rows], np.float32)
+        found.append(FoundSearch(Hits.of_query(addresses, scores), pa.field("_", pa.float32())))
+    text, vector = found
+    joined = replace(search, text=text, vector=vector)
+    best = execute_to_table(plan_scan(plan.snapshot, replace(options, search=joined, filter=None)))
+    schema = schema_found(best.schema)
+    wanted = arrow_schema(schema)
+    batches = [convert_batch(batch, wanted) for batch in best.to_batches()]
+    return local_frame(session.spark, pa.Table.from_batches(batches, wanted), schema)
 
-    Each segment of an index is one, and fragments that none covers are some; a search that cannot
-    be taken apart is the only one.
+
+def parts_of(plan: ScanPlan) -> list[ScanOptions]:
+    """Return scans that together find the rows of a search, the best of which count.
+
+    A search that cannot be taken apart is the only one. For texts these are those that the index
+    has, if there is one, and some fragments that it lacks each. For vectors each segment of an
+    index is one, and fragments that none covers are some.
     """
     options, snapshot = plan.options, plan.snapshot
     search = options.search
-    is_whole = options.filter is None or options.prefilter
-    if not isinstance(search, VectorSearch) or not is_whole:
+    if options.filter is not None and not options.prefilter:
+        return [options]
+    options = replace(options, prefilter=True)
+    known = snapshot.fragments.ids.tolist()
+    if isinstance(search, TextSearch):
+        lacking = None if options.indexed_only else unindexed_fragments(search, snapshot)
+        fields = [field for field, _ in search.looked_at(plan)]
+        splits = plan_splits(snapshot, fields=fields, fragments=lacking or [], can_cut=False)
+        if lacking is None or len(splits) < 2:
+            return [options]
+        indexed = tuple(each for each in known if each not in frozenset(lacking))
+        chosen = [*([indexed] if indexed else []), *(each.fragments for each in splits)]
+        return [replace(options, fragments=each) for each in chosen]
+    if not isinstance(search, VectorSearch):
         return [options]
     segments = search.segments_in(snapshot)
     covered = frozenset().union(*(each.covered for each in segments))
-    known = snapshot.fragments.ids.tolist()
     missing = [] if options.indexed_only else [each for each in known if each not in covered]
     splits = plan_splits(snapshot, fields=[search.field], fragments=missing, can_cut=False)
     # Distances of an index may be estimates: beside exact ones they are looked up.
@@ -113,7 +189,6 @@ def parts_of(plan: ScanPlan) -> list[ScanOptions]:
                 search=refined,
                 segments=frozenset({each.metadata.uuid}),
                 fragments=tuple(sorted(each.covered.intersection(known))),
-                prefilter=True,
             )
             for each in segments
         ),
@@ -122,11 +197,33 @@ def parts_of(plan: ScanPlan) -> list[ScanOptions]:
                 options,
                 search=replace(search, use_index=False, metric=search.metric_in(snapshot)),
                 fragments=each.fragments,
-                prefilter=True,
             )
             for each in splits
         ),
     ]
+
+
+def _with_statistics(
+    session: Session, table: TableRef, parts: Sequence[ScanOptions]
+) -> list[ScanOptions]:
+    """Return parts of a search for texts that know what all of them count."""
+
+    def run(number: int, options: ScanOptions) -> Iterator[pa.RecordBatch]:
+        del number
+        plan = plan_scan(table.open(), options)
+        counted = pickle.dumps(count_unindexed(plan, searched_rows(plan)))
+        yield pa.RecordBatch.from_pydict({"counted": [counted]})
+
+    schema = StructType([StructField("counted", BinaryType(), False)])
+    total: dict[Target, Statistics] = {}
+    for row in task_frame(session.spark, run, parts, schema).collect():
+        for target, own in pickle.loads(row.counted).items():  # noqa: S301 - our own workers wrote it
+            total[target] = total[target] + own if target in total else own
+    made = []
+    for each in parts:
+        assert isinstance(each.search, TextSearch)
+        made.append(replace(each, search=replace(each.search, unindexed=total)))
+    return made
 
 
 def _search(table: TableRef, options: ScanOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -135,7 +232,7 @@ def _search(table: TableRef, options: ScanOptions, schema: pa.Schema) -> Iterato
 
 
 def _arguments(
-    session: Session, source: Source, tokens: Sequence[Token], stop: int
+    session: Session, source: Source, names: Sequence[str], tokens: Sequence[Token], stop: int
 ) -> dict[str, Any] | None:
     """Return the values of a call's arguments by their names; None if they are no constants."""
     parts: list[list[Token]] = [[]]
@@ -151,10 +248,10 @@ def _arguments(
     texts: dict[str, str] = {}
     for number, part in enumerate(parts):
         is_named = len(part) > 2 and part[1].text == "=>"
-        if not part or (not is_named and number >= len(_PARAMETERS)):
+        if not part or (not is_named and number >= len(names)):
             return None
         value = part[2:] if is_named else part
-        name = part[0].text.lower() if is_named else _PARAMETERS[number]
+        name = part[0].text.lower() if is_named else names[number]
         texts[name] = source.text[value[0].start : value[-1].stop]
     shown = ", ".join(f"{text} AS `{name}`" for name, text in texts.items())
     try:
