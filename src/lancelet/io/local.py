@@ -32,7 +32,7 @@ from lancelet.io.durable import (
     translated,
     write_note,
 )
-from lancelet.io.mapped import MappedReader
+from lancelet.io.mapped import MappedReader, OpenedReader
 from lancelet.io.store import (
     BytesLike,
     Listing,
@@ -45,11 +45,15 @@ from lancelet.io.store import (
     not_stored,
 )
 from lancelet.io.unfinished import TEMPORARY_PREFIX, give_name_if_free
+from lancelet.kernels import NATIVE
 
 _WINDOWS_PATH_MAX: Final = 240
 """Longer paths need the `\\\\?\\` form; the limit is 260 for files and 248 for folders."""
 
 _IS_WINDOWS: Final = os.name == "nt"
+
+_GUARDS_MAPS: Final = NATIVE or _IS_WINDOWS
+"""Whether a file that is cut while it is mapped is no fault of the process."""
 
 _COPY_BYTES: Final = 1 << 20
 
@@ -99,9 +103,11 @@ class LocalStore(Store):
         return self._like(self._native(folder)) if folder else self
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # the map needs the size there is
-        """Map a file."""
+        """Map a file, or open it where nothing would guard the map."""
         with as_storage_errors(path):
-            return MappedReader(path, self._native(path))
+            if _GUARDS_MAPS:
+                return MappedReader(path, self._native(path))
+            return OpenedReader(self, path, self._native(path))
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file."""

@@ -25,6 +25,9 @@ Files of a dataset are never changed in place, but copies are interrupted and di
 a file may be cut while it is mapped. Then zeros are read behind its end (`kernels.map_file` sees to
 it that this is no fault of the process), so each read compares the file's size with that at opening
 after the bytes were looked at. That is also why nothing that is kept may lie in a map.
+
+Without the native module nothing guards a map, and to touch what was cut would end the process.
+There the file is kept open and its ranges are requested (`OpenedReader`), as from other stores.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ import numpy as np
 from lancelet import surroundings
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.io.store import MappedObject, ObjectReader, check_ranges, not_stored
+from lancelet.io.ranged import RangedReader
+from lancelet.io.store import MappedObject, ObjectReader, Store, check_ranges, not_stored
 from lancelet.kernels import forget_pages, map_file
 
 _PAGE_BYTES: Final = 4096
@@ -145,12 +149,7 @@ class MappedReader(ObjectReader):
     def _check_whole(self) -> None:
         found = self._shrunk_size()
         if found is not None:
-            raise CorruptDataError(
-                "the file became shorter after it was opened; was it overwritten or cut?",
-                path=self._path,
-                bytes_at_opening=self._size,
-                file_bytes=found,
-            )
+            raise _became_shorter(self._path, self._size, found)
 
     def _is_whole(self) -> bool:
         # A reader that was closed has no size, and is not read without being asked.
@@ -167,6 +166,62 @@ class MappedReader(ObjectReader):
             return None
         is_cut = now.st_size < self._size and (now.st_dev, now.st_ino) == self._place
         return now.st_size if is_cut else None
+
+
+class OpenedReader(RangedReader):
+    """Requests ranges of a file that stays open."""
+
+    def __init__(self, store: Store, path: str, native: str) -> None:
+        """Open the file at `native`, whose path in the store is `path`."""
+        self._file: _OpenFile | None = _OpenFile(native)
+        found = os.fstat(self._file.handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise not_stored(path)
+        super().__init__(store, path, found.st_size)
+        self._identity = _identity(found)
+
+    @property
+    def identity(self) -> Hashable | None:
+        """Which file this is, and when it was last changed, unless that was just now."""
+        return self._identity
+
+    def get(self, position: int, size: int) -> bytes:
+        """Return the bytes of a range.
+
+        Raises:
+            CorruptDataError: The file became shorter.
+        """
+        file, parts = self._file, []
+        if file is None:
+            return b""
+        while size and (part := os.pread(file.handle, size, position)):
+            parts.append(part)
+            position, size = position + len(part), size - len(part)
+        found = os.fstat(file.handle).st_size
+        if found < self.size:
+            raise _became_shorter(self._path, self.size, found)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Let go of the file; it is closed with the last read of it."""
+        self._file, self._size = None, 0
+
+
+class _OpenFile:
+    """The number of an open file, which nobody else gets while there is a reference to this."""
+
+    def __init__(self, native: str) -> None:
+        self.handle = os.open(native, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.handle)
+
+
+def _became_shorter(path: str, size: int, found: int) -> CorruptDataError:
+    return CorruptDataError(
+        "the file became shorter after it was opened; was it overwritten or cut?",
+        path=path,
+        bytes_at_opening=size,
+        file_bytes=found,
+    )
 
 
 def _identity(found: os.stat_result) -> Hashable | None:

@@ -23,6 +23,7 @@ from lancelet.errors import (
 from lancelet.io import durable, open_folder, unfinished
 from lancelet.io.local import LocalStore, native_path
 from lancelet.io.memory import MemoryStore
+from lancelet.kernels import NATIVE
 
 if sys.platform != "win32":
     import fcntl
@@ -33,6 +34,7 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
+@pytest.mark.skipif(not NATIVE, reason="only the native module guards maps")
 def test_a_map_is_read_in_place_and_what_is_kept_is_a_copy(store: LocalStore):
     store.put("a", bytes(100_000))
     with store.open_reader("a") as reader:
