@@ -127,7 +127,7 @@ def checks_kinds(function: F) -> F:
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
         if not takes_others and not options.keys() <= known:
-            raise _unexpected(function.__name__, options, code)
+            refuse_unknown(function.__name__, options, code)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if value is not None and name in KINDS:
                 KINDS[name](name, value)
@@ -136,18 +136,31 @@ def checks_kinds(function: F) -> F:
     return checked  # type: ignore[return-value]  # it is called as the function is
 
 
-def _unexpected(method: str, options: Iterable[str], code: CodeType) -> TypeError:
-    """Return the error for a name that a method does not have, with those that it has."""
+def refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
+    """Raise if a method has no argument of some name, with those that it has."""
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     takes = [name for name in names if name not in ("self", "cls")]
-    wrong = next(name for name in options if name not in names)
+    wrong = next((name for name in options if name not in names), None)
+    if wrong is None:
+        return
     hint = similar_names(wrong, takes)
-    return TypeError(
+    raise TypeError(
         f"{method}() got an unexpected keyword argument '{wrong}'{hint or '; it takes'} "
         f"{'' if hint else ', '.join(takes)}".rstrip()
     )
 
 
+def named_after_itself(owner: type[C]) -> type[C]:
+    """Let errors of Python say a class, and not the one of its parts that has the method."""
+    for part in owner.__mro__[1:]:
+        if part.__module__.startswith("lancelet."):
+            for name, member in vars(part).items():
+                if inspect.isfunction(member):
+                    inspect.unwrap(member).__qualname__ = f"{owner.__name__}.{name}"
+    return owner
+
+
+C = TypeVar("C")
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancelet import ops
 from lancelet.dataset.arguments import checks_kinds
 from lancelet.dataset.show.progress import ProgressOption, shown
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, similar_names
 from lancelet.file.arguments import instance, mapping, text, texts
 from lancelet.query.execute import execute
 from lancelet.query.plan import plan_scan
@@ -422,7 +422,8 @@ def _alteration(form: AlterColumn) -> Alteration:
     unknown = sorted(given.keys() - set(_ALTERABLE))
     if unknown:
         raise InvalidInputError(
-            f"Unknown key: {unknown[0]}. Valid keys are name, nullable, and data_type."
+            f"Unknown key: {unknown[0]}. Valid keys are name, nullable, and data_type"
+            f"{similar_names(unknown[0], list(_ALTERABLE)) or '.'}"
         )
     if all(value is None for value in given.values()):
         raise InvalidInputError(

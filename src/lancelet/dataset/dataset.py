@@ -18,7 +18,7 @@ import pyarrow.dataset
 
 from lancelet import ops
 from lancelet.bitmap import Bitmap
-from lancelet.dataset.arguments import checks_kinds
+from lancelet.dataset.arguments import checks_kinds, named_after_itself
 from lancelet.dataset.blob import BlobMethods
 from lancelet.dataset.columns import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
 
+@named_after_itself
 class LanceDataset(
     ArrowMethods,
     HistoryMethods,

@@ -22,6 +22,7 @@ from lancelet import ops
 from lancelet.dataset.arguments import (
     asked_columns,
     checks_kinds,
+    named_after_itself,
     takes_arguments_of,
     whole_numbers,
 )
@@ -205,6 +206,7 @@ class FragmentColumnMethods:
 _ROW_ADDRESS: Final = "_rowaddr"
 
 
+@named_after_itself
 class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
     """A part of a dataset: rows that share data files."""
 

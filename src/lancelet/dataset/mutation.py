@@ -51,7 +51,22 @@ class MergeInsertBuilder:
 
     def __repr__(self) -> str:
         """Show into what is merged, and what happens to rows."""
-        return display.line("MergeInsertBuilder", self._dataset.uri, spec=self._spec)
+        return display.line("MergeInsertBuilder", self._dataset.uri, **self._facts())
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        return display.card(f"Merge into {self._dataset.uri}", self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        spec = self._spec
+        deletes = spec.delete_condition or True
+        return {
+            "on": list(spec.on),
+            "matched": spec.matched.value,
+            "condition": spec.update_condition,
+            "inserts": spec.inserts,
+            "deletes_unmatched": deletes if spec.deletes_unmatched else False,
+        }
 
     def when_matched_update_all(self, condition: str | None = None) -> Self:
         """Update matched rows with all columns of the source.

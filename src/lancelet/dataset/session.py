@@ -67,6 +67,16 @@ class Session:
             budget_bytes=stats.budget_bytes,
         )
 
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        stats = self.stats
+        facts = {
+            "size": display.size_text(stats.bytes),
+            "of indices": display.size_text(stats.index_bytes),
+            "at most": display.size_text(stats.budget_bytes),
+        }
+        return display.card("Session", facts)
+
     def size_bytes(self) -> int:
         """Return the size of the caches.
 

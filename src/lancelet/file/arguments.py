@@ -145,8 +145,10 @@ def row_numbers(name: str, values: Sequence[int]) -> Int64s:
 
 
 def _wrong_type(name: str, value: object, expected: str) -> ArgumentTypeError:
+    is_plain = expected == "str" and isinstance(value, bool | int | float)
+    hint = f"; write {str(value).lower()!r}" if is_plain else ""
     return ArgumentTypeError(
-        "an argument has another type than it must have",
+        f"an argument has another type than it must have{hint}",
         argument=name,
         expected=expected,
         found=type(value).__name__,

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.errors import UnsupportedError
+from lancelet.errors import UnsupportedError, similar_names
 from lancelet.index.base import AnyKind
 from lancelet.index.inverted.kind import Inverted
 from lancelet.index.inverted.layout import METADATA
@@ -68,7 +68,10 @@ def kind_of_name(name: str) -> AnyKind:
     """
     kind = _BY_NAME.get(_ALIASES.get(name.upper(), name.upper()))
     if kind is None:
-        raise UnsupportedError("no index is of that kind", found=name, known=sorted(_BY_NAME))
+        hint = similar_names(name, sorted(_BY_NAME))
+        raise UnsupportedError(
+            f"no index is of that kind{hint}", found=name, known=sorted(_BY_NAME)
+        )
     return kind
 
 

@@ -45,7 +45,7 @@ from lancelet.io.credentials import (
     profile_options,
 )
 from lancelet.io.fork import renew_after_fork
-from lancelet.io.options import option_of, sort_options
+from lancelet.io.options import OUR_OPTIONS, option_of, sort_options
 from lancelet.io.region import bucket_region
 from lancelet.io.retry import RetryPolicy
 from lancelet.io.store import name_taken, not_stored
@@ -165,6 +165,7 @@ class Client:
         self._options = sort_options(options)
         self._refreshed = RefreshedOptions(provider) if provider is not None else None
         self._made: tuple[Any, Any, Any] | None = None
+        self._ignored: list[str] = []
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by URI and options."""
@@ -209,7 +210,8 @@ class Client:
                 "the store refused a name or an option", path=path, reason=str(error)
             ) from error
         except _NATIVE.get().exceptions.BaseError as error:
-            raise self._translated(error, path) from error
+            ignored = {"ignored_options": self._ignored} if self._ignored else {}
+            raise self._translated(error, path).with_facts(**ignored) from error
 
     @contextmanager
     def outcome(self, path: str) -> Iterator[None]:
@@ -258,6 +260,7 @@ class Client:
                 return native._store.from_url(self.url, config=config, **arguments)  # noqa: SLF001  # a copy has no public front
             except native.exceptions.UnknownConfigurationKeyError:
                 known = {key: config[key] for key in config if self._is_known(native, key)}
+                self._ignored = sorted(config.keys() - known.keys() - OUR_OPTIONS)
                 return native._store.from_url(self.url, config=known, **arguments)  # noqa: SLF001  # the same
 
     def _is_known(self, native: Any, key: str) -> bool:

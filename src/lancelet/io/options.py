@@ -30,6 +30,9 @@ EXPIRES_AT: Final = "expires_at_millis"
 FSSPEC: Final = "fsspec"
 """The option that asks for a file system of fsspec, or is one."""
 
+OUR_OPTIONS: Final = frozenset({EXPIRES_AT, FSSPEC, "durability"})
+"""Options that are for us, and not for a store."""
+
 _CLIENT_KEYS: Final = frozenset(
     {
         "allow_http",

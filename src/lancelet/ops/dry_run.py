@@ -14,7 +14,8 @@ whatever ends in one commit; `rehearse_apart` does what makes no version, such a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from html import escape
 from typing import Protocol
 
 import numpy as np
@@ -61,6 +62,12 @@ class ChangeReport:
     conflicts: tuple[str, ...] = ()
     deleted_files: int = 0
     deleted_bytes: int = 0
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        facts = ((each.name, escape(str(getattr(self, each.name)))) for each in fields(self))
+        rows = (f"<tr><th>{name}</th><td>{fact}</td></tr>" for name, fact in facts)
+        return f"<div><strong>What would change</strong><table>{''.join(rows)}</table></div>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

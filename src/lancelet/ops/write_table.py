@@ -20,6 +20,7 @@ from lancelet.errors import (
     CommitConflictError,
     InvalidInputError,
     LanceletError,
+    similar_names,
 )
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import Fragment
@@ -62,7 +63,8 @@ class WriteMode(Enum):
             return WriteMode(mode.lower())
         except ValueError:
             known = [each.value for each in WriteMode]
-            raise InvalidInputError(f"Invalid mode {mode}", known=known) from None
+            hint = similar_names(mode, known)
+            raise InvalidInputError(f"Invalid mode {mode}{hint}", known=known) from None
 
 
 @dataclass(frozen=True, slots=True)

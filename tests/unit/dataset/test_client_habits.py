@@ -159,16 +159,30 @@ def test_pandas_knows_the_dtype_once_the_types_of_arrow_are_imported():
         (lambda d: d.update({"price": "1"}, wher="price = 1"), "'wher'; did you mean where"),
         (
             lambda d: lancelet.dataset(d.uri, storage_options={"allow_http": True}),
-            "allow_http.*str.*bool",
+            "write 'true'.*allow_http.*str.*bool",
         ),
+        (lambda d: d.delete(), r"LanceDataset\.delete\(\) missing"),
+        (lambda d: d.scanner(colums=["price"]), r"LanceDataset\.scanner\(\) got an unexpected"),
+        (lambda d: d.to_table(colums=["price"]), "'colums'; did you mean columns"),
+        (lambda d: list(d.to_batches(fliter="a")), "'fliter'; did you mean filter"),
+        (lambda d: d.to_table(nearest={"colum": "v", "q": [1.0]}), "'colum'; did you mean column"),
+        (lambda d: d.to_table(nearest={"column": "vv", "q": [1.0]}), "did you mean v"),
+        (lambda d: d.merge_insert("prise"), "did you mean price"),
+        (lambda d: d.create_scalar_index("price", "BTRE"), "did you mean BTREE"),
+        (lambda d: d.create_index("v", "IVF_PQQ"), "did you mean IVF_PQ"),
+        (lambda d: d.create_index("v", "IVF_FLAT", metric="cosin"), "did you mean cosine"),
+        (lambda d: d.alter_columns({"path": "price", "nme": "x"}), "did you mean name"),
+        (lambda d: lancelet.write_dataset({"a": [1]}, d.uri, mode="apend"), "did you mean append"),
     ],
 )
 def test_a_misspelt_name_is_answered_with_the_nearest(tmp_path, call, hint):
-    dataset = lancelet.write_dataset(pa.table({"price": [1, 2]}), tmp_path / "t")
+    vectors = pa.array([[0.0], [1.0]], pa.list_(pa.float32(), 1))
+    rows = pa.table({"price": [1, 2], "v": vectors})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t")
     dataset.create_scalar_index("price", "BTREE")
     dataset.tags.create("release", 1)
     dataset.create_branch("side")
-    with pytest.raises((LookupError, ValueError, TypeError), match=hint):
+    with pytest.raises((LookupError, ValueError, TypeError, NotImplementedError), match=hint):
         call(dataset)
 
 

@@ -41,6 +41,11 @@ def shown(table):
         "session": table.session(),
         "merge": table.merge_insert("id"),
         "optimizer": table.optimize,
+        "delta": table.delta(compared_against=1),
+        "plots": table.plot,
+        "index": table.describe_indices()[0],
+        "report": table.delete("id = 31", dry_run=True),
+        "query": lancelet.sql("select 1 as one"),
     }
 
 
@@ -54,6 +59,12 @@ def test_lines_have_the_facts(table):
     assert "id > 3" in lines["scanner"]
     assert "names=['first']" in lines["tags"]
     assert "num_fragments=4" in lines["statistics"]
+    assert "begin=1, end=3" in lines["delta"]
+    builder = table.merge_insert("id").when_matched_update_all("source.id > 3")
+    assert repr(builder) == (
+        f"MergeInsertBuilder({table.uri!r}, on=['id'], matched='UpdateAll', "
+        "condition='source.id > 3', inserts=False, deletes_unmatched=False)"
+    )
 
 
 def test_notebooks_get_facts_and_rows_as_text(table):
@@ -62,8 +73,11 @@ def test_notebooks_get_facts_and_rows_as_text(table):
     assert "v_idx" in page
     assert "&lt;script&gt;" in page
     assert "<script>" not in page
-    for name in ("scanner", "fragment", "tags", "branches", "statistics"):
-        assert shown(table)[name]._repr_html_().startswith("<div>"), name
+    others = shown(table)
+    for name in others.keys() - {"optimizer", "delta", "plots", "query"}:
+        assert others[name]._repr_html_().startswith("<div>"), name
+    assert "v_idx" in others["index"]._repr_html_()
+    assert "<th>rows</th><td>1</td>" in others["report"]._repr_html_()
 
 
 def test_plots_draw_what_the_table_says(table):

@@ -136,6 +136,12 @@ def test_lines_are_written_once_a_second_and_at_the_end_of_a_stage(monkeypatch, 
     assert shown == ["write rows: 2 of 3, 1.1 s", "write rows: 3 of 3, 1.2 s"]
 
 
+def test_work_without_a_stage_shows_nothing(tmp_path, capfd):
+    dataset = lancelet.write_dataset({"a": [1]}, str(tmp_path / "t.lance"))
+    dataset.optimize.compact_files(progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_progress_is_a_choice_or_a_function(table):
     with pytest.raises(InvalidInputError, match="True, False or a function"):
         table.check(progress="yes")

@@ -268,6 +268,22 @@ def test_tail_is_found_where_a_store_cannot_count_from_the_end():
     assert server.requests[1].headers["range"] == "bytes=8-9"
 
 
+def test_errors_name_the_options_that_the_store_does_not_know():
+    with ScriptedServer([Answer(403)] * 4) as server:
+        options = {
+            "aws_access_key_id": "key",
+            "aws_secret_access_key": "secret",
+            "aws_endpoint": server.endpoint,
+            "allow_http": "true",
+            "durability": "written",
+            "aws_regoin": "eu",
+            "client_max_retries": "0",
+        }
+        with pytest.raises(StorageError) as caught:
+            open_folder("s3://bucket", options).put("a", b"x")
+    assert caught.value.facts["ignored_options"] == ["aws_regoin"]
+
+
 def test_deleting_goes_on_where_a_store_refuses_what_is_gone():
     with ScriptedServer([Answer(404)] * 3 + [Answer(204)] * 3) as server:
         options = {"google_base_url": server.endpoint, "google_storage_token": "token"}

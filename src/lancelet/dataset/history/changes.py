@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lancelet import ops
 from lancelet.dataset.handle import Handle, NegativeVersionError, open_reference
+from lancelet.dataset.show import display
 from lancelet.dataset.write.committing import Transaction, transaction_to_user
 from lancelet.errors import InvalidInputError
 from lancelet.table.refs import open_as_of
@@ -32,6 +33,11 @@ class DatasetDelta:
     def __init__(self, delta: Delta) -> None:
         """Look at the difference of two versions."""
         self._delta = delta
+
+    def __repr__(self) -> str:
+        """Show which versions are compared."""
+        delta = self._delta
+        return display.line("DatasetDelta", begin=delta.begin_version, end=delta.end_version)
 
     def list_transactions(self) -> list[Transaction]:
         """Return the transactions of the interval, oldest first.

@@ -14,6 +14,7 @@ from lancelet import ops
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.arguments import checks_kinds
 from lancelet.dataset.handle import Handle
+from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import IndexProgress, ProgressOption, shown
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
@@ -67,6 +68,19 @@ class IndexDescription:
     total_size_bytes: int | None
     details: dict[str, Any]
     segments: list[IndexSegmentDescription]
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        size = None if self.total_size_bytes is None else display.size_text(self.total_size_bytes)
+        facts = {
+            "kind": self.index_type,
+            "columns": self.field_names,
+            "rows": self.num_rows_indexed,
+            "size": size,
+            "segments": len(self.segments),
+        }
+        details = display.grid(("detail", "value"), self.details.items())
+        return display.card(self.name, facts, details)
 
 
 class IndexMethods:

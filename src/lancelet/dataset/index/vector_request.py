@@ -134,7 +134,8 @@ class VectorIndexArguments:
         if name not in kinds.vector.quantizers.registry.KINDS:
             raise UnsupportedError(
                 f"Only {list(kinds.vector.quantizers.registry.KINDS)} index types supported. "
-                f"Got {self.index_type}",
+                f"Got {self.index_type}"
+                f"{similar_names(name, list(kinds.vector.quantizers.registry.KINDS))}",
                 found=name,
             )
         values = {key: own for key, own in self.values.items() if key not in _WITHOUT_EFFECT}
@@ -156,7 +157,9 @@ def _metric(given: str) -> Metric:
     known = kinds.vector.layout.METRICS.get(str(given).lower())
     if known is None:
         raise InvalidInputError(
-            f"Metric {given} not supported.", known=sorted(kinds.vector.layout.METRICS)
+            f"Metric {given} not supported"
+            f"{similar_names(str(given), list(kinds.vector.layout.METRICS)) or '.'}",
+            known=sorted(kinds.vector.layout.METRICS),
         )
     return known
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lancelet.dataset.arguments import (
     asked_columns,
+    refuse_unknown,
     takes_arguments_of,
     takes_named_arguments_of,
     whole_numbers,
@@ -170,7 +171,12 @@ class ReadingMethods:
             dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2, 0.3, 0.4], "k": 5})
             ```
         """
-        return self.scanner(*arguments, **options).to_table()
+        try:
+            scanner = self.scanner(*arguments, **options)
+        except TypeError:
+            refuse_unknown("to_table", options, ReadingMethods.scanner.__code__)
+            raise
+        return scanner.to_table()
 
     @takes_arguments_of(scanner)
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
@@ -192,7 +198,12 @@ class ReadingMethods:
                 print(batch.num_rows)
             ```
         """
-        return self.scanner(*arguments, **options).to_batches()
+        try:
+            scanner = self.scanner(*arguments, **options)
+        except TypeError:
+            refuse_unknown("to_batches", options, ReadingMethods.scanner.__code__)
+            raise
+        return scanner.to_batches()
 
     @takes_named_arguments_of(scanner, but=("blob_handling",))
     def to_pandas(

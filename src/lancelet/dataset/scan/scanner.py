@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
-from lancelet.dataset.arguments import asked_columns
+from lancelet.dataset.arguments import asked_columns, checks_kinds
 from lancelet.dataset.blob import BlobFile
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.scan.search import (
@@ -560,6 +560,7 @@ class ScannerBuilder:
         self._scan_stats = callback
         return self
 
+    @checks_kinds
     def nearest(
         self,
         column: str | Mapping[str, Any] | MinHashQuery,

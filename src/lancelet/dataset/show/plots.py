@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.table.snapshot import open_entries
 
@@ -21,6 +22,10 @@ class Plots:
     def __init__(self, dataset: LanceDataset) -> None:
         """Draw a dataset."""
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show what is drawn."""
+        return display.line("Plots", self._dataset.uri, version=self._dataset.version)
 
     def sizes(self, ax: Any = None) -> Any:
         """Draw how many bytes of files each column takes, the largest first.

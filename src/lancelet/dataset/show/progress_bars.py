@@ -55,10 +55,11 @@ class RichBars:
             console=Console(stderr=True),
         )
         self._tasks: dict[str, Any] = {}
-        self._shown.start()
 
     def __call__(self, event: IndexProgress) -> None:
         """Show an event."""
+        if not self._tasks:
+            self._shown.start()
         if event.stage not in self._tasks:
             self._tasks[event.stage] = self._shown.add_task(event.stage, total=None)
         done, total = event.completed or 0, event.total or None
@@ -66,7 +67,8 @@ class RichBars:
 
     def close(self) -> None:
         """Leave what is shown as it is."""
-        self._shown.stop()
+        if self._tasks:
+            self._shown.stop()
 
 
 class TqdmBars:

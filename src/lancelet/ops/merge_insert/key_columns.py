@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, similar_names
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
 from lancelet.format.schema import Schema
@@ -73,7 +73,9 @@ def _chain(schema: Schema, name: str) -> tuple[Field, ...]:
         return tuple(schema.fields_on_path(format_path(found)))
     except (CoercionError, FieldNotFoundError) as error:
         raise UnknownKeyError(
-            f"Merge insert key column '{name}' does not exist in schema", known=schema.names[:100]
+            f"Merge insert key column '{name}' does not exist in schema"
+            f"{similar_names(name, schema.names)}",
+            known=schema.names[:100],
         ) from error
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
+    similar_names,
 )
 from lancelet.file.arguments import ArgumentTypeError, instance
 from lancelet.format.field import Field
@@ -46,7 +47,10 @@ def vector_field(schema: Schema, column: str) -> Field:
     try:
         field = schema.field_by_path(column)
     except FieldNotFoundError as error:
-        raise FieldNotFoundError(f"Embedding column {column} is not in the dataset") from error
+        raise FieldNotFoundError(
+            f"Embedding column {column} is not in the dataset{similar_names(column, schema.names)}",
+            column=column,
+        ) from error
     if _found_in(field) is None:
         raise NotVectorsError(
             f"Query column {column} must be a vector. Got {field.arrow_type}.", column=column
