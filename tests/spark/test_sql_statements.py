@@ -364,7 +364,7 @@ def test_tables_are_made_in_attached_namespaces(run, spark, tmp_path):
         ("UPDATE <t> SET nam = 1", r"no column `nam`; did you mean name\?", "nam = 1"),
         ("UPDATE <t> SET n 1", "expected =", "1"),
         ("DELETE FROM <t> WHERE", "expected more", ""),
-        ("MERGE INTO <t> t USING s ON t.id = s.id", "cannot be found", "s ON"),
+        ("MERGE INTO <t> t USING nowhere s ON t.id = s.id", "cannot be found", "nowhere"),
         ("CREATE INDEX i ON <t> (id)", "USING", ""),
         ("VACUUM <t> RETAIN 7 YEARS", "expected HOURS", "YEARS"),
         ("ALTER TABLE <t> FROB", "expected ADD", "FROB"),
