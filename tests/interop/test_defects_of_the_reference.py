@@ -6,7 +6,9 @@ expected. `docs/reference/defects.md` lists the reports.
 
 import contextlib
 import random
+import shutil
 import threading
+import uuid
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,10 @@ import pyarrow.dataset as ds
 import pytest
 
 import lancelet
+from lancelet.errors import NotFoundError
 from lancelet.indices import IndexConfig
+from lancelet.mem_wal import CompactedSsTable
+from lancelet.query.indexing.segments import IndexUnusableWarning
 
 pytestmark = pytest.mark.interop
 
@@ -29,6 +34,10 @@ def vectors(count, width=8, seed=0):
 
 def ids(dataset, text, **options):
     return sorted(dataset.to_table(["id"], filter=text, **options)["id"].to_pylist())
+
+
+def row_ids(dataset):
+    return dataset.to_table([], with_row_id=True)["_rowid"].to_pylist()
 
 
 def roundtrip(tmp_path, table, version):
@@ -184,6 +193,131 @@ def test_an_index_of_substrings_knows_nulls_blanks_and_empty_texts(tmp_path, tex
     dataset = lancelet.write_dataset(rows, tmp_path / "t")
     dataset.create_scalar_index("s", IndexConfig("fm", {}))
     assert ids(dataset, text) == expected
+
+
+# ---- Stable row ids, and indices beside changes -----------------------------------------------
+
+
+def test_an_overwrite_gives_other_row_ids_to_fragments_of_the_same_number(tmp_path):
+    session, first = lancelet.Session(), pa.table({"i": range(10)})
+    lancelet.write_dataset(first, tmp_path / "t", enable_stable_row_ids=True, max_rows_per_file=5)
+    before = lancelet.dataset(tmp_path / "t", session=session)
+    assert row_ids(before) == list(range(10))
+    lancelet.write_dataset(
+        pa.table({"i": range(100, 107)}), tmp_path / "t", mode="overwrite", max_rows_per_file=5
+    )
+    after = lancelet.dataset(tmp_path / "t", session=session)
+    assert row_ids(after) == list(range(10, 17))
+    after.optimize.compact_files()
+    again = lancelet.dataset(tmp_path / "t", session=session)
+    assert row_ids(again) == list(range(10, 17))
+    assert again._take_rows([12])["i"].to_pylist() == [102]
+
+
+def test_a_restore_gives_no_id_of_a_row_or_fragment_again(tmp_path):
+    lancelet.write_dataset(pa.table({"v": [0]}), tmp_path / "t", enable_stable_row_ids=True)
+    lancelet.write_dataset(pa.table({"v": [1]}), tmp_path / "t", mode="append")
+    lancelet.dataset(tmp_path / "t", version=1).restore()
+    dataset = lancelet.write_dataset(pa.table({"v": [2]}), tmp_path / "t", mode="append")
+    assert row_ids(dataset) == [0, 2]
+    assert [fragment.fragment_id for fragment in dataset.get_fragments()] == [0, 2]
+
+
+@pytest.mark.parametrize("kind", ["ZONEMAP", "BLOOMFILTER", "BTREE", "BITMAP"])
+def test_rows_that_an_update_moved_are_found_by_columns_it_left(tmp_path, kind):
+    rows = pa.table({"a": range(100), "b": range(100)})
+    dataset = lancelet.write_dataset(
+        rows, tmp_path / "t", enable_stable_row_ids=True, max_rows_per_file=50
+    )
+    dataset.create_scalar_index("a", kind)
+    dataset.update({"b": "b + 1000"}, where="a < 20")
+    assert dataset.count_rows("a = 7") == 1
+    dataset.update({"b": "0"})
+    dataset.optimize.compact_files()
+    assert dataset.to_table(filter="a < 20")["b"].to_pylist() == [0] * 20
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "INVERTED"])
+def test_an_index_forgets_what_rows_were_before_an_update(tmp_path, kind):
+    rows = pa.table({"id": range(100), "c": ["aa"] * 50 + ["bb"] * 50})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t", enable_stable_row_ids=True)
+    dataset.create_scalar_index("c", kind)
+    dataset.update({"c": "'bb'"}, where="id < 25")
+    dataset.optimize.optimize_indices()
+    how = {"full_text_query": "aa"} if kind == "INVERTED" else {"filter": "c = 'aa'"}
+    assert sorted(dataset.to_table(**how)["id"].to_pylist()) == list(range(25, 50))
+
+
+def test_rows_that_were_merged_again_and_again_have_an_id_each(tmp_path):
+    rows = pa.table({"id": range(100), "v": range(100)})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t", enable_stable_row_ids=True)
+    for number in range(3):
+        keys = range(20 + number, 60 + number)
+        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(pa.table({"id": keys, "v": [number] * 40}))
+    dataset.delete("id IN (25, 33)")
+    found = dataset.to_table(filter="v >= 0", with_row_id=True)["_rowid"].to_pylist()
+    assert len(found) == len(set(found)) == 98
+
+
+def test_rows_that_a_merge_added_are_of_its_version(tmp_path):
+    rows = pa.table({"id": range(4), "v": range(4)})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t", enable_stable_row_ids=True)
+    merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    merge.execute(pa.table({"id": [1, 9], "v": [10, 90]}))
+    versions = dataset.to_table(["id", "_row_created_at_version", "_row_last_updated_at_version"])
+    by_id = versions.sort_by("id")
+    assert by_id["_row_created_at_version"].to_pylist() == [1, 1, 1, 1, 2]
+    assert by_id["_row_last_updated_at_version"].to_pylist() == [1, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_PQ", "IVF_HNSW_SQ", "IVF_RQ"])
+def test_vectors_are_found_after_a_compaction_that_deferred_its_remapping(tmp_path, kind):
+    rows = pa.table({"id": range(600), "v": vectors(600)})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t", max_rows_per_file=100)
+    pieces = {"num_sub_vectors": 4} if kind.endswith("PQ") else {}
+    dataset.create_index("v", kind, num_partitions=2, **pieces)
+    dataset.delete("id < 50")
+    dataset.optimize.compact_files(defer_index_remap=True)
+    wanted = rows["v"][300].values
+    query = {"column": "v", "q": wanted, "k": 5, "nprobes": 2, "refine_factor": 20}
+    assert dataset.to_table(nearest=query)["id"].to_pylist()[0] == 300
+
+
+def test_a_table_whose_index_is_lost_can_be_changed(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": range(100)}), tmp_path / "t")
+    dataset.create_scalar_index("id", "BTREE")
+    shutil.rmtree(tmp_path / "t" / "_indices")
+    dataset = lancelet.write_dataset(pa.table({"id": [100]}), tmp_path / "t", mode="append")
+    with pytest.warns(IndexUnusableWarning):
+        dataset.delete("id = 5")
+    assert dataset.count_rows() == 100
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_columns_are_added_where_the_first_rows_are_deleted(tmp_path, version):
+    rows = pa.table({"id": range(20_000)})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t", data_storage_version=version)
+    dataset.delete("id < 15000")
+    dataset.add_columns({"x": "id + 1"})
+    dataset.merge(pa.table({"id": [15_000], "y": [1]}), "id")
+    assert dataset.to_table()["x"].to_pylist() == list(range(15_001, 20_001))
+
+
+def test_rows_whose_one_value_is_of_no_type_count_as_updated(tmp_path):
+    rows = pa.table({"id": range(10), "nothing": pa.nulls(10)})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t", max_rows_per_file=8)
+    done = dataset.merge_insert("id").when_matched_update_all().execute(rows.slice(6, 1))
+    assert done["num_updated_rows"] == 1
+
+
+def test_progress_of_a_log_is_not_noted_where_there_is_none(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": [1]}), tmp_path / "t")
+    merge = dataset.merge_insert("id").when_matched_update_all()
+    merge.mark_sstables_as_compacted([CompactedSsTable(str(uuid.UUID(int=7)), 1)])
+    with pytest.raises(NotFoundError):
+        merge.execute(pa.table({"id": [1]}))
+    assert dataset.describe_indices() == []
 
 
 # ---- Merging and changing rows --------------------------------------------------------------
