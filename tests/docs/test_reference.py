@@ -75,6 +75,14 @@ def test_the_site_leads_to_every_page(page):
     assert path in listed
 
 
+def test_the_picture_of_the_command_line_shows_what_commands_print():
+    tool = runpy.run_path(str(ROOT / "tools/draw_terminal.py"))
+    # Sizes of files may differ by some bytes where another compression is installed.
+    sizes = re.compile(r"[\d.]+ [KM]iB")
+    found = sizes.sub("", tool["draw"](tool["printed"]()))
+    assert found == sizes.sub("", tool["PICTURE"].read_text())
+
+
 def test_pictures_are_those_that_the_tool_draws():
     tool = runpy.run_path(str(ROOT / "tools/draw_pictures.py"))
     for name, (boxes, arrows) in tool["PICTURES"].items():

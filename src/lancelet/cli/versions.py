@@ -39,6 +39,7 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
     for snapshot in open_entries(location, entries[-last:] if last else entries):
         fragments = snapshot.fragments
         size = snapshot.data_bytes
+        names = sorted(tags.get(snapshot.version, []))
         yield (
             snapshot.version,
             committed_at(snapshot),
@@ -46,7 +47,7 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
             snapshot.num_rows,
             len(fragments),
             size if not out.is_for_people else size_text(size),
-            sorted(tags.get(snapshot.version, [])) or None,
+            (", ".join(names) if out.is_for_people else names) or None,
         )
 
 

@@ -137,6 +137,13 @@ def test_what_cannot_run_is_an_error_with_the_query(dataset, query: str) -> None
     assert caught.value.facts["query"] == query
 
 
+def test_a_table_that_is_not_there_is_answered_with_where_tables_come_from(dataset) -> None:
+    query = lancelet.sql("SELECT * FROM daataset", {"dataset": dataset})
+    with pytest.raises(SqlError, match=r"variables of the caller.* did you mean dataset") as caught:
+        query.to_table()
+    assert "duckdb_" not in str(caught.value)
+
+
 def test_wrong_sizes_are_refused(dataset) -> None:
     builder = dataset.sql("SELECT 1")
     assert isinstance(builder, SqlQueryBuilder)

@@ -4,12 +4,13 @@
     lancelet.sql("SELECT * FROM a JOIN b USING (id)", tables={"a": first, "b": second}).to_table()
 
 DuckDB reads a dataset as one of pyarrow's: it asks for the columns that a query needs, and hands
-down what of the conditions it can. Rows stream through it. A query sees the tables it is given and
-nothing else: neither files nor the variables of the program.
+down what of the conditions it can. Rows stream through it. A query sees the tables it is given, or
+if none are, the variables of its caller, and no files.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -22,7 +23,7 @@ from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.sql.database import duckdb_module
 from lancelet.dataset.sql.prepared import Prepared, give_back, prepare
 from lancelet.dataset.sql.scan import scan_of_query
-from lancelet.errors import ExpressionError, InvalidInputError
+from lancelet.errors import ExpressionError, InvalidInputError, similar_names
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
@@ -377,4 +378,12 @@ def _batches(
 
 
 def _told(error: Exception, query: SqlQuery) -> SqlError:
-    return SqlError(str(error), query=query.text, tables=sorted(query.tables))
+    message = str(error)
+    missing = re.search(r"Table with name (\S+) does not exist", message)
+    if missing is not None:
+        # DuckDB would suggest tables of its own.
+        message = (
+            f"{message.splitlines()[0]} Tables are datasets and frames in variables of the caller, "
+            f"or those that `tables` names{similar_names(missing[1], sorted(query.tables))}"
+        )
+    return SqlError(message, query=query.text, tables=sorted(query.tables))
