@@ -189,6 +189,12 @@ class FragmentReader:
             found += file.reader.statistics_reads()
         return found
 
+    def check_rows(self) -> int:
+        """Return how many rows the fragment has, which its files must have too."""
+        for index in range(len(self._fragment.files)):
+            self._open(index)
+        return self.num_rows
+
     def zone_statistics(self, leaf: Field) -> ZoneStatistics | None:
         """Return what is known of a field per zone of rows, or None."""
         if self._is_overlaid((leaf,)):

@@ -132,13 +132,22 @@ class DeletionVector:
 
     def live_offsets(self, physical_rows: int) -> Int64s:
         """Return the offsets of the rows that are not deleted, ascending."""
-        return np.flatnonzero(self.live_mask(physical_rows)).astype(np.int64)
-
-    def live_mask(self, physical_rows: int) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it is not deleted."""
         self.check_within(physical_rows)
-        live = np.ones(physical_rows, np.bool_)
-        live[self.to_array()] = False
+        return np.flatnonzero(self.live_within(0, physical_rows)).astype(np.int64)
+
+    def live_within(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
+        """Return for each row from `start` up to `stop` whether it is not deleted.
+
+        How many rows a fragment has is for manifests to claim, and what is made here is as large
+        as the range, so callers go by what they read of files.
+
+        >>> DeletionVector.of([0, 2, 9]).live_within(1, 4).tolist()
+        [True, False, True]
+        """
+        live = np.ones(stop - start, np.bool_)
+        if start < stop:
+            within = self.offsets & FrozenBitMap(range(start, stop))
+            live[numbers_of(within) - start] = False
         return live
 
     def check_within(self, physical_rows: int) -> None:

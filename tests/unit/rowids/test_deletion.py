@@ -46,7 +46,7 @@ def test_many_deletions_are_a_bitmap_and_stay_one():
 
 def test_a_row_behind_the_end_is_corrupt():
     with pytest.raises(CorruptDataError):
-        DeletionVector.of([5]).live_mask(5)
+        DeletionVector.of([5]).live_offsets(5)
 
 
 @pytest.mark.parametrize("offset", [-1, 2**32])

@@ -6,12 +6,14 @@
     2          file c                -                     all of it in version 3
     5          -                     file d                all of it in version 7
 
-Fragments are compared as the manifests have them, so this reads only deletion files.
+Fragments are compared as the manifests have them, so this reads only deletion files. Large ones
+come in pieces, as manifests may claim any number of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -21,10 +23,12 @@ from lancelet.rowids.address import UInt64s, addresses_of
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
+_PIECE_ROWS: Final = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Rows of one fragment of a version that may be different in another version."""
+    """Rows of a fragment of a version that may be different in another version."""
 
     fragment: Fragment
     offsets: Int64s
@@ -45,12 +49,17 @@ def candidates(here: Snapshot, there: Snapshot) -> Iterator[Candidates]:
         if at is not None and here.fragments.message(place) == theirs.message(at):
             continue
         fragment = here.fragments[place]
-        live = here.deletions(fragment).live_mask(here.physical_rows(fragment))
-        if at is not None and _has_same_rows(fragment, theirs[at], fields):
-            live &= ~there.deletions(theirs[at]).live_mask(len(live))
-        offsets = np.flatnonzero(live).astype(np.int64)
-        if len(offsets):
-            yield Candidates(fragment, offsets)
+        deleted, rows = here.deletions(fragment), here.physical_rows(fragment)
+        is_kept = at is not None and _has_same_rows(fragment, theirs[at], fields)
+        theirs_deleted = there.deletions(theirs[at]) if at is not None and is_kept else None
+        for start in range(0, rows, _PIECE_ROWS):
+            stop = min(start + _PIECE_ROWS, rows)
+            live = deleted.live_within(start, stop)
+            if theirs_deleted is not None:
+                live &= ~theirs_deleted.live_within(start, stop)
+            offsets = np.flatnonzero(live).astype(np.int64) + start
+            if len(offsets):
+                yield Candidates(fragment, offsets)
 
 
 def _common_fields(here: Snapshot, there: Snapshot) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
-from lancelet.ops.columns.spreading import Mask, spread_field, spread_rows
+from lancelet.ops.columns.spreading import spread_field, spread_rows
 from lancelet.ops.columns.supply import RowSupply
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
@@ -28,6 +28,7 @@ from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import Projection
 from lancelet.query.scan_options import ScanOptions
+from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.snapshot import Snapshot
 
 _LISTS = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
@@ -60,31 +61,38 @@ def spread(
     deleted = snapshot.deletions(fragment)
     if not deleted:
         return iter(batches)
-    live = deleted.live_mask(snapshot.physical_rows(fragment))
+    rows = RowRange(0, snapshot.physical_rows(fragment))
     if any(node.logical_type in _LISTS for field in guides for node in field.walk()):
         source = FragmentSource(snapshot, fragment, with_deleted=True)
-        present = source.reader.iter_batches(guides, RowRange(0, len(live)))
-        return _in_shape(stored, present, RowSupply(iter(batches)), live)
-    return _repeating(batches, live)
+        present = source.reader.iter_batches(guides, rows)
+        return _in_shape(stored, present, RowSupply(iter(batches)), deleted)
+    return _repeating(batches, deleted, len(rows))
 
 
-def _repeating(batches: Iterable[pa.RecordBatch], live: Mask) -> Iterator[pa.RecordBatch]:
+def _repeating(
+    batches: Iterable[pa.RecordBatch], deleted: DeletionVector, num_rows: int
+) -> Iterator[pa.RecordBatch]:
     """Yield each batch with the deleted rows behind its rows, the first also those before."""
-    offsets = np.flatnonzero(live)
+    gone = deleted.to_array().astype(np.int64)
+    live_before = gone - np.arange(len(gone))
     done, start = 0, 0
     for batch in batches:
         done += batch.num_rows
-        stop = int(offsets[done]) if done < len(offsets) else len(live)
-        yield spread_rows(batch, live[start:stop])
+        # The next live row is behind those that are done and the deleted ones among them.
+        stop = min(done + int(np.searchsorted(live_before, done, side="right")), num_rows)
+        yield spread_rows(batch, deleted.live_within(start, stop))
         start = stop
 
 
 def _in_shape(
-    stored: Schema, presents: Iterable[pa.RecordBatch], supply: RowSupply, live: Mask
+    stored: Schema,
+    presents: Iterable[pa.RecordBatch],
+    supply: RowSupply,
+    deleted: DeletionVector,
 ) -> Iterator[pa.RecordBatch]:
     start = 0
     for present in presents:
-        mask = live[start : start + present.num_rows]
+        mask = deleted.live_within(start, start + present.num_rows)
         start += present.num_rows
         values = supply.take_batch(int(mask.sum()))
         arrays = [

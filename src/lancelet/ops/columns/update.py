@@ -92,16 +92,17 @@ def _merged(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the values after the update, also of deleted rows, which are not looked up."""
     source = FragmentSource(snapshot, fragment, with_deleted=True)
-    live = snapshot.deletions(fragment).live_mask(source.num_rows)
+    deleted = snapshot.deletions(fragment)
+    everything = RowRange(0, source.num_rows)
     start = 0
     given = {field.name: _given(snapshot, joined.columns, field) for field in stored.fields}
     wanted: Sequence[Field] = (*projection.fields, *stored.fields)
-    for batch in source.reader.iter_batches(tuple(dict.fromkeys(wanted)), RowRange(0, len(live))):
+    for batch in source.reader.iter_batches(tuple(dict.fromkeys(wanted)), everything):
         rows = RowRange(start, start + batch.num_rows)
         start = rows.stop
         keys = _keys(source, projection, batch, rows)
         places = joined.places(keys)
-        found = np.asarray(pc.is_valid(places)) & live[rows.start : rows.stop]
+        found = np.asarray(pc.is_valid(places)) & deleted.live_within(rows.start, rows.stop)
         changed.append(np.flatnonzero(found) + rows.start)
         addresses = source.addresses(np.arange(rows.start, rows.stop))
         arrays = [

@@ -7,6 +7,7 @@ fragment 4    0 0 1       rows 0 and 1 do not pass the filter
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,12 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.kernels import RowMasks, admit_rows
+from lancelet.query.fragment_reader import FragmentReader
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+
+_ROWS_BELIEVED: Final = 1 << 24
+"""Of a fragment that is said to have more rows files are asked before a byte is made for each."""
 
 
 class AdmittedRows:
@@ -62,20 +67,19 @@ def live_masks(snapshot: Snapshot, fragments: Collection[int]) -> RowMasks:
     masks = {}
     for each in fragments:
         fragment = snapshot.fragments.by_id(each)
-        physical = snapshot.physical_rows(fragment)
-        masks[each] = snapshot.deletions(fragment).live_mask(physical)
+        rows = snapshot.physical_rows(fragment)
+        if rows > _ROWS_BELIEVED:
+            rows = snapshot.open_fragment(fragment, FragmentReader).check_rows()
+        masks[each] = snapshot.deletions(fragment).live_within(0, rows)
     return _joined(masks)
 
 
-def masks_of_offsets(
-    snapshot: Snapshot, rows: Mapping[int, Int64s], covered: Collection[int]
-) -> RowMasks:
+def masks_of_offsets(rows: Mapping[int, Int64s], covered: Collection[int]) -> RowMasks:
     """Admit rows by their offsets in each fragment, of those that are covered."""
     masks = {}
     for fragment_id, offsets in rows.items():
-        if fragment_id in covered:
-            physical = snapshot.physical_rows(snapshot.fragments.by_id(fragment_id))
-            masks[fragment_id] = np.zeros(physical, np.bool_)
+        if fragment_id in covered and len(offsets):
+            masks[fragment_id] = np.zeros(int(offsets.max()) + 1, np.bool_)
             masks[fragment_id][offsets] = True
     return _joined(masks)
 

@@ -361,7 +361,7 @@ def _admitted(
     snapshot: Snapshot, segment: TableSegment, rows: Mapping[int, Int64s]
 ) -> AdmittedRows:
     def make() -> AdmittedRows:
-        masks = masks_of_offsets(snapshot, rows, segment.covered)
+        masks = masks_of_offsets(rows, segment.covered)
         return AdmittedRows(masks, opened_vectors(segment))
 
     if not isinstance(rows, KeptRows):

@@ -88,7 +88,7 @@ class NearTexts:
             if rows is None:
                 masks = live_masks(plan.snapshot, covered)
             else:
-                masks = masks_of_offsets(plan.snapshot, rows, covered)
+                masks = masks_of_offsets(rows, covered)
             shown = admits(masks, addresses)
             found.append(Hits.of_query(addresses[shown], scores[shown]))
         if missing and not options.indexed_only:

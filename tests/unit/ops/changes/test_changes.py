@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +19,10 @@ from lancelet.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.manifest_file import render_manifest_file
 from lancelet.ops.changes.between import RowsNotTrackedError
+from lancelet.ops.changes.candidates import candidates
 
 _counter = itertools.count()
 
@@ -272,3 +277,23 @@ def test_images_of_no_columns_and_of_nested_ones(tmp_path: Path) -> None:
     assert _fed(dataset.changes(1)) == [("delete", nested.to_pylist()[0], None)]
     assert _fed(dataset.changes(1, columns=["s.a"])) == [("delete", {"s.a": 1}, None)]
     assert _fed(dataset.changes(1, columns=[])) == [("delete", {}, None)]
+
+
+def test_rows_that_a_manifest_claims_are_looked_at_in_pieces(tmp_path):
+    """A fragment may be said to have any number of rows, and took nine bytes for each of them."""
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(_rows([0, 1, 2], 0), uri)
+    dataset.delete("id = 1")
+    here = dataset.snapshot
+    claimed = FragmentList.of([replace(here.fragments[0], physical_rows=1 << 28)])
+    manifest = render_manifest_file(replace(here.manifest, fragments=claimed), here.indices, None)
+    (Path(uri) / here.entry.path).write_bytes(manifest)
+    vast, before = lancelet.dataset(uri).snapshot, lancelet.dataset(uri, version=1).snapshot
+    tracemalloc.start(1)
+    try:
+        found = candidates(vast, before)
+        assert next(found).offsets[:2].tolist() == [0, 2]
+        assert next(found).offsets[0] == 1 << 20
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()

@@ -6,13 +6,19 @@ short, and has bits flipped; what is found is compared with exact search. `check
 
 import random
 import shutil
+import tracemalloc
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.errors import CorruptDataError
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.manifest_file import render_manifest_file
 from lancelet.ops.check import Severity
 from lancelet.query.indexing.segments import IndexUnusableWarning
 
@@ -115,3 +121,26 @@ def test_rows_in_wrong_places_are_found_by_checking(tmp_path):
     found = [each.what for each in errors_of(tmp_path)]
     said = ("codes that are not those", "partition", "written under another name")
     assert any(part in each for part in said for each in found), found
+
+
+@pytest.mark.filterwarnings("ignore::lancelet.query.indexing.segments.IndexUnusableWarning")
+def test_rows_that_a_manifest_claims_cost_nothing(tmp_path):
+    """A fragment may be said to have any number of rows, and a search took a byte for each."""
+    uri = str(tmp_path / "t")
+    vectors = np.random.default_rng(3).normal(size=(600, 4)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 4)
+    dataset = lancelet.write_dataset(pa.table({"id": range(600), "v": column}), uri)
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    dataset.delete("id = 1")
+    here = dataset.snapshot
+    claimed = FragmentList.of([replace(here.fragments[0], physical_rows=1 << 28)])
+    manifest = render_manifest_file(replace(here.manifest, fragments=claimed), here.indices, None)
+    (Path(uri) / here.entry.path).write_bytes(manifest)
+    damaged = lancelet.dataset(uri)
+    tracemalloc.start(1)
+    try:
+        with pytest.raises(CorruptDataError, match="the rows of its fragment"):
+            damaged.to_table(nearest={"column": "v", "q": vectors[0], "k": 3})
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()
