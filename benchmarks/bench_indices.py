@@ -32,7 +32,7 @@ from compare import HEADER, Comparison, compare, save
 from lance.dataset import ColumnOrdering as ReferenceOrdering
 
 import lancelet as ours
-from lancelet.dataset.scan.scanner import ColumnOrdering
+from lancelet.dataset.scan.builder import ColumnOrdering
 
 SPREAD = 1 << 40
 GROWTH = """

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancelet as ours
-from lancelet.dataset.scan.scanner import ColumnOrdering
+from lancelet.dataset.scan.builder import ColumnOrdering
 
 NUM_ROWS = 2000
 

@@ -12,7 +12,7 @@ from lance.dataset import ScannerBuilder as ReferenceBuilder
 from lance.query import MinHashQuery as ReferenceQuery
 
 import lancelet
-from lancelet.dataset.scan.scanner import ScannerBuilder
+from lancelet.dataset.scan.builder import ScannerBuilder
 from lancelet.index.scalar.minhash.settings import Settings
 from lancelet.query import MinHashQuery
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
         MergeInsertBuilder,
         UpdateResult,
     )
-    from lancelet.dataset.scan.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
+    from lancelet.dataset.scan.builder import ColumnOrdering, ScannerBuilder
+    from lancelet.dataset.scan.scanner import LanceScanner
     from lancelet.dataset.scan.search import VectorSearchQuery
     from lancelet.dataset.session import Session
     from lancelet.dataset.sql.query import SqlQuery, SqlQueryBuilder
@@ -121,7 +122,7 @@ import_on_demand(
         "Branch": "lancelet.dataset.history.refs",
         "Branches": "lancelet.dataset.history.refs",
         "BulkCommitResult": "lancelet.dataset.write.committing",
-        "ColumnOrdering": "lancelet.dataset.scan.scanner",
+        "ColumnOrdering": "lancelet.dataset.scan.builder",
         "DataStatistics": "lancelet.dataset.maintenance.statistics",
         "DatasetDelta": "lancelet.dataset.history.changes",
         "DatasetOptimizer": "lancelet.dataset.maintenance.maintenance",
@@ -139,7 +140,7 @@ import_on_demand(
         "LanceScanner": "lancelet.dataset.scan.scanner",
         "LanceStats": "lancelet.dataset.maintenance.statistics",
         "MergeInsertBuilder": "lancelet.dataset.mutation",
-        "ScannerBuilder": "lancelet.dataset.scan.scanner",
+        "ScannerBuilder": "lancelet.dataset.scan.builder",
         "Session": "lancelet.dataset.session",
         "SqlQuery": "lancelet.dataset.sql.query",
         "SqlQueryBuilder": "lancelet.dataset.sql.query",

@@ -188,7 +188,7 @@ class FragmentColumnMethods:
             metadata, field_ids = fragment.update_columns({"id": [3], "price": [9.5]}, "id")
             ```
         """
-        joined = ops.columns.from_join.Joined.of(
+        joined = ops.columns.from_given.Joined.of(
             ops.rows.read_rows_of(data_obj, schema),
             right_on or left_on,
             self._dataset.snapshot.schema,

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query import expression as ex
-from lancelet.query.bound import Bound
-from lancelet.query.expression import Expression, Operator
+from lancelet.query.expression import Bound, Expression, Operator
 from lancelet.query.functions.calendar import unit_of_interval
 from lancelet.query.functions.casting import cast
 from lancelet.query.kinds import is_number, is_text

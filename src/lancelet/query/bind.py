@@ -19,9 +19,8 @@ from lancelet.errors import ExpressionError, similar_names
 from lancelet.format.geometry import WKB, geometry_kind
 from lancelet.query import expression as ex
 from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
-from lancelet.query.bound import Bound
 from lancelet.query.coercion import CoercionError, common_type, plain
-from lancelet.query.expression import Expression, Operator
+from lancelet.query.expression import Bound, Expression, Operator
 from lancelet.query.functions.arithmetic import arithmetic_types, result_with_interval
 from lancelet.query.functions.geometry import FROM_ARROW, is_geometric
 from lancelet.query.functions.registry import FUNCTIONS

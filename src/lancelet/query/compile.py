@@ -20,10 +20,9 @@ from lancelet.errors import ExpressionError, InternalError
 from lancelet.file.arguments import ArgumentTypeError
 from lancelet.query.arrow_expression import ArrowExpressionError, from_arrow
 from lancelet.query.bind import bind_filter, bind_value
-from lancelet.query.bound import Bound
 from lancelet.query.coercion import plain
 from lancelet.query.evaluate import evaluate
-from lancelet.query.expression import And, Call, Expression
+from lancelet.query.expression import And, Bound, Call, Expression
 from lancelet.query.operands import Source
 from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter

@@ -20,24 +20,20 @@ from lancelet.query.projection import without_columns
 
 def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan as batches; none has more rows or bytes than was asked for."""
-    with plan.snapshot.while_there():
-        yield from _batches(plan)
-
-
-def _batches(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     options = plan.options
-    operator = operator_of(plan)
-    if options.search is not None:
-        yield from operator.run()
-        return
-    if plan.is_empty:
-        return
-    batches: Iterator[pa.RecordBatch] = (each for each in operator.run() if each.num_rows)
-    if options.batch_bytes is not None:
-        batches = _cut_by_bytes(batches, options.batch_bytes)
-    if options.is_strict and options.batch_size is not None:
-        batches = rebatch(batches, options.batch_size)
-    yield from batches
+    with plan.snapshot.while_there():
+        operator = operator_of(plan)
+        if options.search is not None:
+            yield from operator.run()
+            return
+        if plan.is_empty:
+            return
+        batches: Iterator[pa.RecordBatch] = (each for each in operator.run() if each.num_rows)
+        if options.batch_bytes is not None:
+            batches = _cut_by_bytes(batches, options.batch_bytes)
+        if options.is_strict and options.batch_size is not None:
+            batches = rebatch(batches, options.batch_size)
+        yield from batches
 
 
 def execute_to_table(plan: ScanPlan) -> pa.Table:

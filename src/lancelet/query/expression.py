@@ -415,3 +415,11 @@ def _print_cast(operand: Expression, data_type: pa.DataType, or_null: bool) -> s
         return f"{'TRY_CAST' if or_null else 'CAST'}({operand} AS {name})"
     word = "arrow_try_cast" if or_null else "arrow_cast"
     return f"{word}({operand}, {quote_text(print_arrow_type(data_type))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound expression and the type it computes."""
+
+    expression: Expression
+    data_type: pa.DataType

@@ -137,7 +137,8 @@ def _fit_numeric_scalar(scalar: pa.Scalar, data_type: pa.DataType) -> Fitted:
 
 def _fit_number(value: Decimal, data_type: pa.DataType) -> Fitted:
     if pa.types.is_floating(data_type):
-        return _float_scalar(_nearest_float(value), data_type)
+        # To the nearest, and to infinity beyond the range.
+        return _float_scalar(float(value), data_type)
     scale = data_type.scale if pa.types.is_decimal(data_type) else 0
     low, high = limits(data_type)
     if value < Decimal(low.as_py()):
@@ -150,10 +151,6 @@ def _fit_number(value: Decimal, data_type: pa.DataType) -> Fitted:
         raise UnfitError(f"{value} has too many digits") from error
     fitted = scalar_of(floor if pa.types.is_decimal(data_type) else int(floor), data_type)
     return fitted if floor == value else Gap(fitted)
-
-
-def _nearest_float(value: Decimal) -> float:
-    return float(value)  # rounds to nearest, and to infinity beyond the range
 
 
 def _float_scalar(value: float, data_type: pa.DataType) -> pa.Scalar:

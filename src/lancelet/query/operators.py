@@ -207,8 +207,9 @@ class FilterRows(Operator):
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        plan, options = self.plan, self.plan.options
-        return _window(filter_rows(plan), options.offset, options.limit)
+        rows, options = filter_rows(self.plan), self.plan.options
+        is_all = not options.offset and options.limit is None
+        return rows if is_all else _window(rows, options.offset, options.limit)
 
     def _take(self) -> Estimate:
         if not self.late_fields:

@@ -123,8 +123,10 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions, meter: PlanMeter = UNMET
         behind.append(RowColumn.ADDRESS.value)
     columns = _columns_of(snapshot, options, tuple(behind))
     added = _added_to(options)
-    if added:
-        bound, steps = _filter_of_found(snapshot, options.filter, added)
+    if added:  # the filter names what the search finds, so there is one
+        assert options.filter is not None
+        bound = compile_filter(options.filter, with_added(snapshot.schema, added))
+        steps = _steps_of(snapshot, bound, added)
     else:
         bound, steps = _filter_of(snapshot, options.filter)
     if options.rows is not None:
@@ -184,15 +186,6 @@ def _added_to(options: ScanOptions) -> tuple[pa.Field, ...]:
         return ()
     written = str(options.filter)
     return tuple(each for each in added_columns(options.search) if each.name in written)
-
-
-def _filter_of_found(
-    snapshot: Snapshot, written: Writable | None, added: Sequence[pa.Field]
-) -> tuple[Expression, tuple[FilterStep, ...]]:
-    """Return a filter of rows that a search found, and what is read of the table for it."""
-    assert written is not None, "there is a filter that names columns"
-    bound = compile_filter(written, with_added(snapshot.schema, added))
-    return bound, _steps_of(snapshot, bound, added)
 
 
 def _steps_of(

@@ -21,10 +21,9 @@ from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.schema import Schema
-from lancelet.query.bound import Bound
 from lancelet.query.compile import Writable, compile_value
 from lancelet.query.evaluate import evaluate
-from lancelet.query.expression import Column, Expression
+from lancelet.query.expression import Bound, Column, Expression
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import Columns
 from lancelet.query.scan_types import scan_field

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from lancelet.errors import InvalidInputError
 from lancelet.ops.columns.add import join_columns_to_fragment
-from lancelet.ops.columns.from_join import Joined, plan_join
+from lancelet.ops.columns.from_given import Joined, plan_join
 from lancelet.ops.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
 from lancelet.ops.jobs.add_columns import BackfillOptions, NewFile, publish_columns
 from lancelet.ops.jobs.add_columns import add_columns as backfill

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.dataset.scan.builder import OPTIONS
 from lancelet.dataset.scan.reading import SCAN_OPTIONS
-from lancelet.dataset.scan.scanner import OPTIONS
 from lancelet.errors import InvalidInputError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,7 +18,7 @@ from lancelet.cli.table_arguments import open_version
 from lancelet.cli.versions import committed_at, operation_of
 from lancelet.cli.viewer.cells import cell, image_type, is_vector
 from lancelet.dataset import LanceDataset
-from lancelet.dataset.scan.scanner import ColumnOrdering
+from lancelet.dataset.scan.builder import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lancelet.ops.check import Level, iter_findings
 from lancelet.query.functions.registry import FUNCTIONS

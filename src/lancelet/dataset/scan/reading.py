@@ -17,7 +17,8 @@ from lancelet.dataset.arguments import (
     takes_named_arguments_of,
     whole_numbers,
 )
-from lancelet.dataset.scan.scanner import LanceScanner, ScannerBuilder
+from lancelet.dataset.scan.builder import ScannerBuilder
+from lancelet.dataset.scan.scanner import LanceScanner
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.projection import Projection, project_parts
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.dataset.fragment import LanceFragment
     from lancelet.dataset.handle import Handle
-    from lancelet.dataset.scan.scanner import ColumnOrdering
+    from lancelet.dataset.scan.builder import ColumnOrdering
     from lancelet.query.explain import ScanMetrics
     from lancelet.query.full_text import FullTextQuery
 

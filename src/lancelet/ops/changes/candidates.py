@@ -41,7 +41,8 @@ class Candidates:
 
 def candidates(here: Snapshot, there: Snapshot) -> Iterator[Candidates]:
     """Yield the live rows of one version that may not be the same in another, by fragment."""
-    fields = _common_fields(here, there)
+    others = {int(field.id) for field in there.schema.walk()}
+    fields = tuple(int(field.id) for field in here.schema.walk() if int(field.id) in others)
     theirs = there.fragments
     known = {number: at for at, number in enumerate(theirs.ids.tolist())}
     for place, number in enumerate(here.fragments.ids.tolist()):
@@ -60,11 +61,6 @@ def candidates(here: Snapshot, there: Snapshot) -> Iterator[Candidates]:
             offsets = np.flatnonzero(live).astype(np.int64) + start
             if len(offsets):
                 yield Candidates(fragment, offsets)
-
-
-def _common_fields(here: Snapshot, there: Snapshot) -> tuple[int, ...]:
-    others = {int(field.id) for field in there.schema.walk()}
-    return tuple(int(field.id) for field in here.schema.walk() if int(field.id) in others)
 
 
 def _has_same_rows(one: Fragment, other: Fragment, fields: tuple[int, ...]) -> bool:

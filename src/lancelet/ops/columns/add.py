@@ -21,8 +21,7 @@ from lancelet.ops.columns.column_file import file_version_of
 from lancelet.ops.columns.fields import ColumnError, ColumnUnsupportedError
 from lancelet.ops.columns.from_expressions import plan_expressions
 from lancelet.ops.columns.from_function import plan_function
-from lancelet.ops.columns.from_join import Joined, plan_join
-from lancelet.ops.columns.from_rows import plan_rows
+from lancelet.ops.columns.from_given import Joined, plan_join, plan_rows
 from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, no_values
 from lancelet.ops.columns.sources import Expressions, Function, NewColumns, Nulls, Rows

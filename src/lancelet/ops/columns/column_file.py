@@ -4,6 +4,10 @@
     write      b.lance [2, 3]        5 rows
 
 Every file of a fragment has all its rows, those deleted too, and in version 0.1 the same batches.
+
+Files of version 0.1 cannot say that a value is null, unless it is text or bytes: numbers and
+booleans would be read as 0 or false, and lists as empty ones. New columns whose nulls would be lost
+are refused, where other writers lose them.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet import surroundings
 from lancelet.errors import InternalError
@@ -19,12 +24,13 @@ from lancelet.file.base import DataFileWriter
 from lancelet.file.open import create_data_file
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.writer import WriterOptions
+from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.paths import DATA, data_file_identity, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
-from lancelet.ops.columns.storable import check_nulls_storable
+from lancelet.ops.columns.fields import ColumnUnsupportedError
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot
@@ -86,3 +92,39 @@ def _check_rows(fragment: Fragment, *, expected: int, found: int) -> None:
             expected=expected,
             found=found,
         )
+
+
+_T = pa.types
+
+
+def check_nulls_storable(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> None:
+    """Refuse values of new columns of a 0.1 table that would not be read as they are."""
+    for field in fields:
+        _check(batch.column(field.name), field.name)
+
+
+def _check(array: pa.Array, path: str) -> None:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if _keeps_nulls(kind):
+        return
+    if array.null_count:
+        raise ColumnUnsupportedError(
+            f"Column '{path}' has null values of type {kind}, but storing nulls for this data type "
+            "is not supported by files of version 0.1",
+            column=path,
+            type=str(kind),
+            nulls=array.null_count,
+            version=FileVersion.V0_1.value,
+        )
+    if _T.is_struct(kind):
+        for place in range(kind.num_fields):
+            _check(array.field(place), f"{path}.{kind.field(place).name}")
+    elif _T.is_list(kind) or _T.is_large_list(kind) or _T.is_fixed_size_list(kind):
+        _check(pc.list_flatten(array), f"{path}.item")
+
+
+def _keeps_nulls(kind: pa.DataType) -> bool:
+    is_text = _T.is_string(kind) or _T.is_large_string(kind)
+    return bool(is_text or _T.is_binary(kind) or _T.is_large_binary(kind) or _T.is_null(kind))

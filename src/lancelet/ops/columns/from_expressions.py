@@ -27,9 +27,8 @@ from lancelet.ops.columns.nullability import may_be_null
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
 from lancelet.ops.columns.rows import read_live
 from lancelet.ops.columns.sources import Expressions
-from lancelet.query.bound import Bound
 from lancelet.query.compile import compile_value
-from lancelet.query.expression import Column, Literal
+from lancelet.query.expression import Bound, Column, Literal
 from lancelet.query.projection import needed, scan_schema
 from lancelet.table.snapshot import Snapshot
 

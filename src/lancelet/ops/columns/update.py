@@ -24,7 +24,7 @@ from lancelet.format.schema import Schema
 from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.fields import ColumnError
-from lancelet.ops.columns.from_join import Joined, key_projection
+from lancelet.ops.columns.from_given import Joined, key_projection
 from lancelet.ops.compact.blobs import blob_values
 from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.projection import Projection

@@ -77,19 +77,16 @@ def change_indices(
     ]
     if options.defer_index_remap:
         return IndexChanges(moves=_recorded(snapshot, groups))
-    plans = [(index, _remapper_of(snapshot, index, remappers)) for index in covering]
+    plans = [
+        (index, next((own for own in remappers if own.can_remap(snapshot, index)), None))
+        for index in covering
+    ]
     stable = snapshot.manifest.uses_stable_row_ids
     if not plans or (stable and not any(own for _, own in plans)):
         return IndexChanges()
     reuse = FragmentReuse((ReuseVersion(snapshot.version, _recorded(snapshot, groups)),))
     written = [own.remap(snapshot, index, reuse) for index, own in plans if own]
     return IndexChanges(tuple(each for each in written if each is not None))
-
-
-def _remapper_of(
-    snapshot: Snapshot, index: IndexMetadata, remappers: Sequence[Remapper]
-) -> Remapper | None:
-    return next((own for own in remappers if own.can_remap(snapshot, index)), None)
 
 
 def check_deferrable(snapshot: Snapshot, options: CompactionOptions) -> None:

@@ -73,7 +73,8 @@ def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> Ind
     segment_id = request.uuid or surroundings.new_uuid()
     folder = new_folder(snapshot, segment_id)
     name = request.name or default_name(request.column)
-    rows = rows_to_index(snapshot, _path(snapshot, leaf), covered, by_address=_by_address(snapshot))
+    by_address = not snapshot.manifest.uses_stable_row_ids
+    rows = rows_to_index(snapshot, _path(snapshot, leaf), covered, by_address=by_address)
     if not request.is_trained or not rows.num_rows:
         details = request.ivf.untrained_details(leaf.arrow_type)
         return _metadata(snapshot, folder, segment_id, name, leaf, details.render(), ())
@@ -89,10 +90,6 @@ def _leaf(snapshot: Snapshot, column: str) -> Field:
         return snapshot.schema.fields_on_path(column)[-1]
     except FieldNotFoundError as error:
         raise UnknownColumnError(f"{column} not found in schema", **error.facts) from error
-
-
-def _by_address(snapshot: Snapshot) -> bool:
-    return not snapshot.manifest.uses_stable_row_ids
 
 
 def _path(snapshot: Snapshot, leaf: Field) -> tuple[str, ...]:

@@ -1,10 +1,13 @@
-"""Few rows that one index names exactly are taken at once, without looking for others.
+"""What one index says alone: few rows that are taken at once, and how many rows there are.
 
-    filter     id IN (7, 9)       an index on id over all fragments
-    index      7 -> 3<<32|5       9 -> 0<<32|2
-    taken      row 2 of fragment 0, row 5 of fragment 3
+    id IN (7, 9)    an index on id over all fragments      7 -> 3<<32|5   9 -> 0<<32|2
+    taken           row 2 of fragment 0, row 5 of fragment 3
+    age > 30        BTREE over 1000 rows, 1000 rows in the table
+    counted         bounds at 400 and 1000: 600 rows
 
-What a scan does to find out where rows may be costs more than reading one.
+What a scan does to find out where rows may be costs more than reading one. To be counted, an index
+must have no rows that were deleted since: what it covers is all in it, each row once, so if it has
+as many rows as there are live ones in the fragments that it covers, it has no others.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
-from lancelet.index.question import OneOf
-from lancelet.query.indexing.choose import Usable
+from lancelet.index.question import IsNull, OneOf, Question
+from lancelet.query.indexing.choose import Asked, Usable, choose_whole
 from lancelet.query.indexing.column_indices import ColumnIndex
 from lancelet.query.indexing.probes import WITHIN, probe_of
 from lancelet.query.indexing.segments import warn_unusable
@@ -37,13 +40,14 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
     options = plan.options
     if not options.use_indices or options.fragments is not None or options.with_deleted:
         return None
-    probe = probe_of(plan.filter)
-    if probe is None or not isinstance(probe.question, OneOf) or WITHIN in probe.path:
-        return None
-    if len(probe.question.values) > _VALUES_MAX:
-        return None
     try:
-        for index in Usable.of(plan).on(probe.path):
+        usable = Usable.of(plan)
+        probe = probe_of(plan.filter) if usable.indices else None
+        if probe is None or not isinstance(probe.question, OneOf) or WITHIN in probe.path:
+            return None
+        if len(probe.question.values) > _VALUES_MAX:
+            return None
+        for index in usable.on(probe.path):
             found = _named(index, probe.question, plan.meter)
             if found is not None:
                 return _taken(plan, found)
@@ -97,3 +101,31 @@ def _by_fragment(plan: ScanPlan, addresses: UInt64s) -> Iterator[tuple[FragmentS
     for fragment_id, own in groups:
         fragment = snapshot.fragments.by_id(fragment_id)
         yield FragmentSource(snapshot, fragment, with_deleted=False), own
+
+
+def count_by_index(plan: ScanPlan) -> int | None:
+    """Return how many rows match, if the bounds of one index that has all rows tell."""
+    options = plan.options
+    if options.fragments is not None or options.with_deleted:
+        return None
+    try:
+        part = choose_whole(plan)
+        if not isinstance(part, Asked) or part.index.num_rows_elsewhere:
+            return None
+        found = _count(plan, part.index, part.question)
+        if found is None or not part.is_negated:
+            return found
+        nulls = 0 if isinstance(part.question, IsNull) else _count(plan, part.index, IsNull())
+        return None if nulls is None else part.index.num_rows - found - nulls
+    except (ObjectNotFoundError, CorruptDataError) as error:
+        warn_unusable(error)
+        return None
+
+
+def _count(plan: ScanPlan, index: ColumnIndex, question: Question) -> int | None:
+    node = index_node(index.name)
+    with plan.meter.asking(node):
+        found = index.count(question)
+    if found is not None:
+        plan.meter.saw(node, [0], found)
+    return found

@@ -32,8 +32,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, few_rows, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
-from lancelet.query.indexing.counts import count_by_index
-from lancelet.query.indexing.direct import rows_at_once
+from lancelet.query.indexing.direct import count_by_index, rows_at_once
 from lancelet.query.indexing.search import Candidates, find_candidates
 from lancelet.query.node_meter import READ, TAKE
 from lancelet.query.nodes.pace import Pace, WeighedSource, pace_of
@@ -274,10 +273,11 @@ def survivors_of(
         offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
-    at_once = tuple(dict.fromkeys(field for step in steps for field in (*step.fields, *kept)))
-    if count and split.is_left and _is_little(at_once, len(split.rows)):
-        arrays = split.source.read(at_once, split.rows, offsets)
-        columns.update(zip(at_once, arrays, strict=True))
+    if count and split.is_left:
+        at_once = tuple(dict.fromkeys(field for step in steps for field in (*step.fields, *kept)))
+        if _is_little(at_once, len(split.rows)):
+            arrays = split.source.read(at_once, split.rows, offsets)
+            columns.update(zip(at_once, arrays, strict=True))
     for place, step in enumerate(steps):
         if not count:
             break

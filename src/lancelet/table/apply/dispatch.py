@@ -26,15 +26,13 @@ from lancelet.format.operation import (
     UpdateConfig,
     UpdateMemWalState,
 )
-from lancelet.table.apply.append import apply_append
 from lancelet.table.apply.columns import apply_data_replacement, apply_merge, apply_project
-from lancelet.table.apply.delete import apply_delete
 from lancelet.table.apply.file_versions import with_file_versions
 from lancelet.table.apply.mem_wal import apply_update_mem_wal_state
-from lancelet.table.apply.overlays import apply_overlays
 from lancelet.table.apply.overwrite import apply_overwrite
 from lancelet.table.apply.restore import apply_restore
 from lancelet.table.apply.rewrite import apply_rewrite
+from lancelet.table.apply.rows import apply_append, apply_delete, apply_overlays, apply_update
 from lancelet.table.apply.settings import (
     apply_create_index,
     apply_reserve_fragments,
@@ -42,7 +40,6 @@ from lancelet.table.apply.settings import (
     apply_update_config,
 )
 from lancelet.table.apply.state import CommitContext, State, with_true_version
-from lancelet.table.apply.update import apply_update
 from lancelet.values import replace
 
 

@@ -1,7 +1,10 @@
-"""Update: rows written anew elsewhere, or some columns of them rewritten in place.
+"""Changes of rows: more of them, fewer, others in their place, and values laid over them.
 
-    rows moved      old fragments get deletions, new fragments get the rows with their ids
-    columns rewritten   the fragment gets a file that takes fields over; indices on them shrink
+    append          more fragments behind those that are there
+    delete          fragments with fewer live rows; those without any go
+    update, moved   old fragments get deletions, new fragments get the rows with their ids
+    in place        the fragment gets a file that takes fields over; indices on them shrink
+    overlays        new values lie over rows of fragments; see `lancelet.query.overlays`
 
 The version in which a moved row was created is looked up where the row was. Fragments that were
 updated in place say which rows changed, and their last updated versions change for those alone.
@@ -9,8 +12,9 @@ updated in place say which rows changed, and their last updated versions change 
 
 from __future__ import annotations
 
+from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment, Inline
-from lancelet.format.operation import Update, UpdateMode
+from lancelet.format.operation import AddOverlays, Append, Delete, Update, UpdateMode
 from lancelet.format.roaring import numbers_of, parse_bitmap
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
@@ -19,6 +23,44 @@ from lancelet.table.apply.mem_wal import record_generations
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State, without_dead_files
 from lancelet.values import replace
+
+
+def apply_append(operation: Append, state: State, context: CommitContext) -> State:
+    """Return the state with the operation's fragments added."""
+    manifest = state.manifest
+    fragments = number_fragments(operation.fragments, manifest)
+    if manifest.uses_stable_row_ids:
+        fragments, next_row_id = with_row_ids(fragments, manifest.next_row_id)
+        fragments = tuple(with_versions(fragment, context.version) for fragment in fragments)
+        state = replace(state, manifest=replace(manifest, next_row_id=next_row_id))
+    return state.with_fragments(manifest.fragments.appended(fragments))
+
+
+def apply_delete(operation: Delete, state: State, context: CommitContext) -> State:
+    """Return the state without the rows that the operation deleted."""
+    del context
+    fragments = state.manifest.fragments.changed(
+        replaced={fragment.id: fragment for fragment in operation.updated_fragments},
+        removed=operation.deleted_fragment_ids,
+    )
+    return retain_covering(state.with_fragments(fragments))
+
+
+def apply_overlays(operation: AddOverlays, state: State, context: CommitContext) -> State:
+    """Return the state in which overlays lie over their fragments, above those that do already."""
+    fragments = state.manifest.fragments
+    known = set(fragments.ids.tolist())
+    changed: dict[int, Fragment] = {}
+    for group in operation.groups:
+        if group.fragment_id not in known:
+            raise InvalidInputError(
+                "new values are laid over a fragment that does not exist",
+                fragment_id=group.fragment_id,
+            )
+        before = changed.get(group.fragment_id) or fragments.by_id(group.fragment_id)
+        new = (replace(each, committed_version=context.version) for each in group.overlays)
+        changed[group.fragment_id] = replace(before, overlays=(*before.overlays, *new))
+    return state.with_fragments(fragments.changed(replaced=changed))
 
 
 def apply_update(operation: Update, state: State, context: CommitContext) -> State:

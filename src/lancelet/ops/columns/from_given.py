@@ -1,11 +1,11 @@
-"""New columns that are joined to the rows there are: a left join on one column.
+"""New columns that are given: a row for each live row of the table, or joined by a key.
 
-    table  a: 1 2 3      given  k: 3 1 9      join on a = k
-                                c: x y z
-    added  c: y null x
+    table  a: 1 2 3      stream   [7 8] [9]          added  b: 7 8 9
+                         joined   k: 3 1 9           added  c: y null x
+                                  c: x y z           on a = k
 
 Of rows that are given with the same key, the last one counts. A null key is equal to a null key.
-What is given must fit in memory; the table is read as it is written.
+What is joined must fit in memory; the table is read as it is written.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from lancelet.encodings.take import take_from_table, take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
-from lancelet.ops.columns.plan import ColumnPlan, grown_schema
+from lancelet.ops.columns.nested import GivenRows
+from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
 from lancelet.ops.columns.rows import read_live
+from lancelet.ops.columns.sources import Rows
+from lancelet.ops.columns.supply import RowSupply
 from lancelet.ops.lossless import fit_columns, types_of
 from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.projection import Projection, project
@@ -119,3 +122,29 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
                 rows=column.null_count,
             )
     return batch
+
+
+def plan_rows(snapshot: Snapshot, source: Rows) -> ColumnPlan:
+    """Return how the columns of a stream are added to a version."""
+    supply = RowSupply(source.stream.batches, source.stream.schema.names)
+    grown = grown_schema(snapshot, source.stream.schema)
+    guides = guides_of(snapshot.schema, grown.added)
+    projection = plain_projection(guides)
+
+    def values(current: Snapshot, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        if not guides:
+            yield from supply.take(current.live_rows(fragment))
+            return
+        for present in read_live(current, fragment, projection):
+            yield shaped(grown.added, present, GivenRows(supply.take_batch(present.num_rows)))
+
+    return ColumnPlan(
+        grown.schema,
+        grown.added,
+        values,
+        keeps_nullability=keeps_nullability(grown.added, snapshot.schema),
+        is_repeatable=False,
+        is_sequential=True,
+        check_ended=supply.check_ended,
+        guides=guides,
+    )
