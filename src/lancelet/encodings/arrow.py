@@ -47,9 +47,11 @@ def block_from_arrow(array: pa.Array) -> Block:
     >>> block_from_arrow(pa.array([1, None, 3], pa.int16())).bits
     16
     """
+    data_type = array.type
+    if data_type.id in NUMBER_BITS:
+        return _numbers_from_arrow(array, NUMBER_BITS[data_type.id])
     if isinstance(array, pa.ExtensionArray):
         return block_from_arrow(array.storage)
-    data_type = array.type
     if pa.types.is_string_view(data_type):
         return block_from_arrow(pc.cast(array, pa.large_string()))
     if pa.types.is_binary_view(data_type):
@@ -62,12 +64,7 @@ def block_from_arrow(array: pa.Array) -> Block:
         return _fields_from_arrow(array)
     if pa.types.is_null(data_type):
         return FixedWidth(0, np.empty(0, np.uint8), len(array))
-    bits = bits_per_value(data_type)
-    if bits == 1:
-        return FixedWidth(1, _bits(array.buffers()[1], array.offset, len(array)), len(array))
-    values = _bytes(array.buffers()[1])
-    start = array.offset * bits // 8
-    return FixedWidth(bits, values[start : start + len(array) * bits // 8], len(array))
+    return _numbers_from_arrow(array, bits_per_value(data_type))
 
 
 NUMBER_BITS: Final[Mapping[int, int]] = {
@@ -239,6 +236,14 @@ def is_variable(data_type: pa.DataType) -> bool:
 def _offsets_type(data_type: pa.DataType) -> np.dtype[Any]:
     is_large = pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type)
     return np.dtype(np.int64 if is_large else np.int32)
+
+
+def _numbers_from_arrow(array: pa.Array, bits: int) -> FixedWidth:
+    start, count, values = array.offset, len(array), array.buffers()[1]
+    if bits == 1:
+        return FixedWidth(1, _bits(values, start, count), count)
+    width = bits // 8
+    return FixedWidth(bits, _bytes(values)[start * width : (start + count) * width], count)
 
 
 def _variable_from_arrow(array: pa.Array) -> Variable:

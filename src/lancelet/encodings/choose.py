@@ -46,7 +46,12 @@ from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruc
 from lancelet.encodings.codecs.words import WORDS, from_words
 from lancelet.encodings.cost import BYTE_NS, LOOK_UP_NS, Cost, Refused, try_values
 from lancelet.encodings.layout import NOTHING
-from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
+from lancelet.encodings.options import (
+    PLAIN_OPTIONS,
+    ByteStreamSplitMode,
+    Compression,
+    EncodingOptions,
+)
 from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes
 from lancelet.encodings.sample import sample_of, sample_of_long, sample_rows
 from lancelet.encodings.trials import Trial, best_of, try_all
@@ -77,8 +82,6 @@ INDICES_MAX: Final = 0.88
 """Indices must be expected to take less than this share of the best without a dictionary."""
 
 
-PLAIN_OPTIONS: Final = EncodingOptions()
-
 OBVIOUS: Final = 0.15
 """Where a dictionary is expected to cost less than this share of plain strings, no code of
 strings comes near, and none is tried."""
@@ -107,7 +110,7 @@ class MiniBlocks:
     dictionaries: Sequence[Dictionary] | None = None
 
 
-def are_few(pages: Pages, options: EncodingOptions) -> npt.NDArray[np.bool_]:
+def _are_few(pages: Pages, options: EncodingOptions) -> npt.NDArray[np.bool_]:
     """Return which pages have so few values that they are stored as they are."""
     found: npt.NDArray[np.bool_]
     if _plain(pages.block) is None or options != PLAIN_OPTIONS:
@@ -126,7 +129,7 @@ def encode_mini_blocks(
     """Encode the values of pages with what is cheapest to read."""
     limits = limits_of(version, options)
     plain = _plain(pages.block)
-    is_tiny = are_few(pages, options)
+    is_tiny = _are_few(pages, options)
     if plain is not None and is_tiny.any():
         which = np.flatnonzero(is_tiny)
         part = pages.take(which)

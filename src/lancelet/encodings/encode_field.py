@@ -116,10 +116,13 @@ def plain_kind(field: Field) -> str | None:
 
 
 def encode_plain(
-    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion, seal: Seal
+    arrays: Sequence[pa.Array],
+    fields: Sequence[Field],
+    version: FileVersion,
+    options: EncodingOptions,
+    seal: Seal,
 ) -> Iterator[EncodedPages]:
     """Yield pages of the values of plain fields of one kind, as many of each."""
-    options = EncodingOptions.from_metadata(fields[0].name, None)
     for places, leaf in shred_alike(fields[0], arrays):
         path = (LeafNode(fields[0], leaf.values.type),)
         count = len(places)

@@ -99,7 +99,7 @@ class EncodingOptions:
         """
         given: dict[str, Any] = _given_by_environment()
         if not given and not metadata:
-            return _DEFAULT
+            return PLAIN_OPTIONS
         for raw_key, raw_value in (metadata or {}).items():
             key, value = _text(raw_key), _text(raw_value)
             if key == PACKED_KEY_BEFORE_2_1:
@@ -121,7 +121,8 @@ class EncodingOptions:
         return EncodingOptions(**given)
 
 
-_DEFAULT: Final = EncodingOptions()
+PLAIN_OPTIONS: Final = EncodingOptions()
+"""Nobody asks for anything."""
 
 
 def _given_by_environment() -> dict[str, Any]:

@@ -160,5 +160,6 @@ class Pieces:
 
 def expand(start: Int64s, count: Int64s) -> Int64s:
     """Return `start[i], start[i] + 1, ...`, `count[i]` numbers of each, end to end."""
-    before = np.cumsum(count) - count
-    return np.repeat(start - before, count) + np.arange(int(count.sum()), dtype=np.int64)
+    before = count.cumsum() - count
+    found: Int64s = (start - before).repeat(count) + np.arange(int(count.sum()), dtype=np.int64)
+    return found

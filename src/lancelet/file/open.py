@@ -117,12 +117,14 @@ def create_data_file(
     """
     options = options or WriterOptions()
     check_storable(schema, options.version)
+    defaults = EncodingOptions.from_metadata("", None)  # as the environment asks for
     pack_file_bytes = options.pack_file_bytes
     if pack_file_bytes is None:
         pack_file_bytes = _pack_file_bytes(schema)
     blobs = SidecarSink(store, path, pack_file_bytes=pack_file_bytes)
     zones = ZoneCollector(zone_rows=options.zone_rows) if options.zone_rows else None
-    return FileWriter(store.open_writer(path), schema, options, blobs=blobs, zones=zones)
+    target = store.open_writer(path)
+    return FileWriter(target, schema, options, defaults=defaults, blobs=blobs, zones=zones)
 
 
 @lru_cache(_SCHEMAS_KEPT)

@@ -16,6 +16,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "chunks": "locate_rows place_chunks split_chunks",
     "copies": "copy_slices join_slices place_slices take_fixed take_variable",
     "dictionary": "look_up_fixed look_up_variable",
+    "few": "frame_few",
     "fsst": "fsst_decode fsst_decode_chunks fsst_encode pick_fsst",
     "fsst_training": "fsst_train",
     "full_zip": "unzip_fixed unzip_variable zip_fixed zip_variable",

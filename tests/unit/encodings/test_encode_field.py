@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lancelet.encodings.base import FileVersion
 from lancelet.encodings.encode_field import encode_plain, plain_kind
+from lancelet.encodings.options import PLAIN_OPTIONS
 from lancelet.encodings.v2_1.fields import seal_page
 from lancelet.format.schema import Schema
 
@@ -43,7 +44,7 @@ def encoded(arrays, version):
     """The one page of each column, all encoded at once."""
     fields = fields_of(arrays)
     found = {}
-    for pages in encode_plain(arrays, fields, version, seal_page):
+    for pages in encode_plain(arrays, fields, version, PLAIN_OPTIONS, seal_page):
         for at, (field, choice) in enumerate(zip(pages.fields, pages.report(), strict=True)):
             assert field not in found
             assert choice.path == f"c{field}"

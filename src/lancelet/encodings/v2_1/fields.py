@@ -29,6 +29,7 @@ from lancelet.encodings.encode_field import (
 )
 from lancelet.encodings.layout import Layout, PageBody
 from lancelet.encodings.levels import Path, nest
+from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, sealed
@@ -71,10 +72,13 @@ def _encoded_blobs(
 
 
 def encode_plain_fields(
-    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
+    arrays: Sequence[pa.Array],
+    fields: Sequence[Field],
+    version: FileVersion,
+    options: EncodingOptions,
 ) -> Sequence[EncodedPages]:
     """Encode as many values of each of some plain fields of one type."""
-    return list(encode_plain(arrays, fields, version, seal_page))
+    return list(encode_plain(arrays, fields, version, options, seal_page))
 
 
 def open_field(

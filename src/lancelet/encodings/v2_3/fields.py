@@ -9,6 +9,7 @@ import pyarrow as pa
 from lancelet.encodings.base import BlobSink, EncodedPages, FileVersion, Memo, StoredColumn
 from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column, encode_plain
 from lancelet.encodings.levels import nest
+from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_3.messages import seal_page
 from lancelet.encodings.v2_3.open_page import open_page
@@ -34,10 +35,13 @@ def encode_field(
 
 
 def encode_plain_fields(
-    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
+    arrays: Sequence[pa.Array],
+    fields: Sequence[Field],
+    version: FileVersion,
+    options: EncodingOptions,
 ) -> Sequence[EncodedPages]:
     """Encode as many values of each of some plain fields of one type."""
-    return list(encode_plain(arrays, fields, version, seal_page))
+    return list(encode_plain(arrays, fields, version, options, seal_page))
 
 
 def open_field(

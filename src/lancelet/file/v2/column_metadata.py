@@ -79,11 +79,11 @@ def encode_columns(
     )
     kinds = [heads.setdefault(each.encoding, len(heads)) for each in pages]
     head, length, buffers = (
-        np.repeat(np.array(each, np.int64), counts)
+        np.array(each, np.int64).repeat(counts)
         for each in (kinds, [own.length for own in pages], [len(own.sizes) for own in pages])
     )
-    order = np.argsort(columns, kind="stable")
-    first = np.cumsum(buffers) - buffers
+    order = columns.argsort(kind="stable")
+    first = buffers.cumsum() - buffers
     flat = expand(first[order], buffers[order])
     positions, sizes = (
         np.concatenate([_NONE, *(np.array(each).T.reshape(-1) for each in of_pages if each)])
@@ -93,10 +93,10 @@ def encode_columns(
     lengths = np.array(list(map(len, envelopes)), np.int64)
     source = np.frombuffer(b"".join(envelopes), np.uint8)
     return kernels.join_pages(
-        Slices(source, np.cumsum(lengths) - lengths, lengths),
-        np.searchsorted(columns[order], np.arange(len(encodings) + 1)),
+        Slices(source, lengths.cumsum() - lengths, lengths),
+        columns[order].searchsorted(np.arange(len(encodings) + 1)),
         column_heads,
-        np.stack([head[order], length[order], priorities[order]]),
+        np.array([head[order], length[order], priorities[order]]),
         (bounds_of(buffers[order]), positions[flat], sizes[flat]),
     )
 

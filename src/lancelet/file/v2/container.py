@@ -174,8 +174,9 @@ def _tail(start: int, description: Description, buffers: Sequence[Place]) -> byt
     """Return the descriptor and all behind it, as they are at position `start`."""
     columns = start + len(description.descriptor)
     ends = description.column_ends
-    sizes = np.diff(ends, prepend=0)
-    column_table = table_bytes(columns + ends - sizes, sizes)
+    starts = np.zeros(len(ends), np.int64)
+    starts[1:] = ends[:-1]
+    column_table = table_bytes(columns + starts, ends - starts)
     buffer_table = table_bytes(*np.array([(start, len(description.descriptor)), *buffers]).T)
     table = columns + len(description.columns)
     footer = Footer(

@@ -150,7 +150,7 @@ def parse_table(data: Bytes, *, limit: int, what: str) -> Ranges:
 
 def table_bytes(positions: Int64s, sizes: Int64s) -> bytes:
     """Return a table of positions and sizes as it is stored."""
-    return np.stack([positions, sizes], axis=1).astype("<u8").tobytes()
+    return np.array([positions, sizes], "<u8").T.tobytes()
 
 
 def padding_after(position: int) -> int:

@@ -95,20 +95,23 @@ def encode_fields(
     fields: Sequence[Field],
     version: FileVersion,
     *,
+    defaults: EncodingOptions,
     blobs: BlobSink | None,
 ) -> Sequence[EncodedPages]:
-    """Encode the values of one field, or as many values of each of some of one kind."""
+    """Encode the values of one field, or as many values of each of some of one kind.
+
+    `defaults` are the options of fields that ask for nothing.
+    """
     if kind_of(fields[0], version) is None:
         (array,), (field,) = arrays, fields
         return generation_of(version).encode_field(array, field, version, blobs=blobs)
     if version is FileVersion.V2_3:
-        return encodings.v2_3.encode_plain_fields(arrays, fields, version)
-    return encodings.v2_1.encode_plain_fields(arrays, fields, version)
+        return encodings.v2_3.encode_plain_fields(arrays, fields, version, defaults)
+    return encodings.v2_1.encode_plain_fields(arrays, fields, version, defaults)
 
 
 def check_storable(schema: Schema, version: FileVersion) -> None:
     """Raise unless files of a version can store the fields, in the way that each asks for."""
-    EncodingOptions.from_metadata("", None)  # what the environment asks for, of all fields
     _check_fields(schema, version)
 
 

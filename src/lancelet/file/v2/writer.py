@@ -27,6 +27,7 @@ from lancelet.config import CPU_THREADS
 from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
+from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
@@ -146,11 +147,16 @@ class FileWriter:
         schema: Schema,
         options: WriterOptions,
         *,
+        defaults: EncodingOptions = PLAIN_OPTIONS,
         blobs: SidecarSink | None = None,
         zones: ZoneSink | None = None,
     ) -> None:
-        """Write rows of `schema` to `target`; types that the version lacks are refused here."""
+        """Write rows of `schema` to `target`; types that the version lacks are refused here.
+
+        `defaults` are for fields that ask for nothing.
+        """
         self._options = options
+        self._defaults = defaults
         self._schema = schema
         self._plan = plan_columns(schema, options.version)
         self._container = Container(target, with_checksums=options.checksums)
@@ -324,7 +330,9 @@ class FileWriter:
     def _encode(self, cuts: Sequence[_Cut]) -> _Encoded:
         fields = [cut.pending.plan.field for cut in cuts]
         arrays = [joined(cut.arrays, field) for cut, field in zip(cuts, fields, strict=True)]
-        pages = encode_fields(arrays, fields, self._options.version, blobs=self._blobs)
+        pages = encode_fields(
+            arrays, fields, self._options.version, defaults=self._defaults, blobs=self._blobs
+        )
         if self._zones is None:
             return _Encoded(pages, ())
         rows = self._rows_of_pages(fields, pages)
