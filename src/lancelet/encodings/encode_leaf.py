@@ -123,9 +123,7 @@ def _encode(
     waiting: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
     few = _few(leaf, pages, version, options)
     if leaf.repetition is None and leaf.definition is None:
-        is_told = few is not None and few.have_chunks.all()
-        may_repeat = few.repeat if few is not None and is_told else pages.ends_are_equal()
-        for repeating, value in _constants(pages, may_repeat, version):
+        for repeating, value in _constants(pages, few, version):
             waiting[repeating] = False
             yield repeating, build_constant_value(leaf, value, repeating)
     if few is not None:
@@ -173,13 +171,15 @@ def _few(
 
 
 def _constants(
-    pages: Pages, may_repeat: npt.NDArray[np.bool_], version: FileVersion
+    pages: Pages, few: FewPages | None, version: FileVersion
 ) -> Iterator[tuple[list[int], FixedWidth | Variable]]:
     """Yield the pages that have one value all over, those of the same value together."""
     if version < FileVersion.V2_2 or not isinstance(pages.block, FixedWidth | Variable):
         return
     if not pages.rows or _is_one_long(pages.block):
         return
+    is_told = few is not None and few.have_chunks.all()
+    may_repeat = few.repeat if few is not None and is_told else pages.ends_are_equal()
     found: dict[bytes, tuple[list[int], FixedWidth | Variable]] = {}
     for place in may_repeat.nonzero()[0].tolist():
         block = pages.page(place)

@@ -114,10 +114,10 @@ class LocalWriter(ObjectWriter):
             return self._position
         try:
             self._publish(self._unfinished)
+            self._unfinished = None
         except OSError as error:
             raise translated(error, self._path) from error
         finally:
-            # What was published is not discarded by this.
             self.abort()
         return self._position
 
