@@ -52,6 +52,11 @@ class ZoneStatistics:
         starts = np.arange(len(self), dtype=np.int64) * self.rows_per_zone
         return np.append(starts, self.num_rows)
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory they take, about."""
+        return 16 * len(self) + self.minimum.nbytes + self.maximum.nbytes
+
     def as_pages(self) -> PageStatistics:
         """Return the statistics of a file whose zones are its pages."""
         return PageStatistics(
@@ -75,6 +80,11 @@ class PageStatistics:
     def __len__(self) -> int:
         """Return how many pages there are."""
         return len(self.null_count)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory they take, about."""
+        return 24 * len(self) + self.minimum.nbytes + self.maximum.nbytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,6 @@ class ZoneReader:
         self._num_rows = int(layout["num_rows"])
         self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
         self._kinds = {str(kind): place for place, kind in enumerate(layout["kinds"])}
-        self._known: dict[Field, ZoneStatistics] = {}
-        self._known_pages: dict[Field, PageStatistics] = {}
         self._pages = [int(count) for count in layout.get("pages", ())]
         if self._zone_rows < 1 or self._num_rows < 0 or min(self._pages, default=0) < 0:
             raise ValueError("zones have rows")
@@ -166,30 +164,24 @@ class ZoneReader:
         return self._inner.reads
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return the statistics of one field, or None if there are none; they are read once."""
+        """Return the statistics of one field, or None if there are none."""
         place = self._order.get(field.id)
         if place is None:
             return None
-        known = self._known.get(field)
-        if known is None:
-            count = self._num_zones
-            found = self._read(field, RowRange(place * count, (place + 1) * count))
-            known = self._known[field] = ZoneStatistics(self._zone_rows, self._num_rows, *found)
-        return known
+        count = self._num_zones
+        found = self._read(field, RowRange(place * count, (place + 1) * count))
+        return ZoneStatistics(self._zone_rows, self._num_rows, *found)
 
     def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
-        """Return the same per page, for a column whose pages have these edges; read once too."""
+        """Return the same per page, for a column whose pages have these edges."""
         place = self._order.get(field.id)
         if place is None or not self._pages:
             return None
         if self._pages[place] != len(edges) - 1:
             raise self._damaged(field)
-        known = self._known_pages.get(field)
-        if known is None:
-            start = len(self._order) * self._num_zones + sum(self._pages[:place])
-            found = self._read(field, RowRange(start, start + self._pages[place]))
-            known = self._known_pages[field] = PageStatistics(edges, *found)
-        return known
+        start = len(self._order) * self._num_zones + sum(self._pages[:place])
+        found = self._read(field, RowRange(start, start + self._pages[place]))
+        return PageStatistics(edges, *found)
 
     @property
     def _num_zones(self) -> int:

@@ -200,7 +200,9 @@ class RowEstimator:
         for source in {look.source: None for look in self.looks}:
             if source.fragment.deletion_file is not None:
                 found += IoCounts(1, 4 * len(source.hidden))
-            if has_statistics(self.plan, source):
+            # What is kept of a file has its statistics.
+            is_kept = source.reader.opening_reads(fields) == IoCounts()
+            if not is_kept and has_statistics(self.plan, source):
                 found += source.reader.statistics_reads(fields)
         return found
 

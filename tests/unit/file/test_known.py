@@ -17,8 +17,10 @@ from lancelet.errors import CorruptDataError
 from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.file.open import open_data_file
 from lancelet.file.v2.reader import FileReader
+from lancelet.io.cache import LruCache
 from lancelet.io.local import LocalStore
 from lancelet.io.mapped import MappedReader
+from lancelet.io.metered import IoCounts, IoMeter, metered
 
 
 def _write(path: Path, values: list[str]) -> None:
@@ -150,3 +152,23 @@ def test_a_file_with_a_damaged_tail_is_refused_however_often_it_is_opened(tmp_pa
     for _ in range(3):
         with pytest.raises(CorruptDataError, match="checksum"):
             _opened(path)
+
+
+def test_statistics_are_read_once_by_all_who_open_a_file(tmp_path: Path) -> None:
+    path, meter, cache = tmp_path / "a.lance", IoMeter(), LruCache(1 << 20)
+    values = [f"{row:05}" for row in range(20_000)]
+    _write(path, values)
+    _wait_until_it_has_an_identity(path)
+    for is_known in (False, True):
+        reader = open_data_file(metered(LocalStore(tmp_path), meter), path.name, cache=cache)
+        assert isinstance(reader, FileReader)
+        (field,) = reader.schema.fields
+        meter.take()
+        kept = cache.stats.bytes
+        zones, pages = reader.zone_statistics(field), reader.page_statistics(field)
+        assert zones is not None
+        assert pages is not None
+        assert zones.minimum.to_pylist() == ["00000", "08192", "16384"]
+        assert (pages.minimum[0].as_py(), pages.maximum[-1].as_py()) == (values[0], values[-1])
+        assert (meter.take() == IoCounts()) is is_known
+        assert (cache.stats.bytes == kept) is is_known

@@ -19,10 +19,12 @@ from dataclasses import field
 
 from lancelet.encodings.base import Memo, StoredColumn
 from lancelet.encodings.planned import PlannedColumns
+from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.selection import OpenedFields, Recent
 from lancelet.file.v2.metadata import FileMetadata
-from lancelet.format.schema import Schema
+from lancelet.format.schema import Field, Schema
 from lancelet.io.cache import LruCache
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import ColumnPlan
 from lancelet.values import dataclass
 
@@ -44,6 +46,24 @@ class KnownPlans:
         return sum(plan.memory_bytes for _, plan in tuple(self.each.values()) if plan is not None)
 
 
+@dataclass(slots=True, eq=False)
+class KnownStatistics:
+    """What the file keeps of fields per zone and per page, or None, and what reading that asked.
+
+    Whoever changes a few rows opens the table anew, and looks where they can be.
+    """
+
+    zones: dict[Field, ZoneStatistics | None] = field(default_factory=dict)
+    pages: dict[Field, PageStatistics | None] = field(default_factory=dict)
+    reads: IoCounts = IoCounts()
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory they take by now."""
+        found = (*tuple(self.zones.values()), *tuple(self.pages.values()))
+        return sum(each.memory_bytes for each in found if each is not None)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownFile:
     """The metadata of a file and what was made of them: columns and fields fill as it is read.
@@ -58,12 +78,14 @@ class KnownFile:
     columns: dict[int, StoredColumn] = field(default_factory=dict)
     opened: OpenedFields = field(default_factory=OpenedFields)
     plans: KnownPlans = field(default_factory=KnownPlans)
+    statistics: KnownStatistics = field(default_factory=KnownStatistics)
 
     @property
     def memory_bytes(self) -> int:
         """How much memory it takes, more with each field that is opened and each page read."""
         stored = self.metadata.tail.nbytes + _COLUMN_BYTES * len(self.metadata.columns)
-        return 2 * stored + self.opened.memory_bytes + self.plans.memory_bytes
+        own = self.opened.memory_bytes + self.plans.memory_bytes + self.statistics.memory_bytes
+        return 2 * stored + own
 
 
 def find_known(cache: LruCache, key: Hashable | None) -> KnownFile | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
 from lancelet.kernels import ColumnPlan, MappedFile
 from lancelet.values import replace
+
+T = TypeVar("T")
 
 _READER_BYTES = 4096
 """What an open file takes, about, beside what is known of it."""
@@ -158,19 +160,36 @@ class FileReader(RowReader):
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
         """Return what the file knows of a field per zone, or None."""
-        with self._facts():
-            zones = self._opened_zones()
-            return None if zones is None else zones.statistics(field)
+        known = self._known.statistics.zones
+        return self._statistics(known, field, lambda zones: zones.statistics(field))
 
     def page_statistics(self, field: Field) -> PageStatistics | None:
         """Return what the file knows of a field per page of its column, or None."""
-        with self._facts():
-            zones = self._opened_zones()
-            if zones is None or field.id not in self._placement:
-                return None
-            pages = self.column(self._placement[field.id]).pages
-            edges = np.array([page.first_row for page in pages] + [self.num_rows], np.int64)
-            return zones.page_statistics(field, edges)
+        return self._statistics(
+            self._known.statistics.pages, field, lambda zones: self._of_pages(zones, field)
+        )
+
+    def _of_pages(self, zones: ZoneSource, field: Field) -> PageStatistics | None:
+        if field.id not in self._placement:
+            return None
+        pages = self.column(self._placement[field.id]).pages
+        edges = np.array([page.first_row for page in pages] + [self.num_rows], np.int64)
+        return zones.page_statistics(field, edges)
+
+    def _statistics(
+        self, known: dict[Field, T | None], field: Field, read: Callable[[ZoneSource], T | None]
+    ) -> T | None:
+        """Return statistics of a field, which are read once of a file."""
+        if field not in known:
+            with self._facts():
+                zones = self._opened_zones()
+                found = None if zones is None else read(zones)
+            if zones is not None:
+                self._known.statistics.reads = zones.reads
+            known[field] = found
+            if self._weigh is not None:
+                self._weigh()
+        return known[field]
 
     def opening_reads(self) -> IoCounts:
         """Return what opening the file once more would ask of storage.
@@ -181,8 +200,8 @@ class FileReader(RowReader):
         return IoCounts() if is_kept else IoCounts(1, self._metadata.tail.nbytes)
 
     def statistics_reads(self) -> IoCounts:
-        """Return what was read for statistics of zones so far."""
-        return IoCounts() if self._zones is None else self._zones.reads
+        """Return what was read of the file for statistics of zones."""
+        return self._known.statistics.reads
 
     def close(self) -> None:
         """Give back what the reader holds; arrays that were read stay valid."""
