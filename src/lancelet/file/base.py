@@ -55,7 +55,7 @@ class ZoneStatistics:
     @property
     def memory_bytes(self) -> int:
         """How much memory they take, about."""
-        return 16 * len(self) + self.minimum.nbytes + self.maximum.nbytes
+        return 16 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
 
     def as_pages(self) -> PageStatistics:
         """Return the statistics of a file whose zones are its pages."""
@@ -84,7 +84,7 @@ class PageStatistics:
     @property
     def memory_bytes(self) -> int:
         """How much memory they take, about."""
-        return 24 * len(self) + self.minimum.nbytes + self.maximum.nbytes
+        return 24 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
 
 
 @dataclass(frozen=True, slots=True)

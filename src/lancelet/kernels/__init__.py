@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.chunks import *
     from lancelet.kernels.reference.copies import *
     from lancelet.kernels.reference.dictionary import *
+    from lancelet.kernels.reference.few import *
     from lancelet.kernels.reference.fsst import *
     from lancelet.kernels.reference.fsst_training import *
     from lancelet.kernels.reference.full_zip import *
