@@ -20,6 +20,7 @@ from lancelet.io.wrapped import WrappedStore
 from lancelet.ops.cleanup import (
     CleanupPolicy,
     CleanupWarning,
+    auto,
     auto_cleanup,
     parse_duration,
     plan_cleanup,
@@ -393,6 +394,48 @@ def test_a_version_that_goes_after_it_was_listed_is_left_out(tmp_path, monkeypat
     (tmp_path / manifest).write_bytes(restore)
     moment = second.snapshot.manifest.timestamp
     assert lancelet.dataset(str(tmp_path), asof=moment).version == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_refused"),
+    [
+        ("older_than", "3000 years", False),
+        ("older_than", "99999999999999 days", False),
+        ("older_than", "9" * 5000 + " days", True),
+        ("interval", "9" * 5000, True),
+        ("interval", "\u00b2", True),
+        ("retain_versions", "9" * 20, False),
+    ],
+)
+def test_a_commit_is_made_whatever_its_settings_of_cleanup_say(tmp_path, name, text, is_refused):
+    dataset = write(rows(0, 10), tmp_path, "create")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset.update_config(
+            {"lance.auto_cleanup.interval": "1", f"lance.auto_cleanup.{name}": text}
+        )
+        dataset = write(rows(10, 12), tmp_path)
+    assert {each.category for each in caught} == ({CleanupWarning} if is_refused else set())
+    assert [each["version"] for each in dataset.versions()] == [1, 2, 3]
+
+
+def test_a_cleanup_that_fails_unexpectedly_fails_no_commit(tmp_path, monkeypatch):
+    config = {"lance.auto_cleanup.interval": "1", "lance.auto_cleanup.older_than": "0s"}
+    dataset = write(rows(0, 10), tmp_path, "create")
+
+    def fail(snapshot, policy):
+        raise IndexError("of no list")
+
+    monkeypatch.setattr(auto, "cleanup_old_versions", fail)
+    with pytest.warns(CleanupWarning, match="version 2 was committed.*IndexError: of no list"):
+        dataset.update_config(config)
+    assert dataset.version == 2
+
+
+def test_no_version_is_older_than_time_itself(tmp_path):
+    dataset = changed(str(tmp_path))
+    dataset.cleanup_old_versions(older_than=timedelta.max)
+    assert len(dataset.versions()) == 4
 
 
 def test_lengths_of_time_are_read_as_people_write_them():

@@ -38,6 +38,7 @@ _UNITS: Final = {
     ("y", "year", "years"): timedelta(days=365.25),
 }
 _BY_NAME: Final = {name: size for names, size in _UNITS.items() for name in names}
+_DIGITS_MAX: Final = 20
 _PART: Final = re.compile(r"\s*(\d+)\s*([A-Za-z]+)")
 
 
@@ -68,9 +69,10 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
         before = snapshot.version - 1
         limit = before if policy.before_version is None else min(before, policy.before_version)
         return cleanup_old_versions(snapshot, replace(policy, before_version=limit))
-    except LanceletError as error:
+    except Exception as error:  # noqa: BLE001 - an error would say that the commit failed
+        kind = "" if isinstance(error, LanceletError) else f"{type(error).__name__}: "
         warnings.warn(
-            f"version {snapshot.version} was committed, but cleaning up failed: {error}",
+            f"version {snapshot.version} was committed, but cleaning up failed: {kind}{error}",
             CleanupWarning,
             stacklevel=2,
         )
@@ -88,7 +90,10 @@ def parse_duration(text: str) -> timedelta:
         number, unit = found.groups()
         if unit not in _BY_NAME:
             raise InvalidInputError("a length of time has an unknown unit", text=text, unit=unit)
-        total += int(number) * _BY_NAME[unit]
+        try:
+            total += _number(number) * _BY_NAME[unit]
+        except OverflowError:
+            return timedelta.max  # nothing is so old
         at = found.end()
     if text[at:].strip() or not at:
         raise InvalidInputError(
@@ -103,6 +108,12 @@ def _setting(config: Mapping[str, str], name: str, parse: Callable[[str], T]) ->
 
 
 def _count(text: str) -> int:
-    if not text.strip().isdigit():
-        raise InvalidInputError("a setting of automatic cleanup must be a number", found=text)
+    return _number(text.strip())
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise InvalidInputError(
+            "a setting of automatic cleanup must be a number", found=text[: 2 * _DIGITS_MAX]
+        )
     return int(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lancelet import surroundings
@@ -91,7 +91,15 @@ def policy_of(
         before_version = min(numbers[-retain_versions:], default=0)
     return replace(
         policy or CleanupPolicy(),
-        before=None if older_than is None else surroundings.now() - older_than,
+        before=None if older_than is None else _ago(older_than),
         before_version=before_version,
         versions=None if versions is None else frozenset(versions),
     )
+
+
+def _ago(length: timedelta) -> datetime:
+    """Return the moment that was so long ago, or the first that there is."""
+    try:
+        return surroundings.now() - length
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
