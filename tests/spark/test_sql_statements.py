@@ -1,10 +1,14 @@
 """Statements that make, change and describe Lance tables, each as one version."""
 
+import contextlib
 import re
 
 import lance
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.utils import is_remote
 
 import lancelet
 from lancelet import spark as ls
@@ -160,6 +164,54 @@ def test_a_merge_has_every_clause_and_is_one_version(run, table):
     source = "(SELECT id, name, n FROM <t> VERSION AS OF 1) v"
     run(f"MERGE INTO <t> USING {source} ON `{table}`.id = v.id WHEN NOT MATCHED THEN INSERT *")
     assert set(rows_of(table)) == {*range(20), 60}
+
+
+def test_a_view_of_a_path_is_a_name_of_its_table(run, table, spark):
+    run(f"CREATE OR REPLACE TEMPORARY VIEW Shelf USING lance OPTIONS (path '{table}')")
+    try:
+        if is_remote():  # there nobody can tell whether a view is still the same
+            with pytest.raises(PySparkException):
+                run("DELETE FROM shelf WHERE id = 1")
+            assert lance.dataset(table).version == 1
+            return
+        assert run("UPDATE shelf SET n = n + 1 WHERE shelf.id < 3") == [(3, 3, 0, 0)]
+        assert run("DELETE FROM shelf AS s WHERE s.id = 19") == [(1, 0, 1, 0)]
+        assert run("INSERT INTO Shelf (id, n) SELECT id + 100, n FROM SHELF WHERE n = 2") == [
+            (3, 0, 0, 3)
+        ]
+        merged = "MERGE INTO shelf USING (SELECT 0L AS id) s ON shelf.id = s.id"
+        assert run(f"{merged} WHEN MATCHED THEN DELETE") == [(1, 0, 1, 0)]
+        assert lance.dataset(table).version == 5
+        # The rows of now, and only the columns that are named.
+        assert run("SELECT count(*), sum(shelf.n) FROM shelf") == [(21, 26)]
+        assert run("SELECT count(*) FROM shelf VERSION AS OF 1 AS early") == [(20,)]
+        assert "columns: n" in run("EXPLAIN SELECT max(n) FROM shelf WHERE n > 0")[0][0]
+        # Another query of that name, and what would change more than rows, mean something else.
+        assert run("WITH shelf (id) AS (SELECT 7L) SELECT id FROM shelf") == [(7,)]
+        assert run("SELECT shelf FROM VALUES (1) AS x (shelf)") == [(1,)]
+        with contextlib.suppress(PySparkException):  # a release may drop the view, none the table
+            run("DROP TABLE shelf")
+        assert lance.dataset(table).version == 5
+        spark.range(2).createOrReplaceTempView("shelf")
+        assert run("SELECT count(*) FROM shelf") == [(2,)]
+        with pytest.raises(
+            (PySparkException, Py4JJavaError)
+        ):  # the second is an error of Spark's own
+            run("DELETE FROM shelf WHERE id = 1")
+        assert lance.dataset(table).version == 5
+    finally:
+        spark.catalog.dropTempView("shelf")
+
+
+@pytest.mark.parametrize("option", ["version '1'", "filter 'id < 3'", "columns 'id'"])
+def test_a_view_of_a_part_of_a_table_is_no_name_of_it(run, table, spark, option):
+    run(f"CREATE TEMPORARY VIEW few USING lance OPTIONS (path '{table}', {option})")
+    try:
+        with pytest.raises(PySparkException):
+            run("DELETE FROM few WHERE id = 1")
+    finally:
+        spark.catalog.dropTempView("few")
+    assert lance.dataset(table).version == 1
 
 
 TWICE = "(SELECT * FROM VALUES (3L, 'a', 1), (3L, 'b', 2) AS v (id, name, n)) s"

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lancelet.spark.sql.analysis import TableColumns, analyse
-from lancelet.spark.sql.names import find_references, locate
+from lancelet.spark.sql.names import Reference, find_references, locate
 from lancelet.spark.sql.source import Source, StatementError, parse_query
 
 T = TableColumns(
@@ -217,6 +217,28 @@ def located(text, **known):
     source = Source(text)
     (found,) = find_references(source, {})
     return locate(None, source, found, **known), found
+
+
+def test_views_are_names_of_tables_where_a_table_stands():
+    views = {"v": Reference(("lance", "/t"), 0, 0, options=(("storage.a", "b"),), view="V")}
+
+    def found(text):
+        source = Source(text)
+        references = find_references(source, {}, views)
+        assert all(each.parts == ("lance", "/t") for each in references)
+        return [(source.text[each.start : each.stop], each.own) for each in references]
+
+    assert found("SELECT v.id, v FROM v JOIN `V` VERSION AS OF 3 AS w ON v.id = w.v") == [
+        ("v", "V"),
+        ("`V` VERSION AS OF 3", "V"),
+    ]
+    assert found("SELECT v FROM t AS v, x.v, v.x, v(3)") == []
+    assert found("WITH v AS (SELECT 1) SELECT * FROM v") == []
+    assert found("WITH v (a, b) AS (SELECT 1, 2) SELECT * FROM v") == []
+    source = Source("SELECT * FROM v WITH ('storage.c' = 'd')")
+    (reference,) = find_references(source, {}, views)
+    assert reference.given(storage=True) == {"a": "b", "c": "d"}
+    assert find_references(source, {}) == []
 
 
 def test_options_of_the_store_stand_behind_a_table():

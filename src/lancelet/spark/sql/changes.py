@@ -121,7 +121,7 @@ def insert(session: Session, words: Words) -> DataFrame | None:
     words.need("INSERT")
     overwrites = words.take_any("INTO", "OVERWRITE") == "OVERWRITE"
     words.take("TABLE")
-    reference = words.table()
+    reference = words.table(by_view=True)
     if reference is None:
         return None
     target = Target.of(session, words.source, reference, {*ROW_NAMES, "commit_message"})
@@ -173,7 +173,7 @@ def delete(session: Session, words: Words) -> DataFrame | None:
     """Run DELETE FROM."""
     words.need("DELETE")
     words.take("FROM")
-    reference = words.table()
+    reference = words.table(by_view=True)
     if reference is None:
         return None
     target = Target.of(session, words.source, reference)
@@ -209,7 +209,7 @@ def truncate(session: Session, words: Words) -> DataFrame | None:
 def update(session: Session, words: Words) -> DataFrame | None:
     """Run UPDATE."""
     words.need("UPDATE")
-    reference = words.table()
+    reference = words.table(by_view=True)
     if reference is None:
         return None
     target = Target.of(session, words.source, reference, ROW_NAMES)
@@ -259,7 +259,7 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     if words.at("WITH", "SCHEMA", "EVOLUTION"):
         words.fail("add the columns with ALTER TABLE first; a merge does not")
     words.take("INTO")
-    reference = words.table()
+    reference = words.table(by_view=True)
     if reference is None:
         return None
     target = Target.of(session, words.source, reference, ROW_NAMES)
@@ -336,7 +336,7 @@ def merge_source(session: Session, words: Words) -> tuple[Plan, str]:
         words.need("R_PAREN")
         default = "source"
     else:
-        reference = words.table()
+        reference = words.table(by_view=True)
         if words.take("L_BRACE"):
             default = words.name("a data frame")
             words.need("R_BRACE")
@@ -347,7 +347,7 @@ def merge_source(session: Session, words: Words) -> tuple[Plan, str]:
                 words.text_until()
                 words.need("R_PAREN")
         else:
-            default = reference.parts[-1]
+            default = reference.own
         tokens = words.source.tokens
         text = words.source.text[tokens[start].start : tokens[words.number - 1].stop]
         text = f"SELECT * FROM {text}"
@@ -671,7 +671,7 @@ def _alias(words: Words, reference: Reference, stop: tuple[str, ...]) -> str:
     has_as = words.take("AS")
     if has_as or (words.token is not None and not words.at(*stop)):
         return words.name("a name")
-    return reference.parts[-1]
+    return reference.own
 
 
 def _refuse_blobs(snapshot: Snapshot, schema: StructType, values: Mapping[str, str] | None) -> None:

@@ -38,7 +38,15 @@ from lancelet.spark.sql.changes import (
     merge_source,
     update_columns,
 )
-from lancelet.spark.sql.names import Reference, attached, is_missing, locate, named_table
+from lancelet.spark.sql.names import (
+    PATHS,
+    Reference,
+    attached,
+    is_missing,
+    locate,
+    named_table,
+    remember_view,
+)
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
 from lancelet.spark.sql.words import Words
@@ -493,12 +501,25 @@ def _rename(session: Session, words: Words, reference: Reference) -> None:
 
 
 def create_view(session: Session, words: Words) -> DataFrame | None:
-    """Run CREATE TEMPORARY VIEW over Lance tables, whose versions are those of now."""
+    """Run CREATE TEMPORARY VIEW: over Lance tables, whose versions are those of now, or of one.
+
+    What is made of a path alone is a name for the table from then on.
+    """
     words.need("CREATE")
     replaces = words.take("OR", "REPLACE")
     if not words.take_any("TEMPORARY", "TEMP") or not words.take("VIEW"):
         return None
+    start = words.position
     name = words.name("a name")
+    if words.take("USING", "LANCE") and words.take("OPTIONS"):
+        given = {key.lower(): value for key, value in words.properties().items()}
+        words.end()
+        done = plan_query(session, words.source).run()
+        path = given.pop("path", "")
+        if path and all(map(_is_storage, given)):
+            made = Reference((PATHS, path), start, start, options=tuple(given.items()))
+            remember_view(session.spark, name, made)
+        return done
     if not words.take("AS"):
         return None
     text = words.source.text[words.position :]

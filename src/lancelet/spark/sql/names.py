@@ -1,7 +1,8 @@
-"""Names of tables in statements: by path, or by a namespace that was attached to the session.
+"""Names of tables in statements: by path, by a namespace that was attached, or by a view.
 
     lance.`/data/t`            a path
     lake.sales.orders          attach(spark, "lake", "dir", root="/data/lake")
+    orders                     CREATE TEMPORARY VIEW orders USING lance OPTIONS (path '/data/t')
 
 What follows a name says which version is meant: `@branch`, `VERSION AS OF 3`, `VERSION AS OF
 'tag'`, `TIMESTAMP AS OF '2024-02-29 12:00:00'`.
@@ -11,23 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from lancelet.dataset.named_table import NamedTable, namespace_module
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.spark.frames import quoted
 from lancelet.spark.options import STORAGE_PREFIX, ReadOptions
 from lancelet.spark.sql.source import Source, Token
 from lancelet.values import dataclass
 
 PATHS: Final = "lance"
 _ATTACHED: Final[WeakKeyDictionary[SparkSession, dict[str, Any]]] = WeakKeyDictionary()
+_VIEWS: Final[WeakKeyDictionary[SparkSession, dict[str, tuple[Reference, DataFrame]]]] = (
+    WeakKeyDictionary()
+)
 _SYMBOLS: Final = frozenset(
     {"DOT", "COMMA", "L_PAREN", "R_PAREN", "STRING", "NUMBER", "SEMICOLON", "EQ", "STAR", "COLON"}
 )
@@ -67,6 +74,37 @@ def attached(spark: SparkSession) -> Mapping[str, Any]:
     return _ATTACHED.get(spark, {})
 
 
+def remember_view(spark: SparkSession, name: str, reference: Reference) -> None:
+    """Note that a view which is there stands for a whole Lance table.
+
+    Not with Spark Connect, where nobody can tell whether a view is still the same: there a frame
+    is the name of the view, and means whatever has that name when it is asked.
+    """
+    if not is_remote():
+        made = replace(reference, view=name)
+        _VIEWS.setdefault(spark, {})[name.lower()] = made, spark.table(quoted(name))
+
+
+def views_in(spark: SparkSession, source: Source) -> Mapping[str, Reference]:
+    """Return the tables that views stand for whose names are words of a statement.
+
+    A view that others made again, perhaps over something else, stands for nothing any more.
+    """
+    known = _VIEWS.get(spark, {})
+    found = {}
+    for name in {token.text.lower() for token in source.tokens} & known.keys():
+        reference, frame = known[name]
+        try:
+            is_there = spark.table(quoted(name)).sameSemantics(frame)
+        except AnalysisException:
+            is_there = False
+        if is_there:
+            found[name] = reference
+        else:
+            del known[name]
+    return found
+
+
 def _connect(kind: str, properties: Mapping[str, str]) -> Any:
     if kind in {"dir", "rest"}:
         from lancelet.namespace import (  # noqa: PLC0415 - an extra
@@ -90,6 +128,12 @@ class Reference:
     version: str | None = None
     asof: str | None = None
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    view: str | None = None
+
+    @property
+    def own(self) -> str:
+        """What the table is called in the statement, unless that gives it another name."""
+        return self.view or self.parts[-1]
 
     @property
     def is_path(self) -> bool:
@@ -111,33 +155,65 @@ class Reference:
     @property
     def title(self) -> str:
         """The name as it is written."""
-        return self.parts[1] if self.is_path else ".".join(self.parts)
+        return self.view or (self.parts[1] if self.is_path else ".".join(self.parts))
 
 
-def find_references(source: Source, catalogs: Mapping[str, Any]) -> list[Reference]:
+def find_references(
+    source: Source, catalogs: Mapping[str, Any], views: Mapping[str, Reference] | None = None
+) -> list[Reference]:
     """Return the Lance tables that a statement names, in the order of the text."""
     tokens = source.tokens
+    hidden = _names_of_queries(tokens)
+    views = {name: each for name, each in (views or {}).items() if name not in hidden}
     found = []
     number = 0
     in_tables = _table_places(tokens)
     while number < len(tokens):
-        made = reference_at(source, number, catalogs)
+        made = reference_at(source, number, catalogs, views)
         # `lance` may also be what a query calls a table of its own.
-        is_sure = made is not None and made[0].is_path and "/" in made[0].parts[1]
+        is_sure = (
+            made is not None
+            and made[0].view is None
+            and made[0].is_path
+            and "/" in made[0].parts[1]
+        )
         if made is None or (not is_sure and number not in in_tables):
             number += 1
             continue
         reference, number = made
         is_call = number < len(tokens) and tokens[number].kind == "L_PAREN"
-        if reference.is_path or not is_call or reference.stop < tokens[number].start:
+        can_be_called = reference.view is not None or not reference.is_path
+        if not (can_be_called and is_call and reference.stop == tokens[number].start):
             found.append(reference)
     return found
 
 
+def _names_of_queries(tokens: tuple[Token, ...]) -> set[str]:
+    """Return what may be names of queries, as `t` in `WITH t (a, b) AS (SELECT ...)`."""
+    found = set()
+    for number, token in enumerate(tokens):
+        if token.word != "AS" or tokens[number + 1 : number + 2] == ():
+            continue
+        place = number - 1
+        if place > 0 and tokens[place].kind == "R_PAREN":
+            while place > 0 and tokens[place].kind != "L_PAREN":
+                place -= 1
+            place -= 1
+        if place > 0 and tokens[number + 1].kind == "L_PAREN":
+            found.add(tokens[place].text.lower())
+    return found
+
+
 def reference_at(
-    source: Source, number: int, catalogs: Mapping[str, Any]
+    source: Source,
+    number: int,
+    catalogs: Mapping[str, Any],
+    views: Mapping[str, Reference] | None = None,
 ) -> tuple[Reference, int] | None:
-    """Return the table that is named from a token on, and the number of the token behind it."""
+    """Return the table that is named from a token on, and the number of the token behind it.
+
+    `views` are those that may name it too.
+    """
     tokens = source.tokens
     start = number
     if number >= len(tokens) or not _is_name(tokens[number]):
@@ -155,7 +231,8 @@ def reference_at(
         parts.append(tokens[number + 1].text)
         number += 2
     is_path = first == PATHS and len(parts) == 2 and tokens[number - 1].kind == "IDENTIFIER"
-    if not is_path and not (first in catalogs and len(parts) > 1):
+    known = (views or {}).get(first) if len(parts) == 1 else None
+    if known is None and not is_path and not (first in catalogs and len(parts) > 1):
         return None
     branch = version = asof = None
     if number + 1 < len(tokens) and tokens[number].kind == "PARAMETER":
@@ -172,13 +249,20 @@ def reference_at(
             if value < len(tokens) and tokens[value].word in {"TIMESTAMP", "DATE"}:
                 value += 1
             asof, number = _literal(source, value, ("STRING",))
-    options: dict[str, str] = {}
+    options = {} if known is None else dict(known.options)
     if [each.kind for each in tokens[number : number + 2]] == ["WITH", "L_PAREN"]:
         given, number = properties_at(source, number + 1)
-        options = {name.lower(): value for name, value in given.items()}
+        options |= {name.lower(): value for name, value in given.items()}
     stop = tokens[number - 1].stop
     made = Reference(
-        tuple(parts), tokens[start].start, stop, branch, version, asof, tuple(options.items())
+        tuple(parts) if known is None else known.parts,
+        tokens[start].start,
+        stop,
+        branch,
+        version,
+        asof,
+        tuple(options.items()),
+        None if known is None else known.view,
     )
     return made, number
 

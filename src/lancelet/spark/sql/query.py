@@ -30,7 +30,13 @@ from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, schema_of_snapshot
 from lancelet.spark.sql.aggregates import Aggregation, find_aggregation
 from lancelet.spark.sql.analysis import Use, analyse, row_columns
-from lancelet.spark.sql.names import Reference, attached, find_references, read_options
+from lancelet.spark.sql.names import (
+    Reference,
+    attached,
+    find_references,
+    read_options,
+    views_in,
+)
 from lancelet.spark.sql.reading import Opened, frame_of, partial_frame, with_keys
 from lancelet.spark.sql.search_calls import with_searches
 from lancelet.spark.sql.source import Source, Token, call_stop, edited, parse_query
@@ -283,7 +289,8 @@ def plan_query(session: Session, source: Source) -> Plan:
     """Find the tables of a query, pin their versions, and decide what to read of them."""
     searches, source = with_searches(session, source)
     session = replace(session, frames={**session.frames, **searches})
-    references = tuple(find_references(source, attached(session.spark)))
+    views = views_in(session.spark, source)
+    references = tuple(find_references(source, attached(session.spark), views))
     seen: dict[ReadOptions, Opened] = {}
     opened = tuple(_open(session, source, each, seen) for each in references)
     prefix = _FRAME
@@ -307,7 +314,7 @@ def _name_tables(
     for node in tree.find_all(exp.Table):
         if node.name in parts and not node.alias:
             bare.add(node.name)
-            name = exp.to_identifier(parts[node.name].parts[-1], quoted=True)
+            name = exp.to_identifier(parts[node.name].own, quoted=True)
             node.set("alias", exp.TableAlias(this=name))
     return bare
 
@@ -329,7 +336,7 @@ def _final_text(
         last = _sample_end(tokens, number)
         if name in bare if tree is not None else _is_bare(tokens, number, last):
             stop = tokens[last].stop
-            edits.append((stop, stop, f" AS {quoted(reference.parts[-1])}"))
+            edits.append((stop, stop, f" AS {quoted(reference.own)}"))
         aggregation = aggregations.get(name)
         if aggregation is None:
             continue

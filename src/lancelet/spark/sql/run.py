@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from lancelet.spark.sql import changes, definitions, listing, upkeep
-from lancelet.spark.sql.names import attached
+from lancelet.spark.sql.names import attached, views_in
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
 from lancelet.spark.sql.words import Words
@@ -43,9 +43,10 @@ _HANDLERS: Final[Mapping[str, tuple[Handler, ...]]] = {
 def sql(spark: SparkSession, text: str, **parameters: Any) -> DataFrame:
     """Run a statement of SQL in which Lance tables are known, and return its result.
 
-    A table is named by its path, as ``lance.`/data/t` ``, or in a namespace that was attached, as
-    `lake.db.t`; `@branch`, `VERSION AS OF` and `TIMESTAMP AS OF` may follow. What is not about
-    Lance tables goes to Spark as it is.
+    A table is named by its path, as ``lance.`/data/t` ``, in a namespace that was attached, as
+    `lake.db.t`, or, without Connect, by a view that was made here with `USING lance`. `@branch`,
+    `VERSION AS OF` and `TIMESTAMP AS OF` may follow. What is not about Lance tables goes to Spark
+    as it is.
 
     Args:
         spark: The session.
@@ -58,7 +59,7 @@ def sql(spark: SparkSession, text: str, **parameters: Any) -> DataFrame:
     source = Source(text)
     if source.tokens:
         for handler in _HANDLERS.get(source.tokens[0].word, ()):
-            done = handler(session, Words(source, attached(spark)))
+            done = handler(session, Words(source, attached(spark), views_in(spark, source)))
             if done is not None:
                 return done
     return plan_query(session, source).run()

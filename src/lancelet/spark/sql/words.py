@@ -12,11 +12,13 @@ from lancelet.spark.sql.source import Source, Token
 class Words:
     """The words of a statement, of which some were read."""
 
-    def __init__(self, source: Source, catalogs: Mapping[str, Any]) -> None:
-        """Begin at the first word; `catalogs` are the namespaces whose tables are known."""
+    def __init__(
+        self, source: Source, catalogs: Mapping[str, Any], views: Mapping[str, Reference]
+    ) -> None:
+        """Begin at the first word; tables of `catalogs` are known, and those `views` stand for."""
         self.source = source
         self.number = 0
-        self._catalogs = catalogs
+        self._catalogs, self._views = catalogs, views
 
     @property
     def token(self) -> Token | None:
@@ -90,9 +92,13 @@ class Words:
         self.number += 1
         return int(token.text)
 
-    def table(self) -> Reference | None:
-        """Read the name of a Lance table, or return None if something else comes next."""
-        found = reference_at(self.source, self.number, self._catalogs)
+    def table(self, *, by_view: bool = False) -> Reference | None:
+        """Read the name of a Lance table, or return None if something else comes next.
+
+        A view stands for its table where that is what a statement of Spark would mean.
+        """
+        views = self._views if by_view else None
+        found = reference_at(self.source, self.number, self._catalogs, views)
         if found is None:
             return None
         reference, self.number = found
