@@ -185,7 +185,7 @@ class Fragment:
         deletion = proto.deletion_file if proto.HasField("deletion_file") else None
         fragment = Fragment(
             id=FragmentId(proto.id),
-            files=tuple(data_file_from_proto(file) for file in proto.files),
+            files=tuple([data_file_from_proto(file) for file in proto.files]),
             physical_rows=proto.physical_rows,
             deletion_file=None if deletion is None else _deletion_from_proto(deletion),
             row_ids=_sequence_from_proto(proto, "row_id_sequence"),
@@ -193,7 +193,7 @@ class Fragment:
                 proto, "last_updated_at_version_sequence"
             ),
             created_at_versions=_sequence_from_proto(proto, "created_at_version_sequence"),
-            overlays=tuple(overlay_from_proto(overlay) for overlay in proto.overlays),
+            overlays=tuple([overlay_from_proto(overlay) for overlay in proto.overlays]),
             clustering_id=proto.clustering_id if proto.HasField("clustering_id") else None,
             metadata=dict(proto.metadata),
             unknown=unknown_fields(proto),

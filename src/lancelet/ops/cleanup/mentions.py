@@ -87,11 +87,13 @@ class Mentions:
 
     def __contains__(self, path: str) -> bool:
         """Return whether a file is mentioned, or belongs to one that is."""
+        if path in self.paths:
+            return True
         folders = path.split("/")
-        if path in self.paths or "/".join(folders[:2]) in self.index_directories:
+        if "/".join(folders[:2]) in self.index_directories:
             return True
         # The blobs of data/a.lance are below data/a.
-        return any(
+        return len(folders) > 2 and any(
             f"{'/'.join(folders[:depth])}.lance" in self.paths for depth in range(2, len(folders))
         )
 

@@ -319,8 +319,8 @@ def _files(
             kind = _kind_of(location, folder, info)
             if kind is None or info.path in needed or not is_own(info.path):
                 continue
-            age = now - info.modified
-            if info.path in known:
+            age, is_known = now - info.modified, info.path in known
+            if is_known:
                 reason = "only versions that go mention it"
             elif policy.delete_unverified:
                 reason = "no version mentions it, and nobody is said to be writing"
@@ -328,8 +328,7 @@ def _files(
                 reason = f"no version mentions it, and it is {age.days} days old"
             else:
                 continue
-            unverified = info.path not in known
-            yield CleanupCandidateFile(info.path, kind, info.size, unverified, reason)
+            yield CleanupCandidateFile(info.path, kind, info.size, not is_known, reason)
 
 
 def _kind_of(location: TableLocation, folder: str, info: ObjectInfo) -> FileKind | None:

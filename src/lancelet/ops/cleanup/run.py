@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from lancelet import surroundings
@@ -38,6 +39,9 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _NEAR_THREADS: Final = 8
+_NEAR_BATCH: Final = 32
+"""So many files of this machine are handed to a thread at once: they are gone sooner than that."""
+
 _FEW_FILES: Final = 256
 _FEW_BYTES: Final = 256 << 20
 _FOLDERS: Final = (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES)
@@ -59,10 +63,7 @@ class CleanupStats:
     def of(files: Iterable[CleanupCandidateFile], *, failed: int = 0) -> CleanupStats:
         """Return what deleting some files counts as."""
         gone = list(files)
-
-        def count(kind: FileKind) -> int:
-            return sum(file.file_kind is kind for file in gone)
-
+        count = [file.file_kind for file in gone].count
         return CleanupStats(
             bytes_removed=sum(file.size_bytes for file in gone),
             old_versions=count(FileKind.MANIFEST),
@@ -128,6 +129,7 @@ class _Deleter:
         # The system deletes files of this machine one after the other, yet sooner if asked at once.
         is_near = parse_uri(self._store.uri).scheme in {"file", "memory"}
         self._threads = policy.delete_concurrency or (_NEAR_THREADS if is_near else IO_THREADS)
+        self._batch = _NEAR_BATCH if is_near else 1
         self._may_go_alone = is_near and policy.delete_concurrency is None
         self._pace = _Pace(policy.delete_rate_limit)
         self.failed = 0
@@ -139,11 +141,17 @@ class _Deleter:
         if self._may_go_alone and _are_gone_at_once(files):
             outcomes = list(counted(stage, map(self._delete, files), len(files)))
         else:
-            with surroundings.executor(min(self._threads, len(files)), "lancelet-delete") as pool:
-                deleted = pool.map(self._delete, files)
+            threads = min(self._threads, len(files))
+            step = min(self._batch, -(-len(files) // threads))
+            batches = [files[start : start + step] for start in range(0, len(files), step)]
+            with surroundings.executor(threads, "lancelet-delete") as pool:
+                deleted = chain.from_iterable(pool.map(self._delete_each, batches))
                 outcomes = list(counted(stage, deleted, len(files)))
         self.failed += outcomes.count(False)
         return [file for file, is_gone in zip(files, outcomes, strict=True) if is_gone]
+
+    def _delete_each(self, files: Sequence[CleanupCandidateFile]) -> list[bool]:
+        return [self._delete(file) for file in files]
 
     def _delete(self, file: CleanupCandidateFile) -> bool:
         self._pace.wait()
