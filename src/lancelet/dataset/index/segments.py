@@ -16,7 +16,7 @@ from lancelet.dataset.arguments import checks_kinds, previews_dataset
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index.scalar import index_request, parse_uuid, with_scope
 from lancelet.dataset.index.values import Index, index_from_user, index_to_user
-from lancelet.dataset.index.vector_request import VectorIndexArguments, known_partitions
+from lancelet.dataset.index.vector_request import VectorIndexArguments
 from lancelet.dataset.show.progress import IndexProgress, by_stages
 from lancelet.errors import InvalidInputError
 
@@ -46,21 +46,21 @@ class IndexSegmentMethods:
         pq_codebook: Any = None,
         num_sub_vectors: int | None = None,
         accelerator: Any = None,
-        index_cache_size: int | None = None,  # noqa: ARG002 - pylance's name
-        shuffle_partition_batches: int | None = None,  # noqa: ARG002 - pylance's name
-        shuffle_partition_concurrency: int | None = None,  # noqa: ARG002 - pylance's name
+        index_cache_size: int | None = None,
+        shuffle_partition_batches: int | None = None,
+        shuffle_partition_concurrency: int | None = None,
         ivf_centroids_file: str | None = None,
         precomputed_partition_dataset: str | None = None,
         storage_options: Any = None,
-        filter_nan: bool = True,  # noqa: ARG002 - pylance's name
+        filter_nan: bool = True,
         train: bool = True,
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
         *,
         target_partition_size: int | None = None,
-        streaming_sample_rate: int | None = None,  # noqa: ARG002 - pylance's name
-        streaming_coreset_rate: int | None = None,  # noqa: ARG002 - pylance's name
-        streaming_refine_passes: int | None = None,  # noqa: ARG002 - pylance's name
+        streaming_sample_rate: int | None = None,
+        streaming_coreset_rate: int | None = None,
+        streaming_refine_passes: int | None = None,
         skip_transpose: bool = False,
         rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
@@ -117,6 +117,7 @@ class IndexSegmentMethods:
             dataset.commit_existing_index_segments("id_idx", "id", segments)
             ```
         """
+        given = dict(locals())
         if fragment_ids is None:
             raise InvalidInputError(
                 "create_index_uncommitted requires fragment_ids for distributed index build"
@@ -131,28 +132,7 @@ class IndexSegmentMethods:
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
             return index_to_user(ops.indexing.build.build_segment(snapshot, scoped))
-        arguments = VectorIndexArguments(
-            column,
-            index_type,
-            name,
-            metric,
-            ivf_centroids=ivf_centroids,
-            ivf_centroids_file=ivf_centroids_file,
-            pq_codebook=pq_codebook,
-            rabitq_model=rabitq_model,
-            train=train,
-            fragment_ids=fragment_ids,
-            index_uuid=index_uuid,
-            skip_transpose=skip_transpose,
-            progress_callback=progress_callback,
-            known=known_partitions(precomputed_partition_dataset, storage_options),
-            values={
-                **parameters,
-                "num_partitions": num_partitions,
-                "num_sub_vectors": num_sub_vectors,
-                "target_partition_size": target_partition_size,
-            },
-        ).trained_on(accelerator, cast("LanceDataset", self))
+        arguments = VectorIndexArguments.of(given, cast("LanceDataset", self))
         built = ops.indexing.vectors.build_vector_segment(
             snapshot, arguments.request(snapshot.schema)
         )

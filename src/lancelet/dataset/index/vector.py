@@ -14,7 +14,7 @@ from lancelet import ops
 from lancelet.dataset.arguments import checks_kinds, previews_dataset
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index.values import IvfCentroids
-from lancelet.dataset.index.vector_request import VectorIndexArguments, known_partitions
+from lancelet.dataset.index.vector_request import VectorIndexArguments
 from lancelet.dataset.show.progress import ProgressOption, by_stages, shown
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 
@@ -48,20 +48,20 @@ class VectorIndexMethods:
         num_sub_vectors: int | None = None,
         accelerator: Any = None,
         index_cache_size: int | None = None,
-        shuffle_partition_batches: int | None = None,  # noqa: ARG002 - pylance's name
-        shuffle_partition_concurrency: int | None = None,  # noqa: ARG002 - pylance's name
+        shuffle_partition_batches: int | None = None,
+        shuffle_partition_concurrency: int | None = None,
         ivf_centroids_file: str | None = None,
         precomputed_partition_dataset: str | None = None,
         storage_options: Any = None,
-        filter_nan: bool = True,  # noqa: ARG002 - pylance's name
+        filter_nan: bool = True,
         train: bool = True,
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
         *,
         target_partition_size: int | None = None,
-        streaming_sample_rate: int | None = None,  # noqa: ARG002 - pylance's name
-        streaming_coreset_rate: int | None = None,  # noqa: ARG002 - pylance's name
-        streaming_refine_passes: int | None = None,  # noqa: ARG002 - pylance's name
+        streaming_sample_rate: int | None = None,
+        streaming_coreset_rate: int | None = None,
+        streaming_refine_passes: int | None = None,
         skip_transpose: bool = False,
         rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
@@ -132,28 +132,7 @@ class VectorIndexMethods:
                 DeprecationWarning,
                 stacklevel=2,
             )
-        arguments = VectorIndexArguments(
-            column,
-            index_type,
-            name,
-            metric,
-            replace=replace,
-            ivf_centroids=ivf_centroids,
-            ivf_centroids_file=ivf_centroids_file,
-            pq_codebook=pq_codebook,
-            rabitq_model=rabitq_model,
-            train=train,
-            fragment_ids=fragment_ids,
-            index_uuid=index_uuid,
-            skip_transpose=skip_transpose,
-            known=known_partitions(precomputed_partition_dataset, storage_options),
-            values={
-                **parameters,
-                "num_partitions": num_partitions,
-                "num_sub_vectors": num_sub_vectors,
-                "target_partition_size": target_partition_size,
-            },
-        ).trained_on(accelerator, cast("LanceDataset", self))
+        arguments = VectorIndexArguments.of(locals(), cast("LanceDataset", self))
         handle = self._handle
         with shown(progress) as called:
             callback = progress_callback or called

@@ -12,7 +12,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -50,6 +50,8 @@ _NUMBERS: Final = {
     "ef_construction": "ef_construction",
     "max_level": "max_level",
 }
+_NAMED_NUMBERS: Final = ("num_partitions", "num_sub_vectors", "target_partition_size")
+"""Those that methods name; they take others as further parameters."""
 _WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
 _PARTITION_COLUMNS: Final = ("row_id", "partition")
 _BYTE_BITS: Final = 8
@@ -84,6 +86,19 @@ class VectorIndexArguments:
     known: KnownPartitions | None = None
     progress_callback: Callable[..., None] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(given: Mapping[str, Any], table: LanceDataset) -> VectorIndexArguments:
+        """Return the arguments of a method that builds vector indices, by their names there."""
+        own = {
+            each.name: given[each.name]
+            for each in fields(VectorIndexArguments)
+            if each.name in given
+        }
+        known = known_partitions(given["precomputed_partition_dataset"], given["storage_options"])
+        values = {**given["parameters"], **{name: given[name] for name in _NAMED_NUMBERS}}
+        arguments = VectorIndexArguments(**own, known=known, values=values)
+        return arguments.trained_on(given["accelerator"], table)
 
     def trained_on(self, accelerator: Any, table: LanceDataset) -> VectorIndexArguments:
         """Return the same with models that an accelerator finds, if there is one to use."""
