@@ -19,6 +19,7 @@ import pyarrow as pa
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format import blob_values, extension, logical_type
 from lancelet.format.logical_type import Encoding, encoding_of, logical_type_of
+from lancelet.format.wire import parse_number
 from lancelet.values import dataclass, replace
 
 FieldId = NewType("FieldId", int)
@@ -163,7 +164,7 @@ class Field:
             metadata=dict(metadata),
             extension_name=metadata.get(extension.NAME_KEY, ""),
             primary_key=_primary_key(metadata),
-            clustering_key=_position(metadata.get(CLUSTERING_KEY_POSITION)),
+            clustering_key=parse_number(metadata.get(CLUSTERING_KEY_POSITION)),
         )
 
     def with_children(self, children: Iterable[Field]) -> Self:
@@ -218,12 +219,8 @@ def _is_true(word: str | None) -> bool:
     return word is not None and word.lower() in _TRUE_WORDS
 
 
-def _position(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
-
-
 def _primary_key(metadata: Mapping[str, str]) -> int | None:
-    position = _position(metadata.get(PRIMARY_KEY_POSITION))
+    position = parse_number(metadata.get(PRIMARY_KEY_POSITION))
     if position is None and _is_true(metadata.get(PRIMARY_KEY)):
         return 0
     return position

@@ -7,7 +7,7 @@ rendered.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -15,6 +15,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from lancelet.errors import CorruptDataError
 
 M = TypeVar("M", bound=Message)
+
+_DIGITS_MAX: Final = 20
 
 
 def parse_message(kind: type[M], data: bytes | memoryview) -> M:
@@ -25,6 +27,18 @@ def parse_message(kind: type[M], data: bytes | memoryview) -> M:
         raise CorruptDataError(
             "a message cannot be decoded", message=kind.__name__, message_bytes=len(data)
         ) from error
+
+
+def parse_number(text: str | bytes | None) -> int | None:
+    """Return the number that a stored text says, None if it says none that fits 64 bits.
+
+    >>> parse_number("12"), parse_number("-1"), parse_number("9" * 5000)
+    (12, None, None)
+    """
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
+        return None
+    number = int(text)
+    return number if number < 1 << 64 else None
 
 
 def unknown_fields(message: Message) -> bytes:

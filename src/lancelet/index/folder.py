@@ -28,6 +28,7 @@ from lancelet.format.field import Field
 from lancelet.format.index_metadata import IndexFile
 from lancelet.format.paths import index_file_identity
 from lancelet.format.schema import Schema
+from lancelet.format.wire import parse_number
 from lancelet.io.cache import CACHE, INDEX, CacheScope
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.metered import IoCounts
@@ -85,11 +86,12 @@ class StoredFile:
 
     def global_buffer(self, number: str) -> bytes:
         """Return a buffer whose number stands in the metadata as text."""
-        if not number.isdecimal() or not isinstance(self._reader, FileReader):
+        found = parse_number(number)
+        if found is None or not isinstance(self._reader, FileReader):
             raise CorruptDataError(
-                "there is no buffer of that number", path=self._reader.path, found=number
+                "there is no buffer of that number", path=self._reader.path, found=number[:40]
             )
-        return bytes(self._reader.global_buffer(int(number)))
+        return bytes(self._reader.global_buffer(found))
 
 
 @dataclass(eq=False)

@@ -51,6 +51,15 @@ _RECORDS_MAX: Final = 4
 _VERSIONS_MAX: Final = 4096
 """Of so many removed versions it is known which transactions they were."""
 
+_NO_RECORD: Final = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
 _LOOKS_MAX: Final = 100
 """How often records may be joined by others while they are read, before that is an error."""
 
@@ -118,7 +127,7 @@ class Removals:
             found = json.loads(content)
             removed = {int(version): str(name) for version, name in found["removed"].items()}
             return Removals(removed, int(found["forgotten"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NO_RECORD as error:
             raise CorruptDataError("the record of removed versions cannot be read") from error
 
 

@@ -34,7 +34,7 @@ def open_flat(folder: SegmentFolder) -> tuple[TextOptions, MemoryPartition]:
     files = [folder.open(name) for name in (TOKENS, "docs.lance", "invert.lance")]
     try:
         return _read(*files)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptDataError(
             "a text index of an old release cannot be read", path=folder.path, found=str(error)
         ) from error

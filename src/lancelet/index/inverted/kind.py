@@ -107,7 +107,7 @@ class InvertedSegment:
             self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
             self.codec = Codec.of(metadata)
             numbers = [int(number) for number in json.loads(metadata[layout.PARTITIONS])]
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise CorruptDataError(
                 "the metadata of a text index cannot be read",
                 path=f"{folder.path}/{layout.METADATA}",

@@ -163,7 +163,7 @@ def _parse_note(text: Any) -> tuple[int, Int64s, dict[str, Any]]:
         note = json.loads(text)
         levels = np.array(note["level_offsets"], np.int64)
         return int(note["entry_point"]), levels, dict(note.get("params") or {})
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CorruptDataError("the notes on a graph are malformed") from error
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import index_pb
-from lancelet.format.wire import parse_message
+from lancelet.format.wire import parse_message, parse_number
 from lancelet.index.folder import StoredFile
 from lancelet.index.parts.tensor import parse_tensor
 from lancelet.index.vector.quantizers.base import Matrix
@@ -94,7 +94,7 @@ def read_notes(file: StoredFile) -> Mapping[str, Any]:
     try:
         (text,) = json.loads(_entry(file, STORAGE_KEY))
         found = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise CorruptDataError("the notes on the codes of an index are malformed") from error
     if not isinstance(found, dict):
         raise CorruptDataError("the notes on the codes of an index are malformed")
@@ -103,15 +103,14 @@ def read_notes(file: StoredFile) -> Mapping[str, Any]:
 
 def read_left_out(file: StoredFile) -> int | None:
     """Return how many rows were left out of a segment, None if that is not known."""
-    found = file.metadata.get(LEFT_OUT_KEY, "")
-    return int(found) if found.isdecimal() else None
+    return parse_number(file.metadata.get(LEFT_OUT_KEY))
 
 
 def parse_json(file: StoredFile, key: str) -> Any:
     """Return what stands under a key of the metadata, as JSON."""
     try:
         return json.loads(_entry(file, key))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptDataError("the metadata of an index are malformed", key=key) from error
 
 

@@ -150,7 +150,7 @@ def previous_report(snapshot: Snapshot, index: str) -> RecallReport | None:
     text = snapshot.manifest.table_metadata.get(METADATA_PREFIX + index)
     try:
         return None if text is None else RecallReport(**json.loads(text))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return None  # written by something else under our key
 
 

@@ -22,6 +22,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.index_metadata import MEM_WAL_INDEX
 from lancelet.format.schema import Schema
+from lancelet.format.wire import parse_number
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.table.snapshot import Snapshot
 
@@ -35,8 +36,8 @@ class MemWalAttachedError(InvalidInputError, OSError):
 
 def used_field_id(schema: Schema) -> int:
     """Return the highest id that is noted as used, -1 if none is."""
-    text = schema.metadata.get(_USED, "")
-    return int(text) if text.isdecimal() else -1
+    found = parse_number(schema.metadata.get(_USED))
+    return -1 if found is None else found
 
 
 def with_used_field_ids(snapshot: Snapshot, schema: Schema, highest: int) -> Schema:

@@ -28,6 +28,7 @@ import pyarrow as pa
 from lancelet.errors import SchemaMismatchError
 from lancelet.format.field import NO_PARENT, Field, FieldId
 from lancelet.format.schema import Schema
+from lancelet.format.wire import parse_number
 
 TOMBSTONE: Final = "_tombstone"
 """The column of a shard's rows that says which were deleted."""
@@ -230,8 +231,7 @@ def _nullable(field: Field) -> Field:
 
 
 def _id_of(field: pa.Field) -> int | None:
-    text = (field.metadata or {}).get(_FIELD_ID, b"")
-    return int(text) if text.isdigit() else None
+    return parse_number((field.metadata or {}).get(_FIELD_ID))
 
 
 def _with_ids(arrow: pa.Field, field: Field) -> pa.Field:

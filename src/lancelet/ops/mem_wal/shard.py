@@ -52,6 +52,7 @@ from lancelet.format.shard_manifest import (
     shard_manifest_path,
     wal_entry_path,
 )
+from lancelet.format.wire import parse_number
 from lancelet.io.pool import run_requests
 from lancelet.io.store import Store
 from lancelet.table.location import TableLocation
@@ -103,8 +104,7 @@ class WalEntry:
         return self._noted(_GENERATION)
 
     def _noted(self, key: bytes) -> int | None:
-        text = (self.schema.metadata or {}).get(key, b"")
-        return int(text) if text.isdigit() else None
+        return parse_number((self.schema.metadata or {}).get(key))
 
 
 class Shard:
@@ -314,7 +314,14 @@ class Shard:
     def _hint(self) -> int:
         try:
             return int(json.loads(self.store.read(HINT_PATH))["version"])
-        except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+        except (
+            ObjectNotFoundError,
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+        ):
             return 0
 
     def fenced(self, epoch: int) -> FencedError:

@@ -20,6 +20,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.arrow import numpy_of
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
+from lancelet.format.wire import parse_number
 from lancelet.index.base import Found
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
@@ -433,6 +434,7 @@ def _num_rows_of(spans: Sequence[Span]) -> int:
 def _page_rows(text: str | None) -> int:
     if text is None:
         return PAGE_ROWS
-    if not text.isdecimal() or int(text) < 1:
-        raise CorruptDataError("the number of rows of a BTREE's pages is not one", found=text)
-    return int(text)
+    found = parse_number(text)
+    if not found:
+        raise CorruptDataError("the number of rows of a BTREE's pages is not one", found=text[:40])
+    return found

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
+from lancelet.format.wire import parse_number
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Question
 from lancelet.index.scalar.minhash.layout import (
@@ -52,15 +53,14 @@ class MinHashSegment:
         names = self._signatures.schema.names
         self._row_name = ROW_ADDRESS if ROW_ADDRESS in names else ROW
         metadata = self._bands.metadata
-        page_rows = metadata.get(PAGE_ROWS_NAME, "")
         table = np.frombuffer(self._bands.global_buffer(metadata.get(PAGE_TABLE, "")), np.uint8)
-        self._page_rows = int(page_rows) if page_rows.isdecimal() else 0
+        self._page_rows = parse_number(metadata.get(PAGE_ROWS_NAME)) or 0
         pages = -(-self._bands.num_rows // max(self._page_rows, 1))
         if not self._page_rows or table.nbytes != 8 * pages:
             raise CorruptDataError(
                 "the page table of a MINHASHLSH does not fit its bands",
                 path=folder.path,
-                page_rows=page_rows,
+                page_rows=self._page_rows,
                 table_bytes=table.nbytes,
                 bands=self._bands.num_rows,
             )
