@@ -135,6 +135,9 @@ class ColumnPlan {
         pending.head_position.push_back(pending.position[static_cast<size_t>(buffer)]);
         pending.head_size.push_back(pending.size[static_cast<size_t>(buffer)]);
       }
+    } else if (pending.layout.has_value_buffer) {
+      pending.head_position.push_back(pending.position[0]);
+      pending.head_size.push_back(pending.size[0]);
     }
     return pending;
   }
@@ -150,6 +153,7 @@ class ColumnPlan {
       known.page.nesting = known.nesting.get();
     }
     const bool is_sound = keep_symbols(layout, &known) && keep_value(layout, &known) &&
+                          (!layout.has_value_buffer || keep_string(pending, file)) &&
                           (layout.page.layout != plan::kChunks ||
                            ((place_chunks(pending, file, kernels) &&
                             (!layout.has_items || keep_items(pending, file, kernels)) &&
@@ -226,6 +230,26 @@ class ColumnPlan {
     known->bytes.assign(layout.value.at, layout.value.stop);
     known->page.value = known->bytes.data();
     known->page.size = layout.value.size();
+    return true;
+  }
+
+  // Read a string in a buffer of its own (encodings/constant/value.py).
+  static bool keep_string(PendingPage& pending, const plan::File& file) {
+    KnownPage& known = *pending.known;
+    const uint8_t* const at = file.bytes.data + pending.position[0];
+    const int64_t size = pending.size[0];
+    if (size < 12 || once::load<uint32_t>(at) != 2) return false;
+    const int64_t offsets = once::load<uint32_t>(at + 4), bytes = once::load<uint32_t>(at + 8);
+    if ((offsets != 8 && offsets != 16) || bytes > size - 12 - offsets) return false;
+    const bool is_long = offsets == 16;
+    const int64_t first = is_long ? once::load<int64_t>(at + 12) : once::load<int32_t>(at + 12);
+    const int64_t last = is_long ? once::load<int64_t>(at + 20) : once::load<int32_t>(at + 16);
+    if (first != 0 || last != bytes) return false;
+    const uint8_t* const text = at + 12 + offsets;
+    known.bytes.assign(text, text + bytes);
+    known.bytes.push_back(0);  // so that no string is none
+    known.page.value = known.bytes.data();
+    known.page.size = bytes;
     return true;
   }
 

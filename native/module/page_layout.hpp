@@ -121,6 +121,7 @@ struct PageLayout {
   Message symbols;
   Message value;
   bool has_value = false;
+  bool has_value_buffer = false;
   bool has_items = false;
   bool has_rows = false;  // whether there is an index of rows in lists
   plan::Nesting nesting;
@@ -230,10 +231,14 @@ inline bool is_optional(const Fields& layout, int field, bool has_definition) {
          (layers[0] == nullable || (layers[0] == all_valid && !has_definition));
 }
 
-// The width of levels that are packed, or 0.
+// The width of levels that are packed, `kLevelRuns`, or 0.
 inline int64_t level_bits(Message encoding) {
   Fields fields, packed;
   uint64_t bits = 0;
+  Coding runs;
+  if (parse_coding(encoding, &runs) && runs.codec == plan::kRuns && runs.bits == 16 &&
+      runs.compression == plan::kPlain)
+    return plan::kLevelRuns;
   if (!fields.parse(encoding) || !fields.has(4, kBytes) || !packed.parse(fields.part[4])) return 0;
   for (int other = 1; other < Fields::kMost; ++other)
     if (other != 4 && fields.is_there(other)) return 0;
@@ -291,7 +296,9 @@ inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers,
   } else {
     page.has_definition = fields.is_there(2);
     if (fields.is_there(1) || depth || !is_optional(fields, 6, page.has_definition)) return false;
-    if (page.has_definition && (!fields.has(2, kBytes) || level_bits(fields.part[2]) != 1))
+    if (page.has_definition && !fields.has(2, kBytes)) return false;
+    page.def_bits = page.has_definition ? level_bits(fields.part[2]) : 0;
+    if (page.has_definition && page.def_bits != 1 && page.def_bits != plan::kLevelRuns)
       return false;
   }
   Coding coding;
@@ -365,18 +372,22 @@ inline bool parse_items(const Fields& fields, const Form& form,
 inline bool parse_constant(const Fields& fields, const Form& form,
                            const std::vector<int64_t>& size, PageLayout* out) {
   uint64_t repetitions = 0, definitions = 0;
-  for (const int64_t bytes : size)
-    if (bytes) return false;
+  // A string is in a buffer of its own; what other buffers have are levels.
+  out->has_value_buffer = form.is_strings() && !size.empty() && size[0] > 0;
+  for (size_t i = out->has_value_buffer; i < size.size(); ++i)
+    if (size[i]) return false;
   if (!is_optional(fields, 5, false) || !fields.number_at(9, &repetitions) || repetitions ||
       !fields.number_at(10, &definitions) || definitions)
     return false;
   out->has_value = fields.is_there(6);
   if (out->has_value) {
-    if (!fields.has(6, kBytes) || form.kind != plan::kFixed || form.width == 0 ||
-        fields.part[6].size() != form.width)
+    const bool is_bit = form.kind == plan::kBits;
+    const int64_t width = is_bit ? 1 : form.width;
+    if (!fields.has(6, kBytes) || (form.kind != plan::kFixed && !is_bit) || width == 0 ||
+        fields.part[6].size() != width)
       return false;
     out->value = fields.part[6];
-  } else if (size.size() == 1 || size.size() == 3) {
+  } else if ((size.size() == 1 || size.size() == 3) != out->has_value_buffer) {
     return false;
   }
   out->page.layout = plan::kConstant;

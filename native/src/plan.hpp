@@ -42,6 +42,9 @@ struct Layer {
 
 constexpr int64_t kLayersMax = 8;
 
+// What stands for levels that are runs where the width of packed ones is said otherwise.
+constexpr int64_t kLevelRuns = 17;
+
 // The layers of a page within lists or structs, from the values outwards, and how their levels are
 // packed; a width of 0 stands for levels that are not there.
 struct Nesting {
@@ -53,6 +56,7 @@ struct Page {
   Layout layout = kUnknown;
   int64_t rows = 0;
   int64_t has_definition = 0;
+  int64_t def_bits = 0;  // how definition levels of chunks are packed
   int64_t compression = kPlain;
   int64_t codec = kFlat;
   int64_t bits = 0;  // of a value, or of an offset

@@ -132,12 +132,13 @@ class LevelReader {
     const int64_t levels = chunk_.num_levels;
     if (levels > kChunkLevelsMax) return fail(kBadCount, part);
     if (nesting.rep_bits > 0) {
-      status = unpack(chunk_.repetition, nesting.rep_bits, memory_);
+      status = unpack_chunk_levels(chunk_.repetition, levels, nesting.rep_bits, memory_);
       if (status < 0) return status;
       rep_ = memory_;
     }
     if (nesting.def_bits > 0) {
-      status = unpack(chunk_.definition, nesting.def_bits, memory_ + kChunkLevelsMax);
+      status = unpack_chunk_levels(chunk_.definition, levels, nesting.def_bits,
+                                   memory_ + kChunkLevelsMax);
       if (status < 0) return status;
       def_ = memory_ + kChunkLevelsMax;
     }
@@ -159,10 +160,6 @@ class LevelReader {
     if (page.begun != nullptr && begins != page.begun[part + 1] - page.begun[part])
       return fail(kBadLength, part);
     return slots == chunk_.count ? 0 : fail(kBadLength, part);
-  }
-
-  int64_t unpack(ConstBytes packed, int64_t bits, uint16_t* to) const {
-    return unpack_slice(packed, 0, packed.size, chunk_.num_levels, bits, 0, to);
   }
 
   // Add an entry of the open chunk, and the value in its slot if it is visible.

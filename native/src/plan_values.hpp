@@ -115,8 +115,58 @@ static inline int64_t open_chunk(const Page& page, int64_t part, ConstBytes byte
   return 0;
 }
 
+// Levels that are runs: the bytes of their values, these, and a byte for the length of each.
+struct LevelRuns {
+  const uint8_t* levels = nullptr;
+  const uint8_t* lengths = nullptr;
+  int64_t count = 0;
+
+  int64_t open(ConstBytes packed) {
+    if (packed.size < 8) return fail(kTooShort, 0);
+    const int64_t bytes = load<int64_t>(packed.data);
+    if (bytes < 0 || bytes > packed.size - 8) return fail(kTooShort, 0);
+    levels = packed.data + 8;
+    lengths = levels + bytes;
+    count = packed.size - 8 - bytes;
+    return count <= bytes / 2 ? 0 : fail(kTooShort, 0);
+  }
+
+  uint16_t level(int64_t run) const { return load<uint16_t>(levels + 2 * run); }
+};
+
+// Unpack levels, `count` of them, to `out`, which has room for them.
+static inline int64_t unpack_chunk_levels(ConstBytes packed, int64_t count, int64_t bits,
+                                          uint16_t* out) {
+  if (bits != kLevelRuns) return unpack_slice(packed, 0, packed.size, count, bits, 0, out);
+  LevelRuns runs;
+  const int64_t status = runs.open(packed);
+  if (status < 0) return status;
+  for (int64_t run = 0; run < runs.count; ++run) {
+    const int64_t length = runs.lengths[run];
+    if (length > count) return fail(kBadLength, run);
+    for (int64_t k = 0; k < length; ++k) *out++ = runs.level(run);
+    count -= length;
+  }
+  return count == 0 ? 0 : fail(kBadLength, 0);
+}
+
+// Whether a value is null, by levels that are runs.
+static inline int64_t is_null_in_runs(const Chunk& chunk, int64_t at) {
+  LevelRuns runs;
+  const int64_t status = runs.open(chunk.definition);
+  if (status < 0) return status;
+  int64_t end = 0, found = -1;
+  for (int64_t run = 0; run < runs.count; ++run) {
+    end += runs.lengths[run];
+    if (found < 0 && end > at) found = runs.level(run);
+  }
+  if (end != chunk.count || found < 0) return fail(kBadLength, 0);
+  return found > 1 ? fail(kBadLevels, 0) : found;
+}
+
 // Whether a value is null, by levels of one bit in blocks of 1024; the last block may be plain.
 static inline int64_t is_null(const Chunk& chunk, int64_t at) {
+  if (chunk.page->def_bits == kLevelRuns) return is_null_in_runs(chunk, at);
   constexpr int64_t block_bytes = kBlock / 8;
   const int64_t full = chunk.count / kBlock, tail = chunk.count % kBlock;
   const int64_t left = chunk.definition.size - full * block_bytes;

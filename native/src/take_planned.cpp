@@ -22,6 +22,8 @@ namespace planned {
 namespace {
 
 constexpr int64_t kDense = 32;  // of so many values of a column, packed chunks are unpacked
+constexpr int64_t kInflated = 64;             // so many decompressed chunks are kept for rows in no order,
+constexpr int64_t kInflatedBytes = 16 << 20;  // and no further ones once they have so many bytes
 
 // What is read of a column: a range of the file for each row.
 struct Ranges {
@@ -30,16 +32,28 @@ struct Ranges {
   int64_t* size;
 };
 
+// The values of a chunk that was decompressed.
+struct Inflated {
+  const Page* page = nullptr;
+  int64_t part = -1;
+  ConstBytes values = {nullptr, 0};
+  Scratch memory;
+};
+
 struct Reader {
   const File& file;
   Output* out;
-  Scratch inflated, unpacked;
+  Inflated inflated[kInflated];
+  int64_t next = 0, used = 1;  // of the chunks that were decompressed: which goes, of how many
+  int64_t inflated_bytes = 0;
+  Scratch unpacked;
   Chunk chunk;
   bool is_dense = false;
+  bool is_ordered = true;
 
   Reader(const File& file, Output* out) : file(file), out(out) {}
   ~Reader() {
-    free(inflated.data);
+    for (Inflated& each : inflated) free(each.memory.data);
     free(unpacked.data);
   }
 
@@ -62,8 +76,7 @@ struct Reader {
 
   int64_t open(const Page& page, int64_t part, ConstBytes bytes) {
     int64_t status = open_chunk(page, part, bytes, &chunk);
-    if (status == 0 && page.compression != kPlain)
-      status = decompress(page.compression, &chunk.values, &inflated);
+    if (status == 0 && page.compression != kPlain) status = inflate(page, part);
     if (status < 0 || !is_dense || chunk.codec != kInline || chunk.count > kBlock) return status;
     // Of many values all are unpacked at once.
     const int64_t start = 0, size = chunk.values.size, bytes_of = chunk.count * page.bits / 8;
@@ -73,6 +86,29 @@ struct Reader {
     if (status < 0) return status;
     chunk.values = {unpacked.data, bytes_of};
     chunk.codec = kFlat;
+    return 0;
+  }
+
+  // Decompress the values of the open chunk. Rows in no order come back to chunks, of which many
+  // are kept then.
+  int64_t inflate(const Page& page, int64_t part) {
+    for (int64_t i = 0; i < used; ++i)
+      if (inflated[i].page == &page && inflated[i].part == part) {
+        chunk.values = inflated[i].values;
+        return 0;
+      }
+    Inflated& own = inflated[next];
+    own.page = nullptr;
+    inflated_bytes -= own.memory.size;
+    const int64_t status = decompress(page.compression, &chunk.values, &own.memory);
+    inflated_bytes += own.memory.size;
+    if (status < 0) return status;
+    own.page = &page;
+    own.part = part;
+    own.values = chunk.values;
+    const bool is_more = !is_ordered && used < kInflated && inflated_bytes < kInflatedBytes;
+    if (is_more && next + 1 == used) ++used;
+    next = is_ordered ? next : (next + 1) % used;
     return 0;
   }
 
@@ -113,7 +149,11 @@ struct Reader {
   // Write a bit; returns 1 if it is null.
   int64_t bit(const Spot& spot, ConstBytes bytes, uint8_t* to) {
     const Page& page = *spot.page;
-    if (page.layout == kConstant) return page.value == nullptr ? 1 : fail(kBadWidth, 0);
+    if (page.layout == kConstant) {
+      if (page.value == nullptr) return 1;
+      *to = page.value[0] != 0;
+      return 0;
+    }
     if (page.layout != kChunks || page.bits != 1 || page.codec != kFlat || page.items.count >= 0)
       return fail(kBadWidth, 0);
     const int64_t status = enter(spot, bytes);
@@ -162,6 +202,8 @@ struct Reader {
     const int64_t validity = out->take((rows + 7) / 8);
     const int64_t offset_bytes = column.form == kStrings32 ? 4 : 8;
     is_dense = rows >= kDense;
+    is_ordered = true;
+    for (int64_t i = 1; i < rows; ++i) is_ordered &= ranges.position[i - 1] <= ranges.position[i];
     const bool is_string = column.form == kStrings32 || column.form == kStrings64;
     const int64_t values = out->take(is_string               ? (rows + 1) * offset_bytes
                                      : column.form == kBits  ? (rows + 7) / 8

@@ -143,20 +143,25 @@ def columns():
             {"structural-encoding": "fullzip"},
         ),
         "same": (pa.array(np.full(ROWS, 7)), {}),
+        "same flag": (pa.array(np.ones(ROWS, np.bool_)), {}),
+        "same text": (pa.array(["über"] * ROWS), {}),
+        "same nothing": (pa.array([""] * ROWS, pa.large_string()), {}),
     }
 
 
-def with_nulls(array):
-    mask = np.random.default_rng(5).random(len(array)) < 0.3
+def with_nulls(array, nulls):
+    """Return an array with nulls, whose levels are smallest packed, or as runs."""
+    random = np.random.default_rng(5).random(len(array))
+    mask = random < 0.3 if nulls == "many" else np.repeat(random[::500] < 0.3, 500)
     return array.take(pa.array(np.arange(len(array)), mask=mask))
 
 
 @pytest.mark.parametrize("version", [FileVersion.V2_1, FileVersion.V2_2])
-@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize("nulls", [None, "many", "runs"])
 @pytest.mark.parametrize("name", columns())
-def test_common_encodings_are_read_by_the_kernel(local, write, version, has_nulls, name):
+def test_common_encodings_are_read_by_the_kernel(local, write, version, nulls, name):
     array, wishes = columns()[name]
-    array = with_nulls(array) if has_nulls else array
+    array = with_nulls(array, nulls) if nulls else array
     metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
     table = pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
     write(local, table, version=version)
@@ -204,12 +209,15 @@ NESTED = cache(nested_tables)
 
 
 @pytest.mark.parametrize("version", [FileVersion.V2_1, FileVersion.V2_2])
-@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize("nulls", ["none", "some", "runs"])
 @pytest.mark.parametrize("name", ["struct", "list", "long", "texts", "structs", "deep"])
-def test_nested_columns_are_read_by_the_kernel(local, write, version, has_nulls, name):
+def test_nested_columns_are_read_by_the_kernel(local, write, version, nulls, name):
     table = NESTED()[name]
-    if not has_nulls:
+    if nulls != "some":
         table = table.filter(table[name].is_valid())
+    if nulls == "runs":
+        places = np.arange(table.num_rows)
+        table = table.take(pa.array(places, mask=places % 1000 < 300))
     write(local, table, version=version)
     reader, general = open_data_file(local, "f.lance"), open_general(local)
     last = table.num_rows - 1
@@ -230,6 +238,26 @@ def test_rows_of_several_pages_are_read_by_the_kernel(local, write):
     for _ in range(12):
         assert rows_of(reader, far).equals(table.take(far))
     assert is_read_by_kernel(reader, far)
+
+
+def test_rows_in_no_order_of_compressed_chunks_are_read_by_the_kernel(local, write):
+    """Of more chunks than are kept, in which other columns lie too."""
+    rng = np.random.default_rng(2)
+    count = 300_000
+    metadata = {"lance-encoding:compression": "zstd"}
+    arrays = {
+        "a": pa.array(rng.random(count).round(3)),
+        "b": pa.array([f"{n:09} {n % 977}" for n in range(count)]),
+        "c": pa.array(rng.random(count).round(2), mask=rng.random(count) < 0.001),
+    }
+    fields = [pa.field(name, array.type, metadata=metadata) for name, array in arrays.items()]
+    table = pa.table(list(arrays.values()), pa.schema(fields))
+    write(local, table)
+    reader = open_data_file(local, "f.lance")
+    for rows in (rng.integers(0, count, 256), rng.integers(0, count, 80).repeat(3)):
+        rng.shuffle(rows)
+        assert is_read_by_kernel(reader, rows)
+        assert rows_of(reader, rows).equals(table.take(rows).replace_schema_metadata())
 
 
 def test_columns_that_the_kernel_does_not_know_come_in_their_place(local, write):
@@ -260,11 +288,12 @@ def test_rows_outside_of_the_file_are_refused_as_ever(local, write):
         assert found.value.facts == expected.value.facts
 
 
-def damaged_table(name):
+def damaged_table(name, nulls):
     if name in NESTED():
         return NESTED()[name].slice(0, 1500)
     array, wishes = columns()[name]
-    array = with_nulls(array.slice(0, 1500))
+    array = array.slice(0, 1500)
+    array = with_nulls(array, nulls) if nulls else array
     metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
     return pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
 
@@ -274,14 +303,14 @@ def damaged_table(name):
 @given(data=st.data())
 def test_damage_ends_as_it_does_in_the_general_way(name, data, tmp_path_factory):
     """Without checksums: in the same values, or in the same error."""
-    table = damaged_table(name)
+    table = damaged_table(name, data.draw(st.sampled_from([None, "many", "runs"])))
     store = LocalStore(tmp_path_factory.mktemp("few"), sync=False)
     write_file(store, table, checksums=False, zone_rows=None)
     reader = open_data_file(store, "f.lance")
     position, size = reader.column(0).pages[0].position, reader.column(0).pages[0].size
     stored = bytearray(store.read("f.lance"))
-    part = data.draw(st.integers(0, len(position) - 1))
-    if size[part] == 0:
+    part = data.draw(st.integers(0, max(0, len(position) - 1)))
+    if not len(position) or size[part] == 0:
         return
     for _ in range(data.draw(st.integers(1, 3))):
         at = int(position[part]) + data.draw(st.integers(0, int(size[part]) - 1))

@@ -26,7 +26,10 @@ from lancelet.kernels import MappedFile
 pytestmark = pytest.mark.skipif(not kernels.NATIVE, reason="the definition makes no plans")
 
 COUNT = 300
-PLAIN = ("packed", "plain", "runs", "items", "codes", "zipped", "bits", "same")
+PLAIN = (
+    *("packed", "plain", "runs", "items", "codes", "zipped", "bits", "same"),
+    *("levels", "same bit", "same text"),
+)
 ROWS = np.array([0, 5, 299, 150], np.int64)
 WISHES = {
     "packed": {},
@@ -52,6 +55,10 @@ def stored():
         "zipped": pa.array([f"row {n}" * 40 for n in range(COUNT)], mask=mask),
         "bits": pa.array(mask),
         "same": pa.array(np.full(COUNT, 7)),
+        "levels": pa.array(rng.integers(0, 1000, COUNT), mask=np.arange(COUNT) % 100 < 30),
+        "same bit": pa.array(np.ones(COUNT, np.bool_)),
+        "same text": pa.array(["the same"] * COUNT),
+        "runs of lists": pa.array([None if n % 100 < 50 else [n] for n in range(COUNT)]),
         "numbers": pa.array([None if n % 9 == 4 else [n] * (n % 5) for n in range(COUNT)]),
         "texts": pa.array([[f"text {n}", None][: n % 3] for n in range(COUNT)]),
         "deep": pa.array([[[True] * (n % 3), None] for n in range(COUNT)]),
@@ -138,7 +145,9 @@ def test_a_column_of_other_rows_or_beyond_the_file_has_no_plan():
     assert plans_of(metadata, forms, num_rows=COUNT + 1) == [None] * len(metadata)
     assert plans_of(metadata, forms, num_rows=COUNT - 1) == [None] * len(metadata)
     short = plans_of(metadata, forms, file_bytes=64)
-    assert [plan is None for plan in short] == [name != "same" for name in table.column_names]
+    assert [plan is None for plan in short] == [
+        name not in ("same", "same bit") for name in table.column_names
+    ]
 
 
 def test_damaged_metadata_and_pages_are_declined_or_read_within_the_file():
