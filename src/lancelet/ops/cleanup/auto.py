@@ -76,7 +76,7 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
             CleanupWarning,
             stacklevel=2,
         )
-        return None
+    return None
 
 
 def parse_duration(text: str) -> timedelta:
