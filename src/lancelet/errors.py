@@ -14,7 +14,6 @@ Each class is also the built-in one that a program written for pylance would cat
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -75,6 +74,8 @@ def similar_names(name: str, names: Sequence[str]) -> str:
     >>> similar_names("lowr", ["lower", "upper"])
     '; did you mean lower?'
     """
+    import difflib  # noqa: PLC0415 - only who errs waits for it
+
     spelled = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), spelled, n=1)
     return f"; did you mean {spelled[close[0]]}?" if close else ""

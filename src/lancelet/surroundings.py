@@ -13,7 +13,6 @@ something took is measured with `time.perf_counter` as everywhere: nothing is de
 from __future__ import annotations
 
 import random
-import secrets
 import threading
 import time as _time
 import uuid
@@ -21,10 +20,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_CHANCE: Final = random.SystemRandom()
 
 
 class Surroundings:
@@ -44,7 +45,7 @@ class Surroundings:
 
     def random_bits(self, count: int) -> int:
         """Return a number of so many bits that nobody can guess."""
-        return secrets.randbits(count)
+        return _CHANCE.getrandbits(count)
 
     def uniform(self, low: float, high: float) -> float:
         """Return a number between two."""

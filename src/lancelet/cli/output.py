@@ -14,7 +14,6 @@ import base64
 import csv
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -155,6 +154,8 @@ class Output:
         cells = [[_one_line(cell_text(value)) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         if is_terminal:
+            import shutil  # noqa: PLC0415 - only who sees a table waits for it
+
             widths = fitted(widths, shutil.get_terminal_size().columns - len(_GAP) * len(widths))
         header = _line_of(columns, widths, right)
         if is_terminal and "NO_COLOR" not in os.environ:

@@ -7,7 +7,6 @@ it, is in `manifest_file`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -191,7 +190,9 @@ class Manifest:
 
 def id_of(transaction_file: str) -> bytes:
     """Return what identifies a version among the ancestors of a later one."""
-    return hashlib.blake2b(transaction_file.encode(), digest_size=_ID_BYTES).digest()
+    from hashlib import blake2b  # noqa: PLC0415 - it brings OpenSSL, which readers need not wait for
+
+    return blake2b(transaction_file.encode(), digest_size=_ID_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ A store object asks through `credential_provider`, in the shape that its cloud w
 
 from __future__ import annotations
 
-import configparser
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -112,6 +111,8 @@ def profile_options(environment: Mapping[str, str] = os.environ) -> dict[str, st
 
     Roles and single sign-on are not resolved here; give a provider for these.
     """
+    import configparser  # noqa: PLC0415 - only who has a profile waits for it
+
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
     name = environment.get("AWS_PROFILE", "default")
     found: dict[str, str] = {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -205,6 +204,8 @@ class LocalStore(Store):
 
     def delete_folder(self, folder: str) -> None:
         """See to it that a folder and all in it are gone, hidden files included."""
+        import shutil  # noqa: PLC0415 - only who drops a table waits for it
+
         native = self._native_folder(folder)
         with as_storage_errors(folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(native)

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.internal import enum_type_wrapper
 
 _POOL: Final = descriptor_pool.DescriptorPool()
@@ -20,7 +20,7 @@ def load(name: str, dependencies: Sequence[str], data: bytes) -> dict[str, objec
     """Add a serialized file descriptor to the pool and return its messages and enums by name."""
     for dependency in dependencies:
         importlib.import_module(f"lancelet.format.protos.{dependency}_pb")
-    _POOL.Add(descriptor_pb2.FileDescriptorProto.FromString(data))
+    _POOL.AddSerializedFile(data)
     descriptor = _POOL.FindFileByName(name)
     found: dict[str, object] = {}
     for message, message_descriptor in descriptor.message_types_by_name.items():

@@ -11,6 +11,7 @@ that a kind looks at many at once and never at all of a table.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -140,7 +141,7 @@ class ZonePlaces:
         return len(self.starts)
 
 
-class ZonedSegment:
+class ZonedSegment(ABC):
     """An open segment of zones, all of which is in memory; a kind says which zones may answer."""
 
     def __init__(self, folder: SegmentFolder, name: str, columns: Sequence[str]) -> None:
@@ -186,9 +187,9 @@ class ZonedSegment:
             self._last = last = question, self._find_zones(question)
         return last[1]
 
+    @abstractmethod
     def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
         """Return which zones may have an answer, or None if the kind cannot say."""
-        raise NotImplementedError
 
 
 def write_zones(
