@@ -128,7 +128,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "a cleanup does not look at tags": 7,
     "a commit does not look whether it came too late": 87,
     "who refers to a version does not hold it": 1142,
-    "a cleanup does not look at holds": 1250,
+    "a cleanup does not look at holds": 651,
     "a cleanup does not look at versions that came since": 73,
     "a cleanup takes the files of writers for garbage": 1,
     "what nobody knows is told as a conflict": 1081,
