@@ -46,6 +46,13 @@ def test_a_batch_is_read_at_once_and_commits_nothing(table):
     assert 1 < len(list_shards(table.snapshot.location)) <= 3
 
 
+def test_a_batch_is_in_the_log_whatever_the_table_says_of_writers(tmp_path):
+    dataset = lancelet.write_dataset(rows(range(2), "base"), str(tmp_path / "t"))
+    dataset.initialize_mem_wal(unsharded=True, durable_write=False)
+    assert log_batch(dataset.snapshot, rows([2]), "s", 0)
+    assert fresh(dataset) == {0: "base0", 1: "base1", 2: "a2"}
+
+
 def test_a_batch_that_comes_again_changes_nothing(table):
     log_batch(table.snapshot, rows([5, 6]), "s", 0)
     log_batch(table.snapshot, rows([6, 7], "b"), "s", 1)

@@ -485,11 +485,32 @@ def test_a_log_is_dropped_when_all_of_it_is_in_the_table(tmp_path):
     assert ids_of(fresh, fresh.mem_wal_shards()) == [*range(50), 100]
     fresh.drop_mem_wal()
     assert fresh.mem_wal_index_details() is None
-    assert not list(Path(dataset.uri, "_mem_wal").glob("*/*"))
+    assert not list(Path(dataset.uri, "_mem_wal").glob("*/*_gen_*"))
+    assert not [
+        entry for entry in Shard(fresh.snapshot.location, SHARD).entries(0) if entry.batches
+    ]
     fresh.alter_columns({"path": "s", "nullable": False})
     fresh.initialize_mem_wal()
     put(fresh, [101])
     assert ids_of(fresh, fresh.mem_wal_shards()) == [*range(50), 100, 101]
+
+
+@pytest.mark.parametrize("is_begun_again", [False, True])
+def test_a_writer_of_a_log_that_was_dropped_acknowledges_nothing(tmp_path, is_begun_again):
+    dataset = begun(tmp_path)
+    writer = dataset.mem_wal_writer(str(SHARD))
+    writer.put(rows([100]))
+    dataset.compact_mem_wal(flush=True)
+    waiting = dataset.mem_wal_writer(str(SHARD))
+    dataset.drop_mem_wal()
+    if is_begun_again:
+        dataset.initialize_mem_wal(unsharded=True)
+        put(dataset, [101])
+    for late in (writer, waiting):
+        with pytest.raises(FencedError):
+            late.put(rows([102]))
+    found = lancelet.mem_wal.LsmScanner.fresh(dataset).project(["id"]).to_table()
+    assert sorted(found["id"].to_pylist()) == [*range(50), 100, *([101] if is_begun_again else [])]
 
 
 def test_shards_of_an_earlier_log_are_not_taken_over(tmp_path):
@@ -573,14 +594,81 @@ def test_two_that_merge_pass_over_what_the_other_merged(tmp_path, monkeypatch):
     put(dataset, [101])
     merging = compact.merge_rows
 
-    def and_another(*given):
+    def and_another(*given, **how):
         monkeypatch.setattr(compact, "merge_rows", merging)
         lancelet.dataset(dataset.uri).compact_mem_wal()
-        return merging(*given)
+        return merging(*given, **how)
 
     monkeypatch.setattr(compact, "merge_rows", and_another)
     assert lancelet.dataset(dataset.uri).compact_mem_wal().sstables == 0
     assert lancelet.dataset(dataset.uri).count_rows() == 52
+
+
+def test_a_late_merge_deletes_no_newer_rows(tmp_path, monkeypatch):
+    """A row that generation 1 deletes is there again in generation 2, which another merged too."""
+    dataset = begun(tmp_path, range(3))
+    with dataset.mem_wal_writer(str(SHARD)) as writer:
+        writer.delete(pa.table({"id": [1]}))
+    put(dataset, [1], far=5.0)
+    merging = compact.merge_rows
+
+    def after_another(*given, **how):
+        monkeypatch.setattr(compact, "merge_rows", merging)
+        assert lancelet.dataset(dataset.uri).compact_mem_wal().sstables == 2
+        return merging(*given, **how)
+
+    monkeypatch.setattr(compact, "merge_rows", after_another)
+    assert dataset.compact_mem_wal().sstables == 0
+    table = lance.dataset(dataset.uri).to_table().sort_by("id")
+    assert table["id"].to_pylist() == [0, 1, 2]
+    assert table["x"][1].as_py()[0] == 6
+
+
+def renamed_and_another(dataset):
+    dataset.alter_columns({"path": "s", "name": "old"})
+    dataset.add_columns(pa.schema([pa.field("s", pa.string())]))
+
+
+def dropped_and_another(dataset):
+    dataset.drop_columns(["s"])
+    dataset.add_columns(pa.schema([pa.field("s", pa.string())]))
+
+
+@pytest.mark.parametrize("change", [renamed_and_another, dropped_and_another])
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("has_key", [True, False])
+def test_columns_may_change_while_what_was_flushed_is_merged(
+    tmp_path, monkeypatch, change, step, has_key
+):
+    """A name may mean another column by then: rows keep their columns by the ids of fields."""
+    schema = rows([]).schema
+    if not has_key:
+        schema = pa.schema([field.remove_metadata() for field in schema])
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(rows([0, 1]).cast(schema), uri)
+    dataset.initialize_mem_wal(unsharded=True)
+    with dataset.mem_wal_writer(str(SHARD)) as writer:
+        writer.put(rows([7]).cast(schema))
+        if has_key:
+            writer.delete(pa.table({"id": [1]}))
+    name, seen = "merge_rows" if has_key else "write_rows", []
+    working = getattr(compact, name)
+
+    def before(*given, **how):
+        seen.append(None)
+        if len(seen) == step + 1:
+            change(lancelet.dataset(uri))
+        return working(*given, **how)
+
+    monkeypatch.setattr(compact, name, before)
+    assert dataset.compact_mem_wal().sstables == 1
+    if not seen[step:]:
+        change(lancelet.dataset(uri))
+    table = lance.dataset(uri).to_table().sort_by("id")
+    assert table["id"].to_pylist() == ([0, 7] if has_key else [0, 1, 7])
+    assert table["s"].null_count == len(table)
+    if "old" in table.column_names:
+        assert table["old"][-1].as_py() == "tree w7"
 
 
 def test_positions_that_were_collected_are_not_free(tmp_path):

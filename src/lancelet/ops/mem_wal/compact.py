@@ -5,17 +5,19 @@
 
 What is deleted goes first, in a commit of its own: until the second one the flushed table still
 counts, which says the same. Somebody else may merge the same shard meanwhile; what is in the table
-already is passed over.
+already is passed over, and deletes no newer rows. Where another commit came first the flushed table
+is read again, as its columns may have other names since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
-from lancelet.errors import CommitConflictError
+from lancelet.errors import CommitConflictError, NotFoundError
 from lancelet.format.operation import CompactedSsTable, Update
 from lancelet.format.shard_manifest import ShardManifest, SsTable
 from lancelet.ops.dry_run import ChangeReport, rehearse
@@ -35,6 +37,9 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.table.apply.mem_wal import StaleCompactionError, check_generations
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
+
+_ONCE: Final = Retries(most=0)
+"""Conflicts are for who reads the flushed table, which is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +95,20 @@ def report_compaction(snapshot: Snapshot) -> ChangeReport:
 def _merge(
     current: Snapshot, shard: ShardManifest, table: SsTable
 ) -> tuple[Snapshot, CompactedLog]:
-    if _is_merged(current, shard, table):
-        return current, CompactedLog()
-    live, deleted = _rows(current, shard, table)
-    mark = CompactedSsTable(shard.shard_id, table.generation)
+    def attempt(latest: Snapshot) -> tuple[Snapshot, CompactedLog]:
+        if _is_merged(latest, shard, table):
+            return latest, CompactedLog()
+        live, deleted = _rows(latest, shard, table)
+        mark = CompactedSsTable(shard.shard_id, table.generation)
+        return _publish(latest, live, deleted, mark), CompactedLog(1, len(live), len(deleted))
+
     try:
-        merged = _publish(current, live, deleted, mark)
-    except (StaleCompactionError, CommitConflictError):
+        return with_retries(current, attempt, Retries())
+    except (StaleCompactionError, CommitConflictError, NotFoundError):
         latest = open_snapshot(current.location)
         if not _is_merged(latest, shard, table):
             raise
         return latest, CompactedLog()
-    return merged, CompactedLog(1, len(live), len(deleted))
 
 
 def _rows(current: Snapshot, shard: ShardManifest, table: SsTable) -> tuple[pa.Table, pa.Table]:
@@ -121,7 +128,15 @@ def _publish(
     if not current.schema.primary_key:
         return _append(current, live, mark)
     for stream, spec in _merges(current, live, deleted, mark):
-        current = merge_rows(current, stream, spec).snapshot
+        merged = merge_rows(current, stream, spec, retries=_ONCE).snapshot
+        if spec.unmerged and merged.schema.fields != current.schema.fields:
+            raise CommitConflictError(
+                "the columns of the table changed while a flushed table was merged",
+                retryable=True,
+                generation=mark.generation,
+                shard=str(mark.shard_id),
+            )
+        current = merged
     return current
 
 
@@ -132,7 +147,7 @@ def _merges(
     keys = tuple(field.name for field in current.schema.primary_key)
     if len(deleted):
         found = deleted.select(keys).cast(live.select(keys).schema)
-        yield _stream(found), MergeSpec(keys, matched=Matched.DELETE)
+        yield _stream(found), MergeSpec(keys, matched=Matched.DELETE, unmerged=(mark,))
     yield (
         _stream(live),
         MergeSpec(keys, matched=Matched.UPDATE, inserts=True, compacted=(mark,)),
@@ -141,14 +156,9 @@ def _merges(
 
 def _append(snapshot: Snapshot, live: pa.Table, mark: CompactedSsTable) -> Snapshot:
     """Add rows that have no key, and record in the same commit that they are there."""
-
-    def attempt(current: Snapshot) -> Snapshot:
-        check_generations(current.indices.indices, (mark,))
-        fragments = write_rows(current, live.to_batches(), RowFiles()) if len(live) else ()
-        operation = Update(new_fragments=fragments, compacted_sstables=(mark,))
-        return publish(current, operation)
-
-    return with_retries(snapshot, attempt, Retries())
+    check_generations(snapshot.indices.indices, (mark,))
+    fragments = write_rows(snapshot, live.to_batches(), RowFiles()) if len(live) else ()
+    return publish(snapshot, Update(new_fragments=fragments, compacted_sstables=(mark,)))
 
 
 def _stream(rows: pa.Table) -> RowStream:

@@ -38,8 +38,12 @@ _BEGUN: Final = "_streams"
 _SHARDS: Final = uuid.UUID("5b0e6a0c-6f3e-4d0c-9d53-7c1f3a2a9f60")
 """What ids of shards are derived from, with the values that tell which rows belong to them."""
 _CLAIMS: Final = 20
-_CONFIG: Final[Mapping[str, int | bool | None]] = {"max_memtable_batches": 32}
-"""Each batch opens its shards anew and replays what was not flushed, so that is kept short."""
+_CONFIG: Final[Mapping[str, int | bool | None]] = {
+    "durable_write": True,
+    "max_memtable_batches": 32,
+}
+"""A batch counts as logged when it was put, whatever the table says of other writers. Each opens
+its shards anew and replays what was not flushed, so that is kept short."""
 
 
 class NoKeyInLogError(InvalidInputError):

@@ -47,6 +47,7 @@ from lancelet.format.seal import sealed, unsealed
 from lancelet.format.shard_manifest import (
     ACTIVE,
     HINT_PATH,
+    SEALED,
     ShardManifest,
     shard_folder,
     shard_manifest_path,
@@ -165,6 +166,12 @@ class Shard:
     def publish(self, manifest: ShardManifest) -> ShardManifest:
         """Publish a state as the writer of the shard, and return it."""
         return self._publish(manifest, self._put)
+
+    def reopen(self) -> None:
+        """Let a shard be written again that was sealed; its epochs and positions go on."""
+        latest = self.latest()
+        if latest is not None and latest.status == SEALED:
+            self.publish(replace(latest, version=latest.version + 1, status=ACTIVE))
 
     def check_active(self, manifest: ShardManifest) -> None:
         """Raise if nobody may write the shard."""

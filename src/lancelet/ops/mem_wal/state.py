@@ -23,7 +23,7 @@ from lancelet.format.operation import CreateIndex
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
-from lancelet.ops.mem_wal.shard import list_shards
+from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.publish import publish
 from lancelet.table.snapshot import Snapshot
@@ -131,7 +131,8 @@ def initialize_mem_wal(
             "shards mark deleted rows in a column of that name; rename the table's first",
             column=TOMBSTONE,
         )
-    left = list_shards(snapshot.location)
+    shards = [Shard(snapshot.location, each) for each in list_shards(snapshot.location)]
+    left = [each.shard_id for each in shards if _has_rows(each)]
     if left:
         raise LeftShardsError(
             "there are shards of an earlier log, whose merged generations are unknown: "
@@ -140,6 +141,8 @@ def initialize_mem_wal(
             uri=snapshot.location.uri,
             shards=[str(each) for each in left[:10]],
         )
+    for shard in shards:
+        shard.reopen()
     details = index_details_pb.MemWalIndexDetails(
         snapshot_ts_millis=surroundings.time_ns() // 1_000_000,
         num_shards=num_shards,
@@ -160,6 +163,15 @@ def initialize_mem_wal(
         index_version=0,
     )
     return publish(snapshot, CreateIndex((entry,), ()))
+
+
+def _has_rows(shard: Shard) -> bool:
+    """Return whether a shard has flushed tables, or rows in its log."""
+    latest = shard.latest()
+    if latest is not None and latest.sstables:
+        return True
+    entries = shard.entries(0 if latest is None else latest.replay_after)
+    return any(entry.batches for entry in entries)
 
 
 def _generations(

@@ -7,7 +7,7 @@ The state of a shard forgets its tables before they are deleted. For that the sh
 by a writer; one that is open finds out when it writes next.
 
 A fence stays, since the writer it is for may still try to write at its position and has to find
-it taken. A flushed table stays while any version of the table has not its rows, and as long as an
+it taken; so do the states of the shard, also when the log is dropped. A flushed table stays while any version of the table has not its rows, and as long as an
 index that shards maintain may not have them: each commit notes how far indices are.
 """
 
@@ -24,7 +24,6 @@ from lancelet.format.shard_manifest import (
     SEALED,
     ShardManifest,
     SsTable,
-    shard_folder,
     wal_entry_position,
 )
 from lancelet.ops.indexing.drop import drop_index
@@ -88,7 +87,7 @@ def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
 
 
 def drop_log(snapshot: Snapshot) -> Snapshot:
-    """Take the log from a table, with its shards, and return the version without it.
+    """Take the log from a table, with what its shards hold, and return the version without it.
 
     Raises:
         UnmergedShardsError: Rows of a shard are not in the table; nothing changed.
@@ -118,7 +117,11 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
 
     dropped = with_retries(snapshot, attempt, Retries())
     for shard_id in shards:
-        snapshot.location.store.delete_folder(shard_folder(shard_id))
+        shard = Shard(snapshot.location, shard_id)
+        manifest = shard.latest()
+        if manifest is not None:
+            _delete_tables(shard, manifest, manifest.current_generation)
+            _delete_entries(shard, manifest)
     return dropped
 
 

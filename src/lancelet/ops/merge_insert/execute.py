@@ -19,7 +19,7 @@ from lancelet.ops.merge_insert.join import join
 from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.key_filters import InsertedKeys
 from lancelet.ops.merge_insert.new_rows import inserted_rows, updated_rows
-from lancelet.ops.merge_insert.prepared_source import Source, prepared
+from lancelet.ops.merge_insert.prepared_source import Source, prepared, refitted
 from lancelet.ops.merge_insert.rewrite_columns import check_columns_mode, rewrite_columns
 from lancelet.ops.merge_insert.spec import MergeSpec, MergeStatistics, RewriteMode
 from lancelet.ops.moved_rows import (
@@ -76,7 +76,9 @@ def merge_rows(
             nonlocal attempts
             attempts += 1
             lazy = current.lazily()
-            done = prepare_merge(lazy, source, spec)
+            is_as_read = current.schema.fields == snapshot.schema.fields
+            fitting = source if is_as_read else refitted(source, current.schema, spec)
+            done = prepare_merge(lazy, fitting, spec)
             committing = replace(
                 options or CommitOptions(),
                 affected=done.affected,
@@ -108,6 +110,7 @@ def report_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> Chan
 def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> PreparedMerge:
     """Write what a merge changes and return what is left to be committed."""
     check_generations(snapshot.indices.indices, spec.compacted)
+    check_generations(snapshot.indices.indices, spec.unmerged)
     in_place = spec.mode is RewriteMode.COLUMNS
     if in_place:
         check_columns_mode(spec, source, snapshot.schema)

@@ -18,7 +18,7 @@ from lancelet.ops.merge_insert.source import SourceRows
 from lancelet.ops.merge_insert.spec import MergeSpec
 from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.plan import FilterStep
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,3 +57,12 @@ def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Sour
         SourceRows.read(stream, memory_limit=limit, watch=watch) as rows,
     ):
         yield Source(rows, part, key, keys, ranges.steps())
+
+
+def refitted(source: Source, table: Schema, spec: MergeSpec) -> Source:
+    """Return a source for a table whose schema has changed since it was prepared.
+
+    The names of its columns count, as they do for a merge that begins now.
+    """
+    part = fit_to_table(table, source.rows.schema, may_lack_required=not spec.inserts)
+    return replace(source, part=part, key=KeyColumns.of(table, spec.on))

@@ -60,6 +60,8 @@ class MergeSpec:
         memory_limit: The bytes that rows and keys of the source may take in memory; what is
             beyond waits in a temporary file.
         compacted: How far shards have been merged with it.
+        unmerged: Generations of shards that must not be in the table yet; the merge records
+            nothing of them.
     """
 
     on: tuple[str, ...]
@@ -74,6 +76,7 @@ class MergeSpec:
     files: RowFiles = field(default_factory=RowFiles)
     memory_limit: int = MEMORY_LIMIT_BYTES
     compacted: tuple[CompactedSsTable, ...] = ()
+    unmerged: tuple[CompactedSsTable, ...] = ()
 
     def check(self) -> None:
         """Refuse a merge that could not change anything."""

@@ -1,10 +1,12 @@
 """Of two merges that insert one key the later one updates it; others do not get in the way."""
 
+import lance
 import pyarrow as pa
 import pytest
 
 import lancelet
 from lancelet.commit import CommitConflictError
+from lancelet.errors import SchemaMismatchError
 
 
 @pytest.fixture
@@ -110,3 +112,35 @@ def test_a_merge_that_inserts_nothing_follows_appends(handles):
     builder = second.merge_insert("k").when_matched_update_all().conflict_retries(0)
     builder.execute(pa.table({"k": [1, 7], "v": [11, 77]}))
     assert contents(second) == [(1, 11), (2, 20), (7, 1)]
+
+
+def renamed_and_another(dataset):
+    dataset.alter_columns({"path": "v", "name": "old"})
+    dataset.add_columns(pa.schema([pa.field("v", pa.int64())]))
+
+
+def dropped_and_another(dataset):
+    dataset.drop_columns(["v"])
+    dataset.add_columns(pa.schema([pa.field("v", pa.int64())]))
+
+
+@pytest.mark.parametrize("change", [renamed_and_another, dropped_and_another])
+@pytest.mark.parametrize("module", [lancelet, lance])
+def test_names_count_where_columns_changed_meanwhile(tmp_path, module, change):
+    """Goal: a merge that is done again brings its values to the columns that have its names then."""
+    rows = pa.table({"k": [1, 2], "v": [10, 20]})
+    handle = module.write_dataset(rows, str(tmp_path / "t"))
+    change(module.dataset(handle.uri))
+    upsert(handle, retries=1, k=[2, 7], v=[5, 6])
+    found = module.dataset(handle.uri).to_table().sort_by("k")
+    assert found.select(["k", "v"]).to_pydict() == {"k": [1, 2, 7], "v": [None, 5, 6]}
+    if "old" in found.column_names:
+        assert found["old"].to_pylist() == [10, 20, None]
+
+
+def test_rows_that_fit_no_more_are_refused(handles):
+    first, second = handles
+    first.drop_columns(["v"])
+    first.add_columns(pa.schema([pa.field("v", pa.string())]))
+    with pytest.raises(SchemaMismatchError, match="should have type"):
+        upsert(second, retries=1, k=[7], v=[2])
