@@ -7,8 +7,9 @@ The state of a shard forgets its tables before they are deleted. For that the sh
 by a writer; one that is open finds out when it writes next.
 
 A fence stays, since the writer it is for may still try to write at its position and has to find
-it taken; so do the states of the shard, also when the log is dropped. A flushed table stays while any version of the table has not its rows, and as long as an
-index that shards maintain may not have them: each commit notes how far indices are.
+it taken; so do the states of a shard, also when the log is dropped. A flushed table stays while any
+version of the table has not its rows, and as long as an index that shards maintain may not have
+them: each commit notes how far indices are.
 """
 
 from __future__ import annotations

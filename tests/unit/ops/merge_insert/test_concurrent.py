@@ -127,7 +127,7 @@ def dropped_and_another(dataset):
 @pytest.mark.parametrize("change", [renamed_and_another, dropped_and_another])
 @pytest.mark.parametrize("module", [lancelet, lance])
 def test_names_count_where_columns_changed_meanwhile(tmp_path, module, change):
-    """Goal: a merge that is done again brings its values to the columns that have its names then."""
+    """Goal: a merge that is done again brings values to the columns that have its names then."""
     rows = pa.table({"k": [1, 2], "v": [10, 20]})
     handle = module.write_dataset(rows, str(tmp_path / "t"))
     change(module.dataset(handle.uri))
