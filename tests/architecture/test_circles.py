@@ -3,7 +3,8 @@
 Every import counts, wherever it stands: an import inside a function hides a circle and does not
 break it. So do names that a package finds on demand, as `searches.exact.exact_search` is found.
 Whoever takes a name or a module from a package needs the package itself too, with what its
-`__init__` imports.
+`__init__` imports, and so every package around what it takes. Only packages that a module is in
+itself are not needed for the modules in them: Python has begun to import them by then.
 Imports for readers of types do not count, nor do those of modules that need an optional package.
 """
 
@@ -54,6 +55,16 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from statements(child)
 
 
+def around(module: str) -> set[str]:
+    """Return the packages that a module is in.
+
+    >>> sorted(around("lancelet.io.local"))
+    ['lancelet', 'lancelet.io']
+    """
+    parts = module.split(".")
+    return {".".join(parts[:count]) for count in range(1, len(parts))}
+
+
 def needed(module: str) -> set[str]:
     """Return the modules that a module needs."""
     found: set[str] = set()
@@ -63,10 +74,11 @@ def needed(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module in modules():
-            found.add(node.module)
             for each in node.names:
                 source = named(node.module, each.name)
                 found.add(source)
+                if source != f"{node.module}.{each.name}":
+                    found.add(node.module)
                 if modules()[source].name == "__init__.py":
                     packages[each.asname or each.name] = source
     for node in statements(tree):
@@ -74,11 +86,15 @@ def needed(module: str) -> set[str]:
             package = packages.get(node.value.id)
             if package is not None:
                 found.add(named(package, node.attr))
+    for each in tuple(found):
+        found |= around(each) - around(module)
     return (found & modules().keys()) - {module} - OPTIONAL
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Return the groups of modules in which each needs each other."""
+    while met := {each for each in graph if not graph[each]}:
+        graph = {each: graph[each] - met for each in graph if each not in met}
     reached: dict[str, set[str]] = {}
     for start in graph:
         seen, waiting = set[str](), [start]

@@ -1,0 +1,202 @@
+"""Pages are read in the ways that are listed here, and written in those: one more is a decision.
+
+Decoders do no I/O: what turns bytes of a page into arrays is a generator that asks for ranges (a
+`Reading`), finds values that are stored as Arrow has them (`places`), or hands pages to native
+plans. What a view cannot do is done by kernels. So these tables say who does any of that, and a
+module or a class that begins to has to be added to them, which should be refused unless
+decision records 21 and 25, on the ways there were, have something to say for it.
+"""
+
+import ast
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import lancelet
+from lancelet.kernels.topics import KERNELS
+
+ROOT = Path(lancelet.__file__).parent
+
+READERS = {
+    # The definition, for 2.1 and later: fields of levels, whose layouts read their pages.
+    "encodings/base.py": {"FieldReader"},
+    "encodings/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
+    "encodings/constant/read.py": {"ConstantPage"},
+    "encodings/fullzip/read.py": {"FullZipPage"},
+    "encodings/miniblock/read.py": {"MiniBlockPages"},
+    "encodings/v2_1/blob.py": {"BlobPage"},
+    "encodings/v2_3/sparse.py": {"SparsePage"},
+    "encodings/v2_3/values.py": {
+        "ChunkedValues",
+        "ConstantValues",
+        "IndexedValues",
+        "SparseValues",
+        "ZippedValues",
+        "_nothing",
+    },
+    # The same pages, of columns that are alike: as if they were one column.
+    "encodings/bundle.py": {"Bundle", "BundledPages"},
+    "encodings/constant/bundle.py": {"ConstantPages"},
+    # The definition for 2.0.
+    "encodings/v2_0/page.py": {"Decoder"},
+    "encodings/v2_0/reader.py": {
+        "FieldReader",
+        "Node",
+        "_Blob",
+        "_Leaf",
+        "_List",
+        "_ListedBytes",
+        "_Struct",
+        "_read",
+    },
+    "encodings/v2_0/fixed_width.py": {"Bitpacked", "BitpackedForNonNeg", "CompressedFlat", "Flat"},
+    "encodings/v2_0/nested.py": {
+        "AllNull",
+        "Dictionary",
+        "FixedSizeListItems",
+        "PackedStruct",
+        "SomeNull",
+    },
+    "encodings/v2_0/variable.py": {"Binary", "EndOffsets", "FixedSizeBinary", "Fsst"},
+    # The definition for 0.1.
+    "encodings/v0_1/reader.py": {
+        "FieldReader",
+        "Node",
+        "_Binary",
+        "_Dictionary",
+        "_List",
+        "_Null",
+        "_Plain",
+        "_Struct",
+        "_read",
+        "_read_edges",
+    },
+    # Runs any of these for some fields; the metadata around pages.
+    "file/rows.py": {"RowReader"},
+    "file/v0_1/metadata.py": {"read_metadata"},
+    "file/v0_1/statistics.py": {"read_statistics"},
+    "file/v2/column_metadata.py": {"_resolve", "decode_column"},
+    "file/v2/metadata.py": {"FileMetadata", "read_metadata"},
+}
+"""The classes and functions that are a `Reading`, or have methods that are."""
+
+WRITERS = {
+    "encodings/encode_field.py": {"_sealed"},  # pages of 2.1 and later
+    "encodings/v2_1/fields.py": {"_encoded_blobs"},  # their blobs
+    "encodings/v2_0/writer.py": {"_FieldWriter"},
+    "encodings/v0_1/writer.py": {"_Bits", "_Fixed", "_List", "_Null", "_Variable"},
+}
+"""The classes and functions that make `EncodedPages`, or add pages to files of 0.1."""
+
+CALLERS = {
+    "bitpack": {
+        "encodings/codecs/inline_bitpacking.py",
+        "encodings/codecs/out_of_line_bitpacking.py",
+    },
+    "chunks": {
+        "encodings/fullzip/read.py",
+        "encodings/miniblock/frame.py",
+        "encodings/miniblock/head.py",
+        "encodings/miniblock/read.py",
+    },
+    "dictionary": {"encodings/codecs/dictionary.py"},
+    "few": {"encodings/miniblock/few.py"},
+    "fsst": {"encodings/codecs/fsst.py"},
+    "fsst_training": {"encodings/codecs/fsst.py"},
+    "full_zip": {"encodings/fullzip/read.py", "encodings/fullzip/write.py"},
+    "levels": {
+        "encodings/codecs/out_of_line_bitpacking.py",
+        "encodings/levels/shred.py",
+        "encodings/levels/unravel.py",
+        "encodings/miniblock/read.py",
+    },
+    "lz4": {"encodings/codecs/general.py"},
+    # The native way: what stored metadata say becomes plans, by which few rows are read.
+    "plans": {"encodings/planned.py", "file/v2/reader.py"},
+    "rle": {"encodings/codecs/rle.py"},
+    "row_levels": {"encodings/miniblock/read.py"},
+    "split_bytes": {"encodings/codecs/byte_stream_split.py"},
+    "variable": {"encodings/codecs/variable.py"},
+    "zstd": {"encodings/codecs/general.py"},
+}
+"""The modules that call kernels of pages, by the topics of these."""
+
+IN_PLACE = {
+    "encodings/base.py": {"FieldReader"},
+    "encodings/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
+    "encodings/fullzip/read.py": {"FullZipPage"},
+}
+"""The classes that say where values are that are stored as Arrow has them."""
+
+
+@cache
+def sources() -> dict[str, list[ast.AST]]:
+    """Each module that may read and write pages, as its nodes; kernels know of none."""
+    return {
+        name.as_posix(): list(ast.walk(ast.parse((ROOT / name).read_text())))
+        for name in (path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")))
+        if name.parts[0] not in {"kernels", "testing"}
+    }
+
+
+def owners(is_one: Callable[[ast.AST], bool], *layers: str) -> dict[str, set[str]]:
+    """Return, of each module of some layers, the classes and functions in which one is."""
+    found = {
+        module: {
+            node.name
+            for node in ast.iter_child_nodes(nodes[0])
+            if isinstance(node, ast.ClassDef | ast.FunctionDef)
+            if any(map(is_one, ast.walk(node)))
+        }
+        for module, nodes in sources().items()
+        if not layers or module.split("/")[0] in layers
+    }
+    return {module: names for module, names in found.items() if names}
+
+
+def is_reading(node: ast.AST) -> bool:
+    returned = node.returns if isinstance(node, ast.FunctionDef) else None
+    return returned is not None and ast.unparse(returned).startswith("Reading[")
+
+
+def makes_pages(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(ast.Name("EncodedPages")) | ast.Call(ast.Attribute(_, "add_page")):
+            return True
+    return False
+
+
+def tells_places(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "places"
+
+
+def kernels_named(nodes: list[ast.AST]) -> set[str]:
+    """Return what a module imports from `kernels`, or takes as an attribute of it."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and "kernels" in (node.module or ""):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {node.attr} if node.value.id == "kernels" else set()
+    return found
+
+
+def test_nobody_else_reads_pages():
+    assert owners(is_reading, "encodings", "file") == READERS
+
+
+def test_nobody_else_finds_values_in_place():
+    assert owners(tells_places, "encodings", "file") == IN_PLACE
+
+
+def test_nobody_else_writes_pages():
+    assert owners(makes_pages) == WRITERS
+
+
+def test_nobody_else_calls_the_kernels_of_pages():
+    topic_of = {name: topic for topic in CALLERS for name in KERNELS[topic].split()}
+    found: dict[str, set[str]] = {}
+    for module, nodes in sources().items():
+        for name in kernels_named(nodes) & topic_of.keys():
+            found.setdefault(topic_of[name], set()).add(module)
+    assert found == CALLERS
