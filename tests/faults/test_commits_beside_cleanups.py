@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -379,6 +380,7 @@ HANDLE_CHANGES = {
     "overwrite": lambda dataset: lancelet.write_dataset(
         pa.table({"id": [4]}), dataset, mode="overwrite"
     ),
+    "repair": lambda dataset: dataset.repair(rebuild_counts=True, dry_run=False),
     "commit": lambda dataset: lancelet.LanceDataset.commit(
         dataset, lancelet.LanceOperation.Append([]), read_version=dataset.version
     ),
@@ -389,6 +391,29 @@ HANDLE_CHANGES = {
     "delete a tag": lambda dataset: dataset.tags.delete("kept"),
     "branch": lambda dataset: dataset.create_branch("b", 1),
     "delete a branch": lambda dataset: dataset.branches.delete("kept"),
+    "delete of a fragment": lambda dataset: dataset.get_fragment(0).delete("id = 1"),
+    "delete rows of a fragment": lambda dataset: dataset.get_fragment(0).delete_rows([0]),
+    "add columns to a fragment": lambda dataset: dataset.get_fragment(0).merge_columns(
+        {"new": "id + 1"}
+    ),
+    "join columns to a fragment": lambda dataset: dataset.get_fragment(0).merge(
+        pa.table({"id": [1], "new": [2]}), "id"
+    ),
+    "update columns of a fragment": lambda dataset: dataset.get_fragment(0).update_columns(
+        pa.table({"key": [1], "id": [2]}), "id", "key"
+    ),
+    "write fragments": lambda dataset: lancelet.fragment.write_fragments(
+        pa.table({"id": [4]}), dataset
+    ),
+    "create a fragment": lambda dataset: lancelet.LanceFragment.create(
+        dataset, pa.table({"id": [4]})
+    ),
+    "index of a fragment": lambda dataset: dataset.create_index_uncommitted(
+        "id", "BTREE", fragment_ids=[0]
+    ),
+    "part of an index": lambda dataset: dataset.create_scalar_index(
+        "text", "INVERTED", fragment_ids=[0], index_uuid=str(uuid.uuid4())
+    ),
 }
 
 
@@ -396,7 +421,7 @@ HANDLE_CHANGES = {
 @pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer"])
 def test_a_handle_does_not_change_another_table_at_its_place(tmp_path, change, fate) -> None:
     uri = tmp_path / "t"
-    dataset = lancelet.write_dataset(pa.table({"id": [1, 2]}), uri)
+    dataset = lancelet.write_dataset(pa.table({"id": [1, 2], "text": ["a", "b"]}), uri)
     dataset.insert(pa.table({"id": [3]}))
     dataset = lancelet.dataset(uri)
     assert dataset.to_table().num_rows == 3  # what is kept of its files can still be read

@@ -28,6 +28,7 @@ from lancelet.query import expression as ex
 from lancelet.query.compile import Writable
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
+from lancelet.table.commit import check_there
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot
 
@@ -103,5 +104,6 @@ def delete_offsets(
 def _without(snapshot: Snapshot, fragment: Fragment, offsets: Int64s) -> Fragment | None:
     if len(offsets) == 0:
         return fragment
+    check_there(snapshot)
     removal = write_deletions(snapshot, {int(fragment.id): offsets})
     return removal.updated[0] if removal.updated else None

@@ -24,7 +24,9 @@ from lancelet.errors import InternalError
 from lancelet.format.fragment import FragmentId
 from lancelet.format.operation import Append, Overwrite
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.table.snapshot import latest_snapshot
+from lancelet.table.commit import latest_of
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -103,9 +105,8 @@ def write_fragments(
         session=session,
     )
     request.check_session()
-    location, _, _ = request.locate()
+    location, latest = _located(request)
     rows = ops.rows.read_rows_of(data, schema)
-    latest = latest_snapshot(location)
     with request.showing_progress():
         prepared = ops.write_table.prepare_write(
             location, latest, rows, request.write_mode, request.options
@@ -122,11 +123,20 @@ def write_fragments(
 
 def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) -> FragmentMetadata:
     """Write rows as one fragment; see `LanceFragment.create`."""
-    location, _, _ = request.locate()
+    location, latest = _located(request)
     rows = ops.rows.read_rows_of(data, schema)
-    latest = latest_snapshot(location)
     with request.showing_progress():
         written = ops.fragments.write_fragment(
             location, latest, rows, request.write_mode, request.options
         )
     return fragment_to_user(written)
+
+
+def _located(request: WriteRequest) -> tuple[TableLocation, Snapshot | None]:
+    """Return where to write, and the latest version of the table: of that which is open, if one is.
+
+    The rows are read afterwards, as they may come from the table itself.
+    """
+    location, _, _ = request.locate()
+    known = request.known
+    return location, latest_snapshot(location) if known is None else latest_of(known)

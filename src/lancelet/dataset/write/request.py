@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lancelet.ops.rows import RowStream
     from lancelet.ops.write import FileOptions
     from lancelet.ops.write_table import WriteMode, WriteOptions
+    from lancelet.table.snapshot import Snapshot
 
 _CLEANUP: Final = "lance.auto_cleanup"
 
@@ -150,17 +151,21 @@ class WriteRequest:
         """The dataset to write to, unless it was named."""
         return cast("LanceDataset", self.uri) if isinstance(self.uri, ArrowMethods) else None
 
+    @property
+    def known(self) -> Snapshot | None:
+        """The version of the dataset to write to, unless that was named."""
+        return None if self._opened is None else self._opened.snapshot
+
     def write(self, rows: RowStream) -> Handle:
         """Write rows, and return what looks at the new version."""
         refuse_both(self.uri, self.namespace_client)
         if self.mode == "create" and isinstance(self.uri, str):
             renew_memory(self.uri, self.storage_options)
         location, meter, options = self.locate()
-        known = None if self._opened is None else self._opened.snapshot
         try:
             with self.showing_progress():
                 snapshot = ops.write_table.write_table(
-                    location, rows, self.write_mode, self.options, known=known
+                    location, rows, self.write_mode, self.options, known=self.known
                 )
         except AlreadyExistsError as error:
             if self.table_id is None:

@@ -24,6 +24,7 @@ from lancelet.index.registry import kind_of_name
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.ops.indexing.build import IndexRequest, build_segment, new_folder
 from lancelet.rowids.address import UInt64s
+from lancelet.table.commit import check_there
 from lancelet.table.snapshot import Snapshot
 
 _STAGING: Final = "staging"
@@ -47,6 +48,7 @@ def is_staged(request: IndexRequest) -> bool:
 def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
     """Write a part of an index."""
     assert request.uuid is not None, "parts are staged under the id of the whole"
+    check_there(snapshot)
     build_segment(snapshot, request, _folder(snapshot, request.uuid, surroundings.new_uuid().hex))
 
 
