@@ -6,16 +6,12 @@ With `--require-checksums` it is 1 too if a data file could not be verified by c
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Form, Output, ProgressLine
+from lancelet.cli.output import Form, Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.errors import InvalidInputError
-from lancelet.format.fragment import Fragment
-from lancelet.ops.check import Coverage, Finding, Level, Severity, iter_findings
-from lancelet.ops.check.run import check_beside_fragments, check_fragments
-from lancelet.table.snapshot import Snapshot
+from lancelet.ops.check import Level, Severity
 
 _COLUMNS = ("severity", "path", "what", "advice", "fragment_id", "index")
 
@@ -40,15 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print what was found."""
-    snapshot, level = open_table(arguments).snapshot, Level.parse(arguments.level)
+    level = Level.parse(arguments.level)
     if arguments.require_checksums and level < Level.CHECKSUMS:
         raise InvalidInputError("checksums are verified from the level `checksums` on")
-    coverage = Coverage(level)
-    found = list(
-        iter_findings(snapshot, level, all_versions=True, coverage=coverage)
-        if arguments.all_versions
-        else _findings(snapshot, coverage, out.progress("check", len(snapshot.fragments)))
+    found = open_table(arguments).check(
+        level, all_versions=arguments.all_versions, progress=out.shows_progress
     )
+    coverage = found.coverage
     is_error = any(each.severity is Severity.ERROR for each in found)
     is_error |= arguments.require_checksums and not coverage.is_complete
     rows = [
@@ -73,13 +67,3 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             out.table(_COLUMNS, rows)
         out.text(f"{'errors were found' if is_error else 'OK'}: {coverage}", None)
     return ExitCode.FOUND if is_error else ExitCode.DONE
-
-
-def _findings(snapshot: Snapshot, coverage: Coverage, progress: ProgressLine) -> Iterator[Finding]:
-    def counted() -> Iterator[Fragment]:
-        for fragment in snapshot.fragments:
-            yield fragment
-            progress.advance()
-
-    yield from check_fragments(snapshot, counted(), coverage.level, coverage)
-    yield from check_beside_fragments(snapshot, coverage.level)

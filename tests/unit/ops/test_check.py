@@ -3,6 +3,7 @@
 import shutil
 import tracemalloc
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -17,12 +18,14 @@ from lancelet.errors import (
     InvalidInputError,
     NotFoundError,
     VersionNotFoundError,
+    VersionRemovedError,
 )
 from lancelet.format.fragment import Inline
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest import MissingRowIdsError
 from lancelet.format.manifest_file import render_manifest_file
 from lancelet.format.operation import CreateIndex, Update
+from lancelet.io.wrapped import WrappedStore
 from lancelet.ops.check import Level, Severity, check
 from lancelet.ops.publish import publish
 from lancelet.rowids.sequence import RowIdSequence
@@ -385,6 +388,57 @@ def test_a_manifest_that_cannot_be_read_is_a_finding_among_all_versions(table):
     manifest.write_bytes(b"x" * 100)
     (finding,) = table.check("present", all_versions=True)
     assert finding.path.endswith(manifest.name)
+
+
+class Meanwhile(WrappedStore):
+    """Lets somebody do something as soon as the size of a data file is asked for."""
+
+    def __init__(self, store, do):
+        super().__init__(store, self)
+        self._do = do
+
+    def request(self, _request, action):
+        return action()
+
+    def size(self, path):
+        do, self._do = self._do, None
+        if do is not None:
+            do()
+        return super().size(path)
+
+
+def checked_while(uri, do, *, version=None, all_versions=False):
+    location = TableLocation.open(uri)
+    there = replace(location, store=Meanwhile(location.store, do))
+    return check(open_snapshot(there, version), Level.PRESENT, all_versions=all_versions)
+
+
+@pytest.mark.parametrize("all_versions", [False, True])
+def test_what_is_cleaned_up_meanwhile_is_no_damage(table, all_versions):
+    """Fragment 1 is missing indeed, from the version that goes and from the one that stays."""
+    table.delete("id < 10")
+    data_file(table, 1).unlink()
+
+    def clean_up():
+        lancelet.dataset(table.uri).cleanup_old_versions(timedelta(0))
+
+    if not all_versions:
+        with pytest.raises(VersionRemovedError):
+            checked_while(table.uri, clean_up, version=1)
+        return
+    found = checked_while(table.uri, clean_up, all_versions=True)
+    assert [each.fragment_id for each in found] == [1]
+    assert found.coverage.files == 2
+
+
+def test_a_table_that_is_made_again_meanwhile_is_not_damaged(table, tmp_path):
+    def make_again():
+        root_of(table).rename(tmp_path / "elsewhere")
+        for start in range(2):
+            lancelet.write_dataset(rows(start, start + 1), table.uri, mode="append")
+
+    with pytest.raises(VersionNotFoundError, match="made again"):
+        checked_while(table.uri, make_again)
 
 
 def test_a_manifest_of_another_version_than_its_name_is_found_and_not_taken_for_it(tmp_path):

@@ -20,7 +20,7 @@ from lancelet.cli.viewer.cells import cell, image_type, is_vector
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.scan.builder import ColumnOrdering
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lancelet.ops.check import Level, iter_findings
+from lancelet.ops.check import Level
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.table.snapshot import open_entries
 from lancelet.values import dataclass
@@ -243,7 +243,7 @@ def plan(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
 def check(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
     """Return what is wrong with a version."""
     level = Level.parse(asked.get("level", "footers"))
-    found = iter_findings(shown.open(asked).snapshot, level)
+    found = shown.open(asked).check(level)
     return {"findings": [{**asdict(each), "severity": each.severity.value} for each in found]}
 
 

@@ -8,9 +8,9 @@ from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
     from lancelet.ops.check.finding import Coverage, Finding, Findings, Level, Severity
-    from lancelet.ops.check.run import check, iter_findings
+    from lancelet.ops.check.run import check
 
-__all__ = ["Coverage", "Finding", "Findings", "Level", "Severity", "check", "iter_findings"]
+__all__ = ["Coverage", "Finding", "Findings", "Level", "Severity", "check"]
 
 import_on_demand(
     __name__,
@@ -21,6 +21,5 @@ import_on_demand(
         "Level": "lancelet.ops.check.finding",
         "Severity": "lancelet.ops.check.finding",
         "check": "lancelet.ops.check.run",
-        "iter_findings": "lancelet.ops.check.run",
     },
 )

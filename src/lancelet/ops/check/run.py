@@ -11,9 +11,10 @@ A fragment that several versions share as it is is checked once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
-from lancelet.errors import LanceletError, ObjectNotFoundError
+from lancelet.errors import LanceletError, ObjectNotFoundError, VersionRemovedError
 from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import TRANSACTIONS
@@ -29,36 +30,51 @@ from lancelet.table.snapshot import Snapshot, open_entry
 def check(
     snapshot: Snapshot, level: Level = Level.DECODE, *, all_versions: bool = False
 ) -> Findings:
-    """Return what is wrong with a version, or with every version of the table."""
-    coverage = Coverage(level)
-    found = iter_findings(snapshot, level, all_versions=all_versions, coverage=coverage)
-    return Findings(found, coverage)
+    """Return what is wrong with a version, or with every version of the table.
 
+    Versions that others clean up meanwhile are left out.
 
-def iter_findings(
-    snapshot: Snapshot,
-    level: Level,
-    *,
-    all_versions: bool = False,
-    coverage: Coverage | None = None,
-) -> Iterator[Finding]:
-    """Yield what is wrong as it is found; `coverage` counts what was looked at."""
-    coverage = coverage or Coverage(level)
-    seen: set[bytes] = set()
+    Raises:
+        VersionRemovedError: The version was cleaned up while it was checked.
+    """
     if not all_versions:
-        yield from _check_version(snapshot, level, seen, coverage)
-        return
+        return _check_version(snapshot, level, frozenset(), set())
+    found = Findings((), Coverage(level))
+    seen: set[bytes] = set()
     location = snapshot.location
     for entry in location.handler.list_versions(location.store):
+        fragments: set[bytes] = set()
         try:
             version = open_entry(location, entry)
         except ObjectNotFoundError:
             continue  # cleaned up since it was listed
         except LanceletError as error:
             advice = "restore the manifest from a copy; other versions can be read"
-            yield Finding(Severity.ERROR, entry.path, str(error), advice)
+            found.append(Finding(Severity.ERROR, entry.path, str(error), advice))
             continue
-        yield from _check_version(version, level, seen, coverage)
+        try:
+            own = _check_version(version, level, seen, fragments)
+        except VersionRemovedError:
+            continue  # and what it shares with others is looked at with them
+        found += own
+        found.coverage.add(own.coverage)
+        seen |= fragments
+    return found
+
+
+def check_still_there(snapshot: Snapshot, findings: Sequence[Finding]) -> None:
+    """Refuse findings that are no damage, as the version was cleaned up since.
+
+    Its manifest goes before its files, so it is looked for once files are missed.
+
+    Raises:
+        VersionRemovedError: The version was cleaned up.
+        VersionNotFoundError: The table was deleted and made again.
+    """
+    if not findings or (snapshot.is_there() and snapshot.is_where_it_was()):
+        return
+    with snapshot.while_there():
+        raise ObjectNotFoundError("files of the version are gone", finding=str(findings[0]))
 
 
 def check_fragments(
@@ -91,11 +107,24 @@ def check_beside_fragments(snapshot: Snapshot, level: Level) -> Iterator[Finding
 
 
 def _check_version(
-    snapshot: Snapshot, level: Level, seen: set[bytes], coverage: Coverage
-) -> Iterator[Finding]:
-    fragments = (fragment for fragment in snapshot.fragments if _is_new(fragment, seen))
-    yield from check_fragments(snapshot, fragments, level, coverage)
-    yield from check_beside_fragments(snapshot, level)
+    snapshot: Snapshot, level: Level, seen: Collection[bytes], fragments: set[bytes]
+) -> Findings:
+    """Check a version, but for fragments that were `seen`, and add those that it did check."""
+
+    def is_new(fragment: Fragment) -> bool:
+        entry = fragment.render()
+        if entry in seen or entry in fragments:
+            return False
+        fragments.add(entry)
+        return True
+
+    coverage = Coverage(level)
+    with snapshot.while_there():
+        new = filter(is_new, snapshot.fragments)
+        of_files = check_fragments(snapshot, new, level, coverage)
+        found = Findings(chain(of_files, check_beside_fragments(snapshot, level)), coverage)
+    check_still_there(snapshot, found)
+    return found
 
 
 def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:
@@ -109,11 +138,3 @@ def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:
             "the file is missing",
             "writers who read an older version have to do their work again",
         )
-
-
-def _is_new(fragment: Fragment, seen: set[bytes]) -> bool:
-    entry = fragment.render()
-    if entry in seen:
-        return False
-    seen.add(entry)
-    return True

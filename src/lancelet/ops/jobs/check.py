@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 
 from lancelet.ops.check.finding import Coverage, Findings, Level
-from lancelet.ops.check.run import check_beside_fragments, check_fragments
+from lancelet.ops.check.run import check_beside_fragments, check_fragments, check_still_there
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
@@ -21,7 +21,9 @@ def check(job: Job, table: TableRef, level: Level) -> Findings:
     for part in found:
         coverage.add(part.coverage)
     own = check_beside_fragments(snapshot, level)
-    return Findings(chain(own, *found), coverage)
+    findings = Findings(chain(own, *found), coverage)
+    check_still_there(snapshot, findings)
+    return findings
 
 
 def check_part(level: Level, part: Part) -> Done[Findings]:
