@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack
 
 from lancelet.format.version import FileVersion
 from lancelet.ops.check.finding import Findings, Level
-from lancelet.ops.cleanup.policy import CleanupPolicy, policy_of
+from lancelet.ops.cleanup.policy import CleanupPolicy, ago
 from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.rewrite import CompactionMetrics
@@ -90,14 +90,11 @@ def cleanup(
     snapshot = table.at(None).open()
     if older_than is None and retain_versions is None:
         older_than = _OLDER_THAN
-    policy = policy_of(
-        snapshot,
-        older_than=older_than,
+    policy = CleanupPolicy(
+        before=ago(older_than),
         retain_versions=retain_versions,
-        policy=CleanupPolicy(
-            delete_unverified=delete_unverified,
-            error_if_tagged_old_versions=error_if_tagged_old_versions,
-        ),
+        delete_unverified=delete_unverified,
+        error_if_tagged_old_versions=error_if_tagged_old_versions,
     )
     return cleanup_old_versions(snapshot, policy)
 

@@ -474,3 +474,26 @@ def test_versions_are_known_by_their_outline(tmp_path):
         assert each.outline.transaction_file == snapshot.manifest.transaction_file
         assert each.outline.fragments.wire.tobytes() == snapshot.fragments.wire.tobytes()
         assert each.indices == snapshot.indices
+
+
+def test_versions_that_are_retained_are_counted_in_the_one_listing(tmp_path):
+    location = changed(str(tmp_path / "t")).snapshot.location
+    listed = []
+
+    class Listed(WrappedStore):
+        def list(self, folder="", start_after=None):
+            listed.append(folder)
+            return super().list(folder, start_after)
+
+    class Nothing:
+        def request(self, _request, action):
+            return action()
+
+    seen = open_snapshot(replace(location, store=Listed(location.store, Nothing())))
+    asked = []
+    for policy in (CleanupPolicy(), CleanupPolicy(retain_versions=3)):
+        listed.clear()
+        plan = plan_cleanup(seen, policy)
+        asked.append(listed.count("_versions"))
+    assert plan.versions == (1,)
+    assert asked[0] == asked[1]

@@ -233,17 +233,14 @@ class MaintenanceMethods:
         snapshot = self._handle.snapshot
         latest_of(snapshot)  # another table at its place keeps its versions
         policy = _policy(
-            snapshot,
             older_than,
             retain_versions,
             versions,
-            ops.cleanup.CleanupPolicy(
-                delete_unverified=delete_unverified,
-                error_if_tagged_old_versions=error_if_tagged_old_versions,
-                delete_rate_limit=delete_rate_limit,
-                delete_concurrency=delete_concurrency,
-                clones=tuple(clones),
-            ),
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+            delete_rate_limit=delete_rate_limit,
+            delete_concurrency=delete_concurrency,
+            clones=tuple(clones),
         )
         if dry_run:
             return ops.cleanup.report_cleanup(snapshot, policy)
@@ -290,12 +287,14 @@ class MaintenanceMethods:
         if max_files <= 0:
             raise InvalidInputError("max_files must be positive", found=max_files)
         snapshot = self._handle.snapshot
-        policy = ops.cleanup.CleanupPolicy(
+        policy = _policy(
+            older_than,
+            retain_versions,
+            versions,
             delete_unverified=delete_unverified,
             error_if_tagged_old_versions=error_if_tagged_old_versions,
             clones=tuple(clones),
         )
-        policy = _policy(snapshot, older_than, retain_versions, versions, policy)
         plan = ops.cleanup.plan_cleanup(snapshot, policy)
         return explanation_of(plan, include_files=include_files, max_files=max_files)
 
@@ -308,6 +307,8 @@ class MaintenanceMethods:
     ) -> Findings:
         """Examine the dataset and return what is wrong with it.
 
+        Versions that are cleaned up meanwhile are left out.
+
         Args:
             level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
             all_versions: Whether to check every version; shared files are checked once.
@@ -319,6 +320,7 @@ class MaintenanceMethods:
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
+            VersionRemovedError: If the one version to check is cleaned up meanwhile.
 
         Example:
             ```python
@@ -390,20 +392,18 @@ class MaintenanceMethods:
 
 
 def _policy(
-    snapshot: Snapshot,
     older_than: timedelta | None,
     retain_versions: int | None,
     versions: Sequence[int] | None,
-    policy: CleanupPolicy,
+    **others: Any,
 ) -> CleanupPolicy:
     if older_than is None and retain_versions is None and versions is None:
         older_than = _OLDER_THAN
-    return ops.cleanup.policy_of(
-        snapshot,
-        older_than=older_than,
+    return ops.cleanup.CleanupPolicy(
+        before=ops.cleanup.ago(older_than),
         retain_versions=retain_versions,
-        versions=versions,
-        policy=policy,
+        versions=None if versions is None else frozenset(versions),
+        **others,
     )
 
 

@@ -8,7 +8,7 @@ from lancelet.ops.cleanup.plan import (
     FileKind,
     plan_cleanup,
 )
-from lancelet.ops.cleanup.policy import CleanupInputError, CleanupPolicy, policy_of
+from lancelet.ops.cleanup.policy import CleanupInputError, CleanupPolicy, ago
 from lancelet.ops.cleanup.run import (
     CleanupStats,
     cleanup_old_versions,
@@ -25,11 +25,11 @@ __all__ = [
     "CleanupStats",
     "CleanupWarning",
     "FileKind",
+    "ago",
     "auto_cleanup",
     "cleanup_old_versions",
     "parse_duration",
     "plan_cleanup",
-    "policy_of",
     "report_cleanup",
     "run_cleanup",
 ]

@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final, TypeVar
 
 from lancelet.errors import InvalidInputError, LanceletError
-from lancelet.ops.cleanup.policy import CleanupPolicy, policy_of
+from lancelet.ops.cleanup.policy import CleanupPolicy, ago
 from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
 from lancelet.table.snapshot import Snapshot
 
@@ -55,20 +54,16 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
         interval = _setting(config, "interval", _count)
         if not interval or snapshot.version % interval:
             return None
-        policy = policy_of(
-            snapshot,
-            older_than=_setting(config, "older_than", parse_duration),
+        policy = CleanupPolicy(
+            before=ago(_setting(config, "older_than", parse_duration)),
+            # The version before stays, as whoever committed may go on from there.
+            before_version=snapshot.version - 1,
             retain_versions=_setting(config, "retain_versions", _count),
-            policy=CleanupPolicy(
-                error_if_tagged_old_versions=False,
-                delete_rate_limit=_setting(config, "delete_rate_limit", _count),
-                delete_concurrency=_setting(config, "delete_concurrency", _count),
-            ),
+            error_if_tagged_old_versions=False,
+            delete_rate_limit=_setting(config, "delete_rate_limit", _count),
+            delete_concurrency=_setting(config, "delete_concurrency", _count),
         )
-        # The version before stays, as whoever committed may go on from there.
-        before = snapshot.version - 1
-        limit = before if policy.before_version is None else min(before, policy.before_version)
-        return cleanup_old_versions(snapshot, replace(policy, before_version=limit))
+        return cleanup_old_versions(snapshot, policy)
     except Exception as error:  # noqa: BLE001 - an error would say that the commit failed
         kind = "" if isinstance(error, LanceletError) else f"{type(error).__name__}: "
         warnings.warn(

@@ -10,6 +10,7 @@ Only folders and names of the format are looked at; whatever else lies there sta
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
@@ -247,24 +248,37 @@ def _sort_versions(
     limit = _number(snapshot) or newest
     # What is recorded by now says of each manifest that was read whether it is the version.
     removals = Removals.of(snapshot.location.store).transactions
+    versions: list[KnownVersion] = []
     for version in read:
-        number = version.version
         file = version.outline.transaction_file
-        if removals.get(number, file) != file:
+        if removals.get(version.version, file) == file:
+            versions.append(version)
+        else:
             # Whoever put it comes back to its files with another number.
             sorted_.late.append(version.entry)
-            continue
+    first_retained = _first_retained(versions, policy)
+    for version in versions:
+        number = version.version
         may_go = number < limit and number not in started and not is_on_no_branch(version.entry)
+        may_go = may_go and number < first_retained
         may_go = may_go and policy.selects(number, version.outline.timestamp)
         if may_go and number in tagged:
             sorted_.kept_by_tags.add(number)
         if may_go and number not in tagged:
             sorted_.going.append(version.entry)
-            sorted_.removed[number] = file
+            sorted_.removed[number] = version.outline.transaction_file
             sorted_.known.add(version)
         else:
             sorted_.needed.add(version)
     return sorted_
+
+
+def _first_retained(versions: Iterable[KnownVersion], policy: CleanupPolicy) -> float:
+    """Return the first of the newest versions that stay because they are so many."""
+    if policy.retain_versions is None:
+        return math.inf
+    numbers = {version.version for version in versions if not is_on_no_branch(version.entry)}
+    return min(sorted(numbers)[-policy.retain_versions :], default=0)
 
 
 def _others(

@@ -8,15 +8,11 @@ The version that is looked at and those after it always stay, and so do tagged o
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lancelet import surroundings
 from lancelet.errors import InvalidInputError
-from lancelet.table.manifests import list_versions
-from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 UNVERIFIED_AGE: Final = timedelta(days=7)
@@ -34,6 +30,7 @@ class CleanupPolicy:
     Attributes:
         before: Versions that were committed earlier may go.
         before_version: Versions with a lower number may go.
+        retain_versions: How many of the newest versions stay.
         versions: Only these may go.
         delete_unverified: Whether files that no version mentions go however new they are; only
             for a table that nobody is writing to.
@@ -46,6 +43,7 @@ class CleanupPolicy:
 
     before: datetime | None = None
     before_version: int | None = None
+    retain_versions: int | None = None
     versions: frozenset[int] | None = None
     delete_unverified: bool = False
     error_if_tagged_old_versions: bool = True
@@ -55,7 +53,7 @@ class CleanupPolicy:
 
     def __post_init__(self) -> None:
         """Refuse limits under which nothing can be done."""
-        for name in ("delete_rate_limit", "delete_concurrency"):
+        for name in ("retain_versions", "delete_rate_limit", "delete_concurrency"):
             found = getattr(self, name)
             if found is not None and found < 1:
                 raise CleanupInputError(f"{name} must be greater than 0, got {found}")
@@ -71,34 +69,10 @@ class CleanupPolicy:
         return self.versions is None or version in self.versions
 
 
-def policy_of(
-    snapshot: Snapshot,
-    *,
-    older_than: timedelta | None = None,
-    retain_versions: int | None = None,
-    versions: Collection[int] | None = None,
-    policy: CleanupPolicy | None = None,
-) -> CleanupPolicy:
-    """Return a policy with its times and numbers worked out for a table as it is now."""
-    before_version = None
-    if retain_versions is not None:
-        if retain_versions < 1:
-            raise CleanupInputError(
-                f"retain_versions must be greater than 0, got {retain_versions}"
-            )
-        numbers = [entry.version for entry in list_versions(snapshot.location.store)]
-        # All that a slow listing named may have been cleaned up meanwhile; then none may go.
-        before_version = min(numbers[-retain_versions:], default=0)
-    return replace(
-        policy or CleanupPolicy(),
-        before=None if older_than is None else _ago(older_than),
-        before_version=before_version,
-        versions=None if versions is None else frozenset(versions),
-    )
-
-
-def _ago(length: timedelta) -> datetime:
-    """Return the moment that was so long ago, or the first that there is."""
+def ago(length: timedelta | None) -> datetime | None:
+    """Return the moment that was so long ago, or the first that there is; None if nobody asked."""
+    if length is None:
+        return None
     try:
         return surroundings.now() - length
     except OverflowError:
