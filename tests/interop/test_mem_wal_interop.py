@@ -248,3 +248,49 @@ def test_deletions_need_no_values_of_columns_that_must_not_be_null(tmp_path):
             )
             assert by_id(read.to_table()) == [{"id": 2, "n": 2}, {"id": 4, "n": 4}]
             assert read.to_table().schema.field("n").nullable is False or module is lance
+
+
+KEYS = {
+    pa.int8(): [1, -2, 3],
+    pa.int16(): [1, -2, 3],
+    pa.int32(): [1, -2, 3],
+    pa.int64(): [1, -2, 3],
+    pa.uint8(): [1, 200, 3],
+    pa.uint16(): [1, 2, 3],
+    pa.uint32(): [1, 2, 3],
+    pa.uint64(): [1, 1 << 63, 3],
+    pa.bool_(): [True, False],
+    pa.string(): ["a", "b'", ""],
+    pa.large_string(): ["a", "b'", ""],
+    pa.binary(): [b"a\0", b"", b"b"],
+    pa.large_binary(): [b"a\0", b"", b"b"],
+}
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_keys_of_all_types_are_looked_up_in_what_either_flushed(tmp_path, kind):
+    """Filters hash values of few types; the bytes are those of the reference."""
+    schema = pa.schema([pa.field("k", kind, False, KEY), pa.field("v", pa.string())])
+    keys = KEYS[kind]
+
+    def table(text, *some):
+        return pa.table([pa.array(some, kind), [text] * len(some)], schema=schema)
+
+    filters = []
+    for number, writer in enumerate([lancelet, lance]):
+        uri = str(tmp_path / str(number))
+        dataset = writer.write_dataset(table("base", *keys), uri)
+        dataset.initialize_mem_wal(unsharded=True)
+        with dataset.mem_wal_writer(SHARD) as shard:
+            shard.put(table("old", *keys[:2]))
+            shard.put(table("new", keys[0]))
+        (flushed,) = Path(uri, "_mem_wal", SHARD).glob("*_gen_1")
+        filters.append((flushed / "bloom_filter.bin").read_bytes())
+        for reader in (lancelet, lance):
+            found = reader.mem_wal.ShardSnapshot(SHARD).with_sstable(1, flushed.name)
+            planner = reader.mem_wal.LsmPointLookupPlanner(reader.dataset(uri), [found])
+            values = [planner.plan_lookup(pa.array([key], kind)).to_table()["v"] for key in keys]
+            assert [each.to_pylist() for each in values] == [["new"], ["old"], ["base"]][
+                : len(keys)
+            ]
+    assert filters[0] == filters[1]

@@ -1,7 +1,8 @@
 """A table with a log holds the newest row of each key, whoever wrote it, and loses none."""
 
 import uuid
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import lance
@@ -334,6 +335,43 @@ def test_several_columns_may_be_the_key(tmp_path):
         planner = module.mem_wal.LsmPointLookupPlanner(opened, [_snapshot(module, uri)])
         key = pa.StructArray.from_arrays([pa.array([1], pa.int32()), pa.array(["y"])], ["a", "b"])
         assert planner.plan_lookup(key).to_table()["v"].to_pylist() == [20]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [1.25, 1.75, 1.5]),
+        (pa.decimal128(6, 2), [Decimal("1.25"), Decimal("1.75"), Decimal("1.5")]),
+        (pa.binary(2), [b"aa", b"ab", b"ac"]),
+        (pa.date32(), [date(2024, 1, 1), date(2024, 1, 2), date(1969, 1, 1)]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_keys_of_types_without_an_order_are_looked_up(tmp_path, kind, values, is_alone):
+    marked = {**KEY, "lance-schema:unenforced-primary-key:position": "2"}
+    fields = [pa.field("b", kind, False, marked), pa.field("v", pa.string())]
+    first = {**KEY, "lance-schema:unenforced-primary-key:position": "1"}
+    schema = pa.schema([] if is_alone else [pa.field("a", pa.int8(), False, first)])
+    schema = pa.schema([*schema, *fields])
+
+    def table(text, *keys):
+        columns = {"a": [1] * len(keys), "b": pa.array(keys, kind), "v": [text] * len(keys)}
+        return pa.table([columns[name] for name in schema.names], schema=schema)
+
+    dataset = lancelet.write_dataset(table("base", *values), str(tmp_path / "t"))
+    dataset.initialize_mem_wal(unsharded=True)
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(table("old", *values[:2]))
+        writer.put(table("new", values[0]))
+    planner = lancelet.mem_wal.LsmPointLookupPlanner(dataset, dataset.mem_wal_shards())
+    found = []
+    for value in values:
+        key = pa.array([value], kind)
+        if not is_alone:
+            key = pa.StructArray.from_arrays([pa.array([1], pa.int8()), key], ["a", "b"])
+        found += planner.plan_lookup(key).to_table()["v"].to_pylist()
+    assert found == ["new", "old", "base"]
 
 
 def test_a_hash_is_that_of_the_reference():

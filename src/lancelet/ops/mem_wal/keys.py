@@ -1,9 +1,12 @@
 """Primary keys of rows in memory: which of them come last, and hashes to rule tables out by.
 
-The filter of a table holds SipHash-1-3 of each key: of each column a byte 0, then the value (its
-own width, little-endian; text with a byte 255 behind it); of a null a byte 1 alone.
+The filter of a table holds SipHash-1-3 of each key: of each column a byte 0, then the value if it
+is an `int32` or `int64` (little-endian), a `string` (with a byte 255 behind it) or `binary` (behind
+its length); of a null a byte 1 alone. Of other types there is the byte 0 alone, so that filters say
+nothing of such keys.
 
     id 5 (int64)    hash of 00 0500000000000000
+    id 5 (uint8)    hash of 00
 """
 
 from __future__ import annotations
@@ -19,12 +22,26 @@ import pyarrow.compute as pc
 from lancelet.buffers import Int64s
 from lancelet.rowids.address import UInt64s
 
+_T = pa.types
+_HASHED: Final = (_T.is_int32, _T.is_int64, _T.is_string, _T.is_binary)
+_TEXTS: Final = (_T.is_string, _T.is_large_string, _T.is_binary, _T.is_large_binary)
+_ORDERED: Final = (_T.is_boolean, _T.is_integer, _T.is_temporal, *_TEXTS)
 _ROW: Final = "__row"
 _WORDS: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _SIGN: Final = np.uint64(1 << 63)
 _NOT_NULL: Final = pa.scalar(b"\x00")
 _NULL: Final = pa.scalar(b"\x01")
 _END_OF_TEXT: Final = pa.scalar(b"\xff")
+
+
+def are_filtered(keys: pa.Schema) -> bool:
+    """Return whether filters tell keys of these types apart."""
+    return all(any(each(kind) for each in _HASHED) for kind in keys.types)
+
+
+def are_ordered(keys: pa.Schema) -> bool:
+    """Return whether keys of these types can be `ordered_keys`."""
+    return len(keys) == 1 or all(any(each(kind) for each in _ORDERED) for kind in keys.types)
 
 
 def last_rows(keys: pa.Table) -> Int64s:
@@ -107,14 +124,15 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
 
 def _hashed_form(column: pa.Array) -> pa.Array:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _T.is_string(kind):
         parts = [_bytes_of(column), _END_OF_TEXT]
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    elif _T.is_binary(kind):
         sizes = pc.binary_length(column).fill_null(0).cast(pa.int64())
         parts = [_fixed(sizes.to_numpy()), _bytes_of(column)]
+    elif _T.is_int32(kind) or _T.is_int64(kind):
+        parts = [_fixed(_numbers(column))]
     else:
-        numbers = _numbers(column)
-        parts = [_fixed(numbers)]
+        parts = [pa.repeat(pa.scalar(b""), len(column))]
     return _marked([_NOT_NULL, *parts], _NULL, column)
 
 

@@ -6,7 +6,8 @@
     base            not asked
 
 The keys of a flushed table lie beside it in their order, with the row of each; every row of a key
-is there, of which the last counts. A table without them is scanned.
+is there, of which the last counts. A table without them is scanned. Filters are asked for keys of
+types of which they hash the values.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import IsNull, OneOf
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.kernels import ask_filters
-from lancelet.ops.mem_wal.keys import key_hashes, ordered_keys
+from lancelet.ops.mem_wal.keys import are_filtered, are_ordered, key_hashes, ordered_keys
 from lancelet.ops.mem_wal.merged import MergedRead, Projection, tables_to_read
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.ops.mem_wal.shard import Shard
@@ -67,10 +68,11 @@ def _rows_of_key(
     read: MergedRead, shard: Shard, path: str, key: pa.Table | None, where: str
 ) -> pa.Table:
     """Return the rows that a flushed table has of a key, deleted or not."""
-    if key is not None and not _may_have(shard, path, key_hashes(key)):
+    if key is not None and are_filtered(key.schema) and not _may_have(shard, path, key_hashes(key)):
         return pa.table({})
     table = open_sstable(shard, path, read.base.schema)
-    place = None if key is None else _last_place(table, ordered_keys(key))
+    is_ordered = key is not None and are_ordered(key.schema)
+    place = _last_place(table, ordered_keys(key)) if is_ordered else None
     if place is None:
         return execute_to_table(plan_scan(table, ScanOptions(filter=where)))
     if place == _NOWHERE:

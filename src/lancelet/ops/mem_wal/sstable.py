@@ -2,7 +2,7 @@
 
     1f0c9a2e_gen_3/_versions, data    the rows as they came; all but the last of a key are deleted
     1f0c9a2e_gen_3/_indices           what the base has an index of; see `mem_wal.indices`
-    1f0c9a2e_gen_3/_pk_index          where each key is
+    1f0c9a2e_gen_3/_pk_index          where each key is, if keys of the type have an order
     1f0c9a2e_gen_3/bloom_filter.bin   which keys there may be
 
 Fields have the ids that they had in the base table, by which they are read when names and columns
@@ -29,7 +29,7 @@ from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.ops.mem_wal.indices import MaintainedIndex
-from lancelet.ops.mem_wal.keys import key_hashes, last_rows, ordered_keys
+from lancelet.ops.mem_wal.keys import are_ordered, key_hashes, last_rows, ordered_keys
 from lancelet.ops.mem_wal.reconcile import (
     IrreconcilableError,
     reconcile_schema,
@@ -75,7 +75,8 @@ def write_sstable(
             assert fragment.deletion_file is not None, "rows were just deleted"
             path = fragment.deletion_file.path(fragment.id)
             location.store.put(path, vector.render(path))
-        write_keys(SegmentFolder(location.store, KEYS_FOLDER), named)
+        if are_ordered(named.schema):
+            write_keys(SegmentFolder(location.store, KEYS_FOLDER), named)
     filter_ = build_filter(key_hashes(named) if keys else np.empty(0, np.uint64), _FILTER_BYTES)
     location.store.put(BLOOM_FILTER, filter_)
     overwrite = Overwrite((fragment,), schema, {}, ())
