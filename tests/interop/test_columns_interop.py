@@ -354,3 +354,62 @@ def test_rows_that_are_added_while_a_column_is_cast_are_not_lost(tmp_path, caste
         with pytest.raises(OSError, match="conflict"):
             lance.write_dataset(rows, stale, mode="append")
     assert lancelet.dataset(uri).to_table().to_pylist() == [{"k": 1, "c": 5}]
+
+
+PRIMARY = "lance-schema:unenforced-primary-key"
+CLUSTERING = "lance-schema:unenforced-clustering-key:position"
+KEY_CHANGES = {
+    "set": ([], {"a": {PRIMARY: "true"}}, {}),
+    "set where nulls may be": ([], {"b": {PRIMARY: "true"}}, {}),
+    "set again": (["a"], {"a": {PRIMARY: "true"}}, {}),
+    "unset": (["a"], {"a": {PRIMARY: None}}, {}),
+    "deny": (["a"], {"a": {PRIMARY: "false"}}, {}),
+    "move": (["a"], {"a": {f"{PRIMARY}:position": "2"}}, {}),
+    "add another": (["a"], {"c": {PRIMARY: "true"}}, {}),
+    "replace all of it": (["a"], {"a": {"x": "y"}}, {"replace": True}),
+    "replace what is of others": (["a"], {"c": {"x": "y"}}, {"replace": True}),
+    "add metadata": (["a"], {"a": {"x": "y"}}, {}),
+    "cluster": ([], {"a": {CLUSTERING: "1"}}, {}),
+    "cluster otherwise": ([], {"d": {CLUSTERING: "2"}}, {}),
+    "cluster no more": ([], {"d": {CLUSTERING: None}}, {}),
+    "replace what clusters": ([], {"d": {"x": "y"}}, {"replace": True}),
+}
+
+
+@pytest.mark.parametrize("name", KEY_CHANGES)
+def test_keys_are_set_once_as_in_the_reference(tmp_path, name):
+    keys, changes, options = KEY_CHANGES[name]
+    fields = [pa.field(each, pa.int64(), each == "b") for each in "abcd"]
+    for at, field in enumerate(fields):
+        if field.name in keys:
+            fields[at] = field.with_metadata({PRIMARY: "true"})
+    if name.startswith(("cluster ", "replace what clusters")):
+        fields[3] = fields[3].with_metadata({CLUSTERING: "1"})
+    rows = pa.table([[1]] * 4, schema=pa.schema(fields))
+    outcomes = []
+    for module in (lancelet, lance):
+        dataset = module.write_dataset(rows, str(tmp_path / module.__name__))
+        try:
+            dataset.update_field_metadata(changes, **options)
+        except OSError as error:
+            outcomes.append("once set" in str(error) or "must not be nullable" in str(error))
+        except ValueError as error:
+            outcomes.append("must not be nullable" in str(error))
+        else:
+            outcomes.append(None)
+        seen = [
+            (node.name, node.metadata, node.primary_key, node.clustering_key)
+            for node in lancelet.dataset(dataset.uri).snapshot.schema.fields
+        ]
+        assert [(node.primary_key, node.clustering_key) for node in dataset_fields(dataset)] == [
+            each[2:] for each in seen
+        ]
+        outcomes.append(seen)
+    assert outcomes[:2] == outcomes[2:]
+    assert outcomes[0] in (None, True)
+
+
+def dataset_fields(dataset):
+    """Return the fields that a handle knows, as they are stored where it is the reference's."""
+    is_ours = isinstance(dataset, lancelet.LanceDataset)
+    return (dataset if is_ours else lancelet.dataset(dataset.uri)).snapshot.schema.fields

@@ -513,6 +513,19 @@ def test_a_writer_of_a_log_that_was_dropped_acknowledges_nothing(tmp_path, is_be
     assert sorted(found["id"].to_pylist()) == [*range(50), 100, *([101] if is_begun_again else [])]
 
 
+def test_rows_of_a_log_that_a_table_lost_are_not_read_as_its_own(tmp_path):
+    """The ids of fields mean other columns in what replaced the table."""
+    dataset = begun(tmp_path)
+    put(dataset, [100])
+    lance.write_dataset(rows([1]).rename_columns(["id", "t", "y"]), dataset.uri, mode="overwrite")
+    opened = lancelet.dataset(dataset.uri)
+    with pytest.raises(OSError, match="not initialized"):
+        lancelet.mem_wal.LsmScanner.fresh(opened)
+    opened.restore(1)
+    with pytest.raises(OSError, match="not initialized"):
+        lancelet.mem_wal.LsmScanner.fresh(opened)
+
+
 def test_shards_of_an_earlier_log_are_not_taken_over(tmp_path):
     """What was merged of them is forgotten, so they would bring back what was replaced since."""
     dataset = begun(tmp_path)

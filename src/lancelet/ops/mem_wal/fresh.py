@@ -10,6 +10,7 @@ from lancelet.io.pool import run_requests
 from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, ShardTables, tables_of
 from lancelet.ops.mem_wal.reconcile import plain_schema, reconcile_batch
 from lancelet.ops.mem_wal.shard import Shard, list_shards
+from lancelet.ops.mem_wal.state import require_mem_wal
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -18,11 +19,17 @@ def fresh_read(location: TableLocation) -> MergedRead:
     """Return the latest version with all that its shards have at this moment.
 
     Of rows that a writer holds in memory, those that are in the log are there.
+
+    Raises:
+        NotInitializedError: The table lost its log, by being overwritten or restored, and shards
+            have rows of what it was.
     """
     shards = [Shard(location, each) for each in list_shards(location)]
     seen = run_requests([partial(_seen, shard) for shard in shards])
     # The version comes last: what was merged since is known to it, and passed over.
     base = open_snapshot(location)
+    if any(tables.sstables or logged for tables, logged in seen):
+        require_mem_wal(base)
     schema = plain_schema(base.schema)
     memory = []
     for tables, logged in seen:

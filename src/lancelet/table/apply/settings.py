@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.base_paths import BasePath
+from lancelet.format.field import (
+    CLUSTERING_KEY_POSITION,
+    PRIMARY_KEY,
+    PRIMARY_KEY_POSITION,
+    check_primary_key,
+)
 from lancelet.format.operation import (
     CreateIndex,
     ReserveFragments,
@@ -16,6 +23,16 @@ from lancelet.format.operation import (
 from lancelet.format.schema import Field, Schema
 from lancelet.table.apply.state import CommitContext, State
 from lancelet.values import replace
+
+_KEYS: Final = {
+    "primary": (PRIMARY_KEY, PRIMARY_KEY_POSITION),
+    "clustering": (CLUSTERING_KEY_POSITION,),
+}
+"""What metadata of fields declare unenforced keys."""
+
+
+class SetKeyError(InvalidInputError, OSError):
+    """A key of a table that is set cannot be changed."""
 
 
 def apply_update_config(operation: UpdateConfig, state: State, context: CommitContext) -> State:
@@ -80,15 +97,45 @@ def _with_field_metadata(schema: Schema, changes: Mapping[int, UpdateMap]) -> Sc
         raise FieldNotFoundError("no field has the id", field_id=missing[0])
     if not changes:
         return schema
-    return replace(schema, fields=tuple(_with_metadata(field, changes) for field in schema.fields))
+    _check_keeps_keys(schema, changes)
+    fields = tuple(_with_metadata(field, changes) for field in schema.fields)
+    check_primary_key(fields)
+    return replace(schema, fields=fields)
+
+
+def _check_keeps_keys(schema: Schema, changes: Mapping[int, UpdateMap]) -> None:
+    """Raise if a change names a key that is set, by which rows may have been told apart already."""
+    own = {
+        "primary": {node.id for node in schema.walk() if node.primary_key is not None},
+        "clustering": {node.id for node in schema.walk() if node.clustering_key is not None},
+    }
+    for kind, names in _KEYS.items():
+        for field_id, change in changes.items():
+            is_named = any(name in change.entries for name in names)
+            if own[kind] and (is_named or (change.replace and field_id in own[kind])):
+                raise SetKeyError(
+                    f"the unenforced {kind} key is a reserved key and cannot be changed once set; "
+                    "change other metadata of the field, without replacing all of it",
+                    field=schema.path_of(field_id),
+                    key=[schema.path_of(each) for each in sorted(own[kind])],
+                )
 
 
 def _with_metadata(field: Field, changes: Mapping[int, UpdateMap]) -> Field:
+    children = tuple(_with_metadata(child, changes) for child in field.children)
     change = changes.get(field.id)
+    if change is None:
+        return replace(field, children=children)
+    metadata = change.apply(field.metadata)
+    declared = field.with_metadata(metadata)
+    # Keys that are set stay, also those that are stored without metadata.
+    primary, clustering = field.primary_key, field.clustering_key
     return replace(
         field,
-        metadata=field.metadata if change is None else change.apply(field.metadata),
-        children=tuple(_with_metadata(child, changes) for child in field.children),
+        metadata=metadata,
+        children=children,
+        primary_key=declared.primary_key if primary is None else primary,
+        clustering_key=declared.clustering_key if clustering is None else clustering,
     )
 
 
