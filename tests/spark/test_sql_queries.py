@@ -1,6 +1,9 @@
 """Queries over Lance tables return what Spark returns over the same rows in Parquet."""
 
+import contextlib
 import datetime as dt
+import io
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql.functions import col
 
 import lancelet
 from lancelet import spark as ls
@@ -403,6 +407,28 @@ def test_many_groups_are_not_taken_for_few(spark, tmp_path, monkeypatch):
     finally:
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
     assert "BroadcastHashJoin" not in plan
+
+
+def test_spark_knows_how_wide_rows_are(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "SMALL_BYTES", 0)
+    uri = str(tmp_path / "t.lance")
+    rows, width = 20_000, 160
+    pixels = pa.FixedSizeListArray.from_arrays(pa.array([0.5] * rows * width, pa.float32()), width)
+    lancelet.write_dataset(pa.table({"k": range(rows), "v": pixels}), uri)
+    size = rows * width * 4
+
+    def estimate(columns):
+        text = f"SELECT {columns} FROM lance.`{uri}`"
+        plan = ls.sql(spark, f"EXPLAIN COST {text}").collect()[0][0]
+        found = re.search(r"MapInArrow.*sizeInBytes=([0-9.]+) ([KM])iB", plan)
+        return float(found[1]) * {"K": 1 << 10, "M": 1 << 20}[found[2]]
+
+    assert 0.8 * size < estimate("v") < 1.2 * size
+    assert estimate("k") < 8 * rows * 2
+    joined = ls.scan(spark, uri).join(spark.range(rows * 2), col("k") == col("id"), "right")
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        joined.explain()
+    assert "BroadcastHashJoin" not in shown.getvalue()
 
 
 def test_keys_that_are_left_of_a_table_filter_the_other(spark, tmp_path, monkeypatch):

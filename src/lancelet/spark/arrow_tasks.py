@@ -4,11 +4,12 @@
       .mapInArrow(run)              each worker looks its task up by the row and yields batches
 
 The tasks travel inside the function, so nothing but numbers is shuffled or counted. Spark estimates
-what comes out by the rows beneath, and would take n for few enough to send to all executors, so
-tables are read over about as many rows as they have:
+what comes out by what lies beneath, and would take n rows for few enough to send to all executors,
+so tables are read over about as many rows as they have, which are about as wide:
 
     spark.range(0, rows, 1, n)      about the rows of the table
       .where(first of a partition)  one row in each partition
+      .select(id, null of a type)   a type that Spark takes to be as wide as the columns read
       .mapInArrow(run)
 """
 
@@ -25,7 +26,12 @@ from pyspark.sql.types import StructType
 T = TypeVar("T")
 
 _ROWS_MAX: Final = 1 << 26
-"""The most rows that Spark is told of; counting to them costs some hundredths of a second."""
+"""The most rows that Spark is told of, since it counts to them."""
+_NUMBER_BYTES: Final = 8
+"""What Spark takes a row of a range to be, beside as much for the row itself."""
+_PART_BYTES: Final = {"binary": 100, "decimal(38)": 16}
+"""What Spark takes values of types to be, the largest first."""
+_PARTS_MAX: Final = 256
 
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -55,8 +61,12 @@ def sized_frame(
     schema: StructType,
     *,
     rows: int,
+    num_bytes: int = 0,
 ) -> DataFrame:
-    """Return the rows that `make` yields for each task, which Spark takes for about `rows`."""
+    """Return the rows that `make` yields for each task, which Spark takes for about `rows`.
+
+    `num_bytes` are about what they are in all; Spark takes a row for 8 bytes at least.
+    """
     own = list(tasks)
     count = max(len(own), 1)
     step = max(1, min(rows, _ROWS_MAX) // count)
@@ -68,7 +78,24 @@ def sized_frame(
 
     total = step * len(own)
     frame = spark.range(0, total, 1, count)
-    return map_in_arrow(frame.where(f"id % {step} = 0") if step > 1 else frame, run, schema)
+    if step > 1:
+        frame = frame.where(f"id % {step} = 0")
+    width = _type_of_width(num_bytes // max(total, 1) - _NUMBER_BYTES)
+    if width is not None:
+        frame = frame.selectExpr("id", f"CAST(NULL AS {width}) AS width")
+    return map_in_arrow(frame, run, schema)
+
+
+def _type_of_width(wanted: int) -> str | None:
+    """Return a type by which Spark takes a number and its value to be so many bytes wider."""
+    # A row counts as 8 bytes more than its values, of which a range has 8: half of it is known.
+    rest, parts = 2 * wanted, []
+    for name, size in _PART_BYTES.items():
+        count = min(max(rest, 0) // size, _PARTS_MAX)
+        parts += [name] * count
+        rest -= count * size
+    fields = ", ".join(f"f{number}: {name}" for number, name in enumerate(parts))
+    return f"STRUCT<{fields}>" if fields else None
 
 
 def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType | str) -> DataFrame:

@@ -33,12 +33,13 @@ from typing import Final, Unpack
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError, similar_names
 from lancelet.ops.jobs.engine import Job, JobReport
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Retries, with_retries
+from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.files import plan_files
 from lancelet.spark.frames import quoted, run_over
 from lancelet.spark.merge_tasks import (
@@ -91,6 +92,33 @@ class MergeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Matched:
+    """A source of which rows match those of a table, if columns of both are equal.
+
+    `keys` are columns of the table, and those of the source that they must be equal to.
+    """
+
+    frame: DataFrame
+    keys: Sequence[tuple[str, str]]
+
+    def has_repeats(self, table: StructType) -> bool:
+        """Say whether several rows of the source may match the same row by having equal values.
+
+        Values of the type of the table that equal the same are equal to each other. Those of
+        another type need not be, as the texts '1' and '01', which both equal the number 1.
+        """
+        types = {each.name: each.dataType for each in table} | {ROW_ADDRESS: LongType()}
+        brought = {each.name: each.dataType for each in self.frame.schema}
+        same = [two for one, two in self.keys if one in types and types[one] == brought.get(two)]
+        if not same:
+            return True
+        values = [F.col(quoted(name)) for name in same]
+        rows = self.frame.where(reduce(and_, (value.isNotNull() for value in values)))
+        times = rows.groupBy(*values).agg(F.count(F.lit(1)).alias(_TIMES))
+        return not times.where(F.col(_TIMES) > 1).isEmpty()
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     """A merge that is being described; nothing happens before `execute`."""
 
@@ -132,12 +160,6 @@ class Merge:
             raise InvalidInputError("the merge has no clause, so it would not change anything")
         job, _ = begin(self.table.uri, self.running | {"spark": self.frame.sparkSession})
         mark = None if once is None else Mark(once.sequence, once.batch)
-        types = {each.name: each.dataType for each in target_schema(self.table.at(None).open())}
-        same = [
-            each.name
-            for each in self.frame.schema
-            if each.name in self.on and each.dataType == types.get(each.name)
-        ]
         has_matches = any(clause.case is Case.MATCHED for clause in self.clauses)
         return change_rows(
             job,
@@ -146,7 +168,9 @@ class Merge:
             self.on,
             mark=mark,
             retries=retries,
-            matches=(self.frame, same) if has_matches else None,
+            matched=Matched(self.frame, [(name, name) for name in self.on])
+            if has_matches
+            else None,
         )
 
     def _with(self, clause: Clause) -> Merge:
@@ -278,7 +302,7 @@ def change_rows(
     mark: Mark | None = None,
     retries: Retries | None = None,
     settings: WriteSettings | None = None,
-    matches: tuple[DataFrame, Sequence[str]] | None = None,
+    matched: Matched | None = None,
 ) -> MergeResult:
     """Change the rows that `changed` finds in a version, again where others changed them first.
 
@@ -291,15 +315,15 @@ def change_rows(
         mark: Makes a batch of a stream that comes again change nothing.
         retries: How often it is tried again.
         settings: How new rows are written.
-        matches: A source whose rows are matched, and columns whose values a row of the table has
-            too if it matches. Several rows that change one are refused before any is written.
+        matched: The source that is matched. Several rows of it that change one of the table are
+            refused before any is written.
     """
 
     def attempt(snapshot: Snapshot) -> MergeResult:
         if mark is not None and mark.is_reached(snapshot.manifest.config):
             return MergeResult(snapshot.version, MergeCounts(), job.report)
         frame = changed(snapshot)
-        if matches is not None and _has_repeats(*matches):
+        if matched is not None and matched.has_repeats(target_schema(snapshot)):
             at = F.col(ADDRESS)
             times = frame.where(at.isNotNull()).groupBy(at).agg(F.count(F.lit(1)).alias(_TIMES))
             extra = times.agg(F.sum(F.col(_TIMES) - 1)).collect()[0][0]
@@ -313,16 +337,6 @@ def change_rows(
         return MergeResult(published.version, counts, job.report)
 
     return with_retries(table.at(None).open(), attempt, retries or Retries(seconds=3600.0))
-
-
-def _has_repeats(source: DataFrame, columns: Sequence[str]) -> bool:
-    """Say whether several rows of a source may match the same row by having equal values."""
-    if not columns:
-        return True
-    values = [F.col(quoted(name)) for name in columns]
-    brought = source.where(reduce(and_, (value.isNotNull() for value in values)))
-    times = brought.groupBy(*values).agg(F.count(F.lit(1)).alias(_TIMES))
-    return not times.where(F.col(_TIMES) > 1).isEmpty()
 
 
 def target_schema(snapshot: Snapshot, brought: StructType | None = None) -> StructType:

@@ -26,6 +26,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.ops import mem_wal
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.ops.jobs.split import estimate_bytes
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.execute import count_rows
 from lancelet.query.plan import plan_scan
@@ -140,9 +141,14 @@ def scan_version(
 def _scan_frame(
     spark: SparkSession, snapshot: Snapshot, wanted: ReadOptions, schema: StructType
 ) -> DataFrame:
-    tasks = plan_tasks(snapshot, wanted, tuple(schema.fieldNames()))
+    names = schema.fieldNames()
+    tasks = plan_tasks(snapshot, wanted, tuple(names))
     rows = snapshot.num_rows if wanted.limit is None else min(snapshot.num_rows, wanted.limit)
-    return sized_frame(spark, partial(_scan, arrow_schema(schema)), tasks, schema, rows=rows)
+    fields = [field for field in snapshot.schema.fields if field.name in names]
+    size = estimate_bytes(snapshot, fields=fields, fragments=wanted.fragments)
+    size = size * rows // max(snapshot.num_rows, 1)
+    read = partial(_scan, arrow_schema(schema))
+    return sized_frame(spark, read, tasks, schema, rows=rows, num_bytes=size)
 
 
 def count(

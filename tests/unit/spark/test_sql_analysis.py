@@ -160,6 +160,24 @@ def test_columns_are_those_that_a_query_names():
     assert uses("SELECT 1 FROM t WHERE EXISTS (SELECT * FROM u WHERE n = 1)")["u"].columns == ("n",)
 
 
+def test_columns_of_another_table_are_none_of_this_one():
+    def read(text):
+        found = uses(text)
+        return found["t"].columns, found["u"].columns
+
+    both = (("id",), ("id", "n"))
+    assert read("SELECT u.n FROM t JOIN u ON t.id = u.id") == both
+    assert read("SELECT s.name, s.x, u.n FROM s JOIN u JOIN t ON t.id = s.id = u.id") == both
+    assert read("SELECT o.x FROM t JOIN (SELECT n FROM u) AS o") == (("_rowaddr",), ("n",))
+    # A name that may be this table's after all counts.
+    grouped = "SELECT o.name FROM (t JOIN u ON t.id = u.id) AS o JOIN s ON s.x = s.ok"
+    assert read(grouped)[0] == ("id", "name", "x", "ok")
+    assert read("SELECT day.id, t.name FROM t JOIN u AS day")[0] == ("id", "name", "day")
+    assert read("SELECT (SELECT max(u.n) FROM u WHERE t.name > 'a') FROM t")[0] == ("name",)
+    assert read("SELECT (SELECT max(s.name) FROM u) FROM t JOIN s")[0] == ("name",)
+    assert read("SELECT u.n FROM t JOIN u USING (id)") == both
+
+
 def test_words_that_the_parser_takes_for_functions_are_columns_all_the_same():
     assert uses("SELECT current_date FROM t")["t"].columns == ("current_date",)
     text = "SELECT current_date FROM t JOIN (SELECT id AS current_date FROM u) v ON true"

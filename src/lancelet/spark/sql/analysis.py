@@ -7,11 +7,11 @@
     o   columns id c day    filter day = DATE '2024-02-29'
     c   columns name id age filter age > 30
 
-A column is read if its name stands anywhere in the text, or a star reaches its table; so a column
-too many may be read, and none too few. A filter is made of the parts of a condition that decide
-about rows of one table alone: those of WHERE, unless an outer join may put nulls in place of the
-table, and those of ON on the sides that the join does not keep whole. Whatever is not understood
-reads everything and leaves the rest to Spark.
+A column is read if its name stands anywhere in the text, but as that of another table, or a star
+reaches its table; so a column too many may be read, and none too few. A filter is made of the parts
+of a condition that decide about rows of one table alone: those of WHERE, unless an outer join may
+put nulls in place of the table, and those of ON on the sides that the join does not keep whole.
+Whatever is not understood reads everything and leaves the rest to Spark.
 """
 
 from __future__ import annotations
@@ -148,19 +148,52 @@ class Use:
 
 
 def _used_columns(
-    select: exp.Expression, columns: Sequence[pa.Field], unclear: AbstractSet[str]
+    select: exp.Select, node: exp.Table, table: TableColumns, unclear: AbstractSet[str]
 ) -> list[str]:
     """Return the columns of a table of a SELECT that it names, in itself or a query within.
 
     Words that are `unclear` count as names of it too.
     """
-    within = _identifiers(select) | unclear
-    names = [each.name for each in columns if each.name.lower() in within]
+    others = {
+        each.alias_or_name.lower()
+        for each in _others(select, node)
+        if each.alias_or_name.lower() not in {node.alias_or_name.lower(), *table.names}
+    }
+    within = _identifiers(_scope(select), select, others) | unclear
+    names = [each.name for each in table.stored if each.name.lower() in within]
     return names or ["_rowaddr"]
 
 
-def _identifiers(tree: exp.Expression) -> set[str]:
-    return {each for node in tree.find_all(exp.Identifier) for each in _spellings(str(node.this))}
+def _others(select: exp.Select, node: exp.Table) -> list[exp.Expression]:
+    """Return the tables and queries that stand beside a table in a FROM."""
+    start = select.args.get("from_")
+    sources = [] if start is None else [start.this]
+    sources += [each.this for each in select.args.get("joins") or ()]
+    if not any(each is node for each in sources):
+        return []  # it stands in parentheses, whose name may be one of its too
+    named = (exp.Table, exp.Subquery)
+    return [each for each in sources if each is not node and isinstance(each, named)]
+
+
+def _identifiers(
+    tree: exp.Expression,
+    select: exp.Select | None = None,
+    others: AbstractSet[str] = frozenset(),
+) -> set[str]:
+    """Return the names in a tree, but those that a SELECT has for columns of other tables."""
+    found: set[str] = set()
+    for node in tree.find_all(exp.Identifier):
+        column = node.parent
+        is_of_other = (
+            isinstance(column, exp.Column)
+            and column.this is node
+            and not column.args.get("db")
+            and column.table.lower() in others
+            and column.parent_select is select
+        )
+        if not is_of_other:
+            found.update(_spellings(str(node.this)))
+    return found
 
 
 def row_columns(source: Source) -> list[str]:
@@ -197,7 +230,7 @@ def analyse(
         chosen = (
             [each.name for each in table.stored]
             if node is None or is_whole or node.parent_select is None
-            else _used_columns(_scope(node.parent_select), table.stored, unclear)
+            else _used_columns(node.parent_select, node, table, unclear)
         )
         use = Use(tuple(dict.fromkeys([*chosen, *extra])))
         if node is not None and is_stable:

@@ -25,9 +25,10 @@ from sqlglot import exp
 from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark import change
+from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.frames import quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
-from lancelet.spark.merging import MergeResult, change_rows, target_schema
+from lancelet.spark.merging import Matched, MergeResult, change_rows, target_schema
 from lancelet.spark.options import ROW_NAMES, ReadOptions, WriteSettings
 from lancelet.spark.reader import pinned
 from lancelet.spark.running import Running, begin
@@ -47,7 +48,6 @@ _TARGET: Final = "lance.`#target`"
 _SOURCE: Final = "lancelet_source"
 _CLAUSE: Final = "__lancelet_clause"
 _BROUGHT: Final = "__lancelet_source"
-_ADDRESS: Final = StructField("_rowaddr", spark_types.LongType())
 _COUNTS: Final = (
     "num_affected_rows long, num_updated_rows long, num_deleted_rows long, num_inserted_rows long"
 )
@@ -427,11 +427,13 @@ class _Merge:
                         missing=missing,
                     )
 
-    def keys(self) -> tuple[tuple[str, str], ...]:
+    def keys(self, schema: StructType) -> tuple[tuple[str, str], ...]:
         """Return columns of the table, and those of the source that they must be equal to."""
         tree = parse_query(f"SELECT 1 FROM t WHERE {self.condition}")
         if tree is None:
             return ()
+        own = {each.lower(): each for each in [*schema.fieldNames(), ROW_ADDRESS]}
+        brought = {each.lower(): each for each in self.frame.columns}
         found = []
         for node in parts(tree.args["where"].this):
             if not isinstance(node, exp.EQ):
@@ -443,26 +445,21 @@ class _Merge:
                     and side.table.lower() == self.alias.lower()
                     and (other.table.lower() == self.own.lower())
                 ):
-                    found.append((side.name.lower(), other.name.lower()))
-        return tuple(dict.fromkeys(found))
+                    found.append((own.get(side.name.lower()), brought.get(other.name.lower())))
+        return tuple((one, two) for one, two in dict.fromkeys(found) if one and two)
 
     def run(self, schema: StructType, changed: Callable[[Snapshot], DataFrame]) -> MergeResult:
         """Do it."""
         job, _ = begin(self.target.table.uri, self.target.running)
-        types = {each.name.lower(): each for each in schema} | {"_rowaddr": _ADDRESS}
-        brought = {each.name.lower(): each for each in self.frame.schema}
-        pairs = [(types.get(one), brought.get(two)) for one, two in self.keys()]
-        known = [(one, two) for one, two in pairs if one is not None and two is not None]
-        distinct = [two.name for one, two in known if one.dataType == two.dataType]
+        keys = self.keys(schema)
+        has_matches = any(each.case == "matched" for each in self.clauses)
         return change_rows(
             job,
             self.target.table,
             changed,
-            tuple(one.name for one, _ in known if one is not _ADDRESS),
+            tuple(one for one, _ in keys if one != ROW_ADDRESS),
             settings=self.target.settings,
-            matches=(self.frame, distinct)
-            if any(each.case == "matched" for each in self.clauses)
-            else None,
+            matched=Matched(self.frame, keys) if has_matches else None,
         )
 
     def changed(self, snapshot: Snapshot) -> DataFrame:

@@ -84,7 +84,8 @@ def frame_of(spark: SparkSession, opened: Opened, use: Use) -> tuple[DataFrame, 
         return local_frame(spark, small, schema), small
     tasks = plan_tasks(opened.snapshot, wanted, tuple(schema.fieldNames()))
     made = partial(_scan, arrow_schema(schema))
-    return sized_frame(spark, made, tasks, schema, rows=opened.num_rows), None
+    size = opened.bytes_read(schema.fieldNames())
+    return sized_frame(spark, made, tasks, schema, rows=opened.num_rows, num_bytes=size), None
 
 
 def with_keys(opened: Opened, use: Use, read: Mapping[str, tuple[int, pa.Table]]) -> Use:
