@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from lancelet.io.store import ObjectReader
 from lancelet.kernels import ColumnPlan, MappedFile
 from lancelet.values import replace
 
+if TYPE_CHECKING:
+    from lancelet.file.zone_file import ZoneReader
+
 T = TypeVar("T")
 
 _READER_BYTES = 4096
@@ -44,20 +47,6 @@ _PLANNED_VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
 
 _MANY_COLUMNS = 8
 """The metadata of so many columns are decoded at once."""
-
-
-class ZoneSource(Protocol):
-    """Statistics that a file keeps of its fields; see `file.zone_file`."""
-
-    @property
-    def reads(self) -> IoCounts:
-        """What was read of the statistics so far."""
-
-    def statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return the statistics of one field per zone, or None if there are none."""
-
-    def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
-        """Return the same per page, for a column whose pages have these edges."""
 
 
 class FileReader(RowReader):
@@ -70,7 +59,7 @@ class FileReader(RowReader):
         *,
         verify: Verify,
         tail: Bytes | None = None,
-        open_zones: Callable[[FileReader], ZoneSource | None] | None = None,
+        open_zones: Callable[[FileReader], ZoneReader | None] | None = None,
         weigh: Callable[[], None] | None = None,
     ) -> None:
         """Read a file of which so much is known; `tail` is what was read of it just now.
@@ -88,7 +77,7 @@ class FileReader(RowReader):
         self._opened = known.opened
         self._open_zones = open_zones
         self._opening_zones = threading.Lock()
-        self._zones: ZoneSource | None = None
+        self._zones: ZoneReader | None = None
         mapped = source.mapped()
         if mapped is not None and mapped.source.nbytes == metadata.file_bytes:
             self._mapped = mapped
@@ -169,7 +158,7 @@ class FileReader(RowReader):
             self._known.statistics.pages, field, lambda zones: self._of_pages(zones, field)
         )
 
-    def _of_pages(self, zones: ZoneSource, field: Field) -> PageStatistics | None:
+    def _of_pages(self, zones: ZoneReader, field: Field) -> PageStatistics | None:
         if field.id not in self._placement:
             return None
         pages = self.column(self._placement[field.id]).pages
@@ -177,7 +166,7 @@ class FileReader(RowReader):
         return zones.page_statistics(field, edges)
 
     def _statistics(
-        self, known: dict[Field, T | None], field: Field, read: Callable[[ZoneSource], T | None]
+        self, known: dict[Field, T | None], field: Field, read: Callable[[ZoneReader], T | None]
     ) -> T | None:
         """Return statistics of a field, which are read once of a file."""
         if field not in known:
@@ -273,7 +262,7 @@ class FileReader(RowReader):
             )
             known.update(zip(missing, zip(missing.values(), made, strict=True), strict=True))
 
-    def _opened_zones(self) -> ZoneSource | None:
+    def _opened_zones(self) -> ZoneReader | None:
         # Of several threads one opens them, and none takes them for absent meanwhile.
         with self._opening_zones:
             if self._open_zones is not None:

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import field as field_of
 from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,9 @@ from lancelet.format.schema import Field, Schema
 from lancelet.format.seal import named
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
+
+if TYPE_CHECKING:
+    from lancelet.file.zone_file import ZoneCollector
 
 _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -116,28 +119,6 @@ class _Encoded:
     bounds: Sequence[Sequence[LeafBounds]]
 
 
-class ZoneSink(Protocol):
-    """Gathers statistics of what is written; see `file.zone_file`."""
-
-    def bounds_of(
-        self,
-        fields: Sequence[Field],
-        arrays: Sequence[pa.Array],
-        first_rows: Sequence[int],
-        pages: Sequence[Mapping[int, Sequence[int]]],
-    ) -> Sequence[Sequence[LeafBounds]]:
-        """Return the statistics of values of each field, for `add`; changes nothing."""
-
-    def add(self, field: Field, bounds: Sequence[LeafBounds]) -> None:
-        """Keep the statistics of the next values of a field."""
-
-    def wants(self, num_rows: int) -> bool:
-        """Return whether a file of so many rows has statistics at all."""
-
-    def finish(self, num_rows: int) -> bytes | None:
-        """Return the bytes to be kept in the file, if any."""
-
-
 class FileWriter:
     """Writes one 2.x file; nothing is visible before `finish` returns."""
 
@@ -149,7 +130,7 @@ class FileWriter:
         *,
         defaults: EncodingOptions = PLAIN_OPTIONS,
         blobs: SidecarSink | None = None,
-        zones: ZoneSink | None = None,
+        zones: ZoneCollector | None = None,
     ) -> None:
         """Write rows of `schema` to `target`; types that the version lacks are refused here.
 

@@ -24,10 +24,7 @@ _GROWTH: Final = 4
 
 
 def write_automaton(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int]:
-    """Return the nodes of words behind room for a header, and where the first node is.
-
-    The words ascend, each is there once.
-    """
+    """Return the nodes of words behind room for a header, and where the first node is."""
     root = np.empty(1, np.int64)
     arrays = as_int64s(offsets), as_bytes(data), as_int64s(numbers)
     room = _WORD_BYTES * len(numbers) + len(data) + _NODE_BYTES_MAX

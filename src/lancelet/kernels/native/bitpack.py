@@ -66,10 +66,7 @@ def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
 
 
 def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, Int64s, Int64s]:
-    """Pack each `chunk` values as an inline block of its own width, back to back.
-
-    Returns the bytes, and the position and size of each block.
-    """
+    """Pack each `chunk` values as an inline block of its own width, back to back."""
     dtype = word_type(values.dtype.itemsize * 8)
     check_packed_chunk(chunk)
     widths = np.empty(-(-len(values) // chunk), _BYTE)
@@ -82,10 +79,7 @@ def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, In
 
 
 def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
-    """Pack values as out-of-line blocks of one width.
-
-    The tail is packed like the others where that is shorter than leaving it plain.
-    """
+    """Pack values as out-of-line blocks of one width."""
     dtype = word_type(values.dtype.itemsize * 8)
     word_bits = dtype.itemsize * 8
     check_packed_width(bit_widths(values), width=width)

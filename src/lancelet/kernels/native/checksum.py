@@ -38,15 +38,7 @@ def crc32c_verify(
     sums: npt.NDArray[np.uint32],
     verified: Bytes,
 ) -> int | None:
-    """Verify the blocks of a file that ranges touch; return one that is wrong, or None.
-
-    Args:
-        file_ranges: The ranges, in a source that is the whole file.
-        block_bytes: The size of a block.
-        own: Position and size of the checksums themselves, whose bytes count as zeros.
-        sums: The checksum of each block.
-        verified: Which blocks need no look; those that are verified are marked.
-    """
+    """Verify the blocks of a file that ranges touch; return one that is wrong, or None."""
     check_block_bytes(block_bytes)
     arguments = (*slice_arrays(file_ranges), block_bytes, *own, sums, verified)
     found = checked(_native.crc32c_verify(*arguments), kernel="crc32c_verify")

@@ -30,11 +30,7 @@ _NONE: Final = np.empty(0, np.uint8)
 def unzip_fixed(
     slices: Slices, shape: ZipShape, value_bytes: int
 ) -> tuple[Levels, Levels, Bytes, Int64s]:
-    """Take apart items of fixed width, to the end of every slice.
-
-    Returns repetition and definition levels (empty without such bits), the bytes of the visible
-    items, and how many items each slice held.
-    """
+    """Take apart items of fixed width, to the end of every slice."""
     kernel = "unzip_fixed"
     check_item_bytes(shape, value_bytes)
     items, totals = _count(slices, shape, value_bytes, 0, kernel)
@@ -61,11 +57,7 @@ def unzip_fixed(
 def unzip_variable(
     slices: Slices, shape: ZipShape, length_bytes: int, out_bits: int
 ) -> tuple[Levels, Levels, Offsets, Bytes, Int64s]:
-    """Take apart items of variable width, to the end of every slice.
-
-    Returns repetition and definition levels (empty without such bits), offsets and bytes of the
-    visible items, of which nulls are empty, and how many items each slice held.
-    """
+    """Take apart items of variable width, to the end of every slice."""
     kernel = "unzip_variable"
     check_offset_bytes(length_bytes)
     dtype = offset_type(out_bits)
@@ -95,10 +87,7 @@ def unzip_variable(
 def zip_fixed(
     rep: Levels, definition: Levels, values: Bytes, shape: ZipShape, value_bytes: int
 ) -> tuple[Bytes, Int64s]:
-    """Zip items of fixed width; return the bytes and where each item starts, and the end.
-
-    Without levels of either kind the array for it is empty.
-    """
+    """Zip items of fixed width; return the bytes and where each item starts, and the end."""
     kernel = "zip_fixed"
     count = check_whole_values(values, value_bytes)
     control, _ = check_zipped(rep, definition, shape, count)
@@ -126,10 +115,7 @@ def zip_variable(
     shape: ZipShape,
     length_bytes: int,
 ) -> tuple[Bytes, Int64s]:
-    """Zip items of variable width; return the bytes and where each item starts, and the end.
-
-    `offsets` has a slot for every visible item; the bytes of those that are null are dropped.
-    """
+    """Zip items of variable width; return the bytes and where each item starts, and the end."""
     kernel = "zip_variable"
     check_offset_bytes(length_bytes)
     check_has_offsets(offsets, kernel=kernel)

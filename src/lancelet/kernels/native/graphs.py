@@ -36,11 +36,7 @@ def build_graph(
     side_by_side: SideBySide = map,
     parts: int = 1,
 ) -> Graph:
-    """Return a graph of the rows of a matrix, each up to its highest level.
-
-    Lists have at most `connections` members, on level 0 twice as many; they are chosen from the
-    best `candidates`. Work is cut into so many parts, which does not change the graph.
-    """
+    """Return a graph of the rows of a matrix, each up to its highest level."""
     count, width = len(tops), int(tops.sum(dtype=np.int64))
     lists = (
         np.concatenate([[0], np.cumsum(tops, dtype=np.int64)]),
@@ -101,10 +97,7 @@ def search_graph(
     candidates: int,
     admitted: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[UInt32s, npt.NDArray[np.float32]]:
-    """Return the rows nearest to a query, the best first, with how they compare.
-
-    The graph was checked: it has only rows of `vectors`. With `admitted` only some are found.
-    """
+    """Return the rows nearest to a query, the best first, with how they compare."""
     rows, distances = np.empty(candidates, np.uint32), np.empty(candidates, np.float32)
     found = _native.search_graph(
         as_bytes(vectors),

@@ -20,10 +20,7 @@ from lancelet.kernels.native.allocate import empty_bytes
 def lz4_decompress_chunks(
     slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
 ) -> Slices:
-    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32.
-
-    A slice that claims more than `most` bytes is corrupt.
-    """
+    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32."""
     kernel = "lz4_decompress_chunks"
     blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
     out_size = as_int64s(sizes)

@@ -22,10 +22,7 @@ def scan_partitions(
     count: int,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[npt.NDArray[np.uint64], Floats]:
-    """Return the addresses and scores of so many admitted rows at most, the nearest first.
-
-    Only rows are found whose scores are at least the first bound and below the second.
-    """
+    """Return the addresses and scores of so many admitted rows at most, the nearest first."""
     found = np.empty(count, np.uint64)
     scores = np.empty(count, np.float32)
     size = _native.scan_partitions(

@@ -24,12 +24,7 @@ _SPARE_BYTES: Final = 4096
 def plan_columns(
     metadata: Slices, forms: Int64s, *, num_rows: int, file_bytes: int
 ) -> list[ColumnPlan | None]:
-    """Return plans of columns, of which `metadata` has what the file says of each.
-
-    `forms` has five numbers for each column: what its values become, their width, whether they
-    must be text, and the layers around them (`encodings.planned`). A column that is not as known
-    writers write it has no plan.
-    """
+    """Return plans of columns, of which `metadata` has what the file says of each."""
     found: Any = _native.plan_columns(
         metadata.source,
         as_int64s(metadata.position),
@@ -44,11 +39,7 @@ def plan_columns(
 def take_rows(
     file: MappedFile, rows: Int64s, plans: Sequence[ColumnPlan], room: int
 ) -> TakenRows | None:
-    """Return rows, in any order, of columns of a file; all of them have the rows.
-
-    A column that cannot be read like this has no place, and `None` stands for all. `room` is a
-    guess of how many bytes the result has.
-    """
+    """Return rows, in any order, of columns of a file; all of them have the rows."""
     result = np.empty(_HEAD_WORDS + _PLACE_WORDS * len(plans), np.int64)
     wanted = as_int64s(rows)
     of_heads = np.zeros(3, np.int64)

@@ -34,10 +34,7 @@ def rle_decode_chunks(
 def rle_encode_chunks(
     values: Bytes, value_bytes: int, counts: Int64s
 ) -> tuple[Bytes, Bytes, Int64s]:
-    """Collapse runs within chunks of `counts[i]` values.
-
-    Returns the values of the runs, their lengths in one byte each, and the runs of each chunk.
-    """
+    """Collapse runs within chunks of `counts[i]` values."""
     kernel = "rle_encode_chunks"
     check_partition(counts, check_whole_values(values, value_bytes), kernel=kernel)
     chunk_counts = as_int64s(counts)

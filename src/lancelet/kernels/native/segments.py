@@ -21,11 +21,7 @@ _BYTES_OF_A_SEGMENT: Final = 4
 def find_segments(
     offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
 ) -> tuple[Slices, Int64s, Int64s]:
-    """Return the segments of texts that have a member, how many each text has, and languages met.
-
-    Of each `Language` it is told how many stretches of it were cut. With `splits`, the runs of
-    members in the segments are returned instead of these.
-    """
+    """Return the segments of texts that have a member, how many each has, and languages met."""
     texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
     words = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
     counts = np.empty(max(0, len(offsets) - 1), np.int64)

@@ -20,10 +20,7 @@ from lancelet.kernels.offsets import Offsets
 
 
 def survey_words(values: Bytes, value_bytes: int, rows: int, most: int) -> tuple[Int64s, Int64s]:
-    """Return how many runs each `rows` values have, and how many of them differ.
-
-    Of different values no more than `most` + 1 are counted.
-    """
+    """Return how many runs each `rows` values have, and how many of them differ."""
     count = check_whole_values(values, value_bytes)
     check_survey(rows, most)
     runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
@@ -64,11 +61,7 @@ def survey_bytes(values: Bytes, value_bytes: int, rows: int, step: int) -> npt.N
 
 
 def index_words(values: Bytes, value_bytes: int, most: int) -> tuple[Indices, Int64s] | None:
-    """Return which of the different values each is, and the rows where these come first.
-
-    Values are numbered in the order in which they come first. If more than `most` differ, there
-    is nothing to return.
-    """
+    """Return which of the different values each is, and the rows where these come first."""
     count = check_whole_values(values, value_bytes)
     check_index(count, most)
     indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)

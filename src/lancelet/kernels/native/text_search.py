@@ -24,20 +24,14 @@ _NO_PHRASE: Final = (*slice_arrays(NO_STREAMS), np.empty(0, np.int64), 0)
 def search_postings(
     lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with any or all of some tokens, ascending, and their scores.
-
-    Of equal scores the first document is better. The order of the lists is all one.
-    """
+    """Return the best documents with any or all of some tokens, ascending, and their scores."""
     return _search(lists, ranking, (int(needs_all), *_NO_PHRASE))
 
 
 def search_phrase(
     lists: PostingLists, ranking: Ranking, places: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with tokens at these places of a phrase, ascending.
-
-    At most `slop` others stand between two words.
-    """
+    """Return the best documents with tokens at these places of a phrase, ascending."""
     return _search(lists, ranking, (1, *lists.stream_arrays, as_int64s(places), int(slop)))
 
 

@@ -24,11 +24,7 @@ def vector_distances(
     metric: Metric,
     rows: Int64s | None = None,
 ) -> Floats:
-    """Return the distance of each vector from a query, or of those in chosen rows.
-
-    `vectors` are one after another: floats, or bytes of bits for Hamming. Distances are summed
-    up in single precision, in double for vectors of that.
-    """
+    """Return the distance of each vector from a query, or of those in chosen rows."""
     check_vectors(vectors, dimension, query, metric, rows)
     if rows is not None and not len(rows):
         return np.empty(0, np.float32)
@@ -59,12 +55,7 @@ def nearest_vectors(
     valid_from: int = 0,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[Int64s, Floats]:
-    """Return the places and distances of so many vectors at most, the nearest first.
-
-    Of those that are as near as each other the first come first. Only vectors are found whose
-    distances are at least the first bound and below the second, if it is finite, and whose bits
-    are set, which begin at bit `valid_from`. A distance that is no number is never found.
-    """
+    """Return the places and distances of so many vectors at most, the nearest first."""
     check_vectors(vectors, dimension, query, metric, None)
     is_bits = metric is Metric.HAMMING
     target = query if is_bits else query.astype(sum_type(vectors.dtype))
@@ -108,12 +99,7 @@ def slice_distances(
 
 
 def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uint8]:
-    """Return whole numbers of so many bits that, with a half added, point as vectors do.
-
-    They are the rows of a matrix, without negative elements, times a scale and rounded down. Of
-    all scales from `percent` of the greatest on, the one is taken that points best; rows of zeros
-    have none.
-    """
+    """Return whole numbers of so many bits that, with a half added, point as vectors do."""
     codes = np.empty(vectors.shape, np.uint8)
     own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     status = _native.scaled_codes(own, vectors.shape[1], bits, percent, codes.reshape(-1))
@@ -122,15 +108,7 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
 
 
 def turn_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
-    """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds.
-
-    In each, elements change sign and are added up crosswise:
-
-        [a b c d]  ->  [a+b a-b c+d c-d]  ->  [a+b+c+d a-b+c-d a+b-c-d a-b-c+d], times 1 / sqrt(4)
-
-    Where the dimension is no power of two the largest below takes turns at the beginning and the
-    end, and halves are added crosswise after each.
-    """
+    """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds."""
     out = np.empty(vectors.shape, np.float32)
     own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     turns = np.ascontiguousarray(signs, np.uint8).reshape(-1)
@@ -142,11 +120,7 @@ def turn_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
 def round_rows(
     vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
 ) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
-    """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps.
-
-    Where it is asked for, a row is made of length one before. A byte less 128 times the step of
-    its row is at most half a step off. Rows that cannot be rounded have steps that are no numbers.
-    """
+    """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps."""
     count, dimension = vectors.shape
     numbers = np.empty((count, dimension), np.uint8)
     squares, steps = np.empty(count, np.float32), np.empty(count, np.float32)
@@ -175,11 +149,7 @@ def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.N
 
 
 def nearest_words(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
-    """Return which word is the nearest of each piece of each vector, and the squared distance.
-
-    Words have the shape (pieces, words, elements); there are 16, or some more times that, up to
-    256. The first of several that are as near is taken.
-    """
+    """Return which word is the nearest of each piece of each vector, and the squared distance."""
     pieces, count, _ = words.shape
     rows = len(vectors)
     codes, distances = np.empty(rows * pieces, np.uint8), np.empty(rows * pieces, np.float32)

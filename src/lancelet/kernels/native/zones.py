@@ -24,11 +24,7 @@ _NO_NULLS: Final = np.empty(0, np.uint8)
 def zone_min_max(
     values: npt.NDArray[Any], zone_rows: int, validity: Bytes | None = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
-    """Return minimum, maximum, nulls and NaNs of each `zone_rows` values.
-
-    `validity` has a bit per value, 1 where it is not null. A zone without a value other than
-    nulls and NaNs has minimum and maximum 0, and its nulls and NaNs add up to its rows.
-    """
+    """Return minimum, maximum, nulls and NaNs of each `zone_rows` values."""
     check_zone_values(values, zone_rows)
     if validity is not None:
         check_validity(validity, len(values))
@@ -53,10 +49,7 @@ def zone_min_max(
 def zone_min_max_strings(
     offsets: Offsets, data: Bytes, zone_rows: int, validity: Bytes | None = None
 ) -> tuple[Int64s, Int64s]:
-    """Return which string of each `zone_rows` is the smallest and which the largest, by bytes.
-
-    `validity` has a bit per string, 1 where it is not null; -1 stands for a zone of nulls only.
-    """
+    """Return which string of each `zone_rows` is the smallest and which the largest, by bytes."""
     check_zone_rows(zone_rows)
     rows = max(len(offsets) - 1, 0)
     if validity is not None:

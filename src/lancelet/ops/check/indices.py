@@ -1,14 +1,14 @@
 """Checking index segments: files that are whole, fields that exist, fragments that are known.
 
-What an index says of rows is checked by its kind: a class with the method of `IndexChecker`, and
-a line in `CHECKERS`. Of other kinds it is noted that their content was not looked at.
+What an index says of rows is checked by its kind, by one of `CHECKERS`. Of other kinds it is noted
+that their content was not looked at.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import Final
 
 from pyroaring import FrozenBitMap
 
@@ -28,6 +28,7 @@ from lancelet.format.paths import INDICES, index_file_identity
 from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.scalar_indices import SCALAR_INDICES
+from lancelet.ops.check.segments import SegmentChecker
 from lancelet.ops.check.text_indices import TEXT_INDICES
 from lancelet.ops.check.vector_indices import VECTOR_INDICES
 from lancelet.table.apply.coverage import without_overlaps
@@ -40,22 +41,10 @@ _SUFFIXES: Final = (".lance", _VECTORS)
 _DROP: Final = "drop the index and build it anew"
 
 
-class IndexChecker(Protocol):
-    """Checks the content of one kind of index against the rows."""
-
-    def knows(self, index: IndexMetadata) -> bool:
-        """Say whether a segment is of the kind, in a version that is understood."""
-
-    def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
-        """Yield where the index and the rows disagree."""
+CHECKERS: Final[tuple[SegmentChecker, ...]] = (SCALAR_INDICES, TEXT_INDICES, VECTOR_INDICES)
 
 
-CHECKERS: Final[tuple[IndexChecker, ...]] = (SCALAR_INDICES, TEXT_INDICES, VECTOR_INDICES)
-
-
-def check_indices(
-    snapshot: Snapshot, level: Level, checkers: Sequence[IndexChecker] = CHECKERS
-) -> Iterator[Finding]:
+def check_indices(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with the indices of a version."""
     indices = snapshot.indices.indices
     for index, counted in zip(indices, without_overlaps(indices), strict=True):
@@ -63,7 +52,7 @@ def check_indices(
             yield from _files(snapshot, index, level)
             if level >= Level.INDICES:
                 yield from _coverage(snapshot, index)
-                yield from _content(snapshot, counted, checkers)
+                yield from _content(snapshot, counted)
         except UnsupportedError as error:
             yield _unchecked(index, str(error))
         except LanceletError as error:
@@ -158,13 +147,11 @@ def _overlaps(snapshot: Snapshot) -> Iterator[Finding]:
         covered[index.name] = before | own
 
 
-def _content(
-    snapshot: Snapshot, index: IndexMetadata, checkers: Sequence[IndexChecker]
-) -> Iterator[Finding]:
+def _content(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
     if index.name == FRAGMENT_REUSE_INDEX:
         fragment_reuse_of(snapshot).check()
         return
-    own = next((checker for checker in checkers if checker.knows(index)), None)
+    own = next((checker for checker in CHECKERS if checker.knows(index)), None)
     if own is not None:
         yield from own.findings(snapshot, index)
         return

@@ -13,43 +13,20 @@ readers that then take them to cover the new fragments, and still look for rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
 
 from pyroaring import BitMap, FrozenBitMap
 
 from lancelet.errors import UnsupportedError
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_reuse import FragmentDigest, ReuseGroup, ReuseVersion
-from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import RewriteGroup, RewrittenIndex
 from lancelet.format.roaring import render_treemap
 from lancelet.ops.compact.options import CompactionOptions
-from lancelet.ops.indexing.remap import ScalarRemapper
+from lancelet.ops.indexing.remap import remap_segment
 from lancelet.query.indexing.segments import table_segment
 from lancelet.table.fragment_reuse import FragmentReuse
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
-
-
-class Remapper(Protocol):
-    """Writes the files of some kinds of index anew after rows moved."""
-
-    def can_remap(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
-        """Say whether a segment names rows by address and can be written with other ones."""
-
-    def is_left(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
-        """Say whether a segment is left to cover nothing of what was rewritten."""
-
-    def remap(
-        self, snapshot: Snapshot, index: IndexMetadata, reuse: FragmentReuse
-    ) -> RewrittenIndex | None:
-        """Write the segment with the addresses that `reuse` translates its own to.
-
-        It is None if the segment cannot be read.
-        """
-
-
-REMAPPERS: Final[tuple[Remapper, ...]] = (ScalarRemapper(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +38,25 @@ class IndexChanges:
 
 
 def change_indices(
-    snapshot: Snapshot,
-    groups: Sequence[RewriteGroup],
-    options: CompactionOptions,
-    remappers: Sequence[Remapper] = REMAPPERS,
+    snapshot: Snapshot, groups: Sequence[RewriteGroup], options: CompactionOptions
 ) -> IndexChanges:
     """Return what to do with the indices of a version, after writing what has to be written."""
+    if options.defer_index_remap:
+        return IndexChanges(moves=_recorded(snapshot, groups))
     rewritten_ids = FrozenBitMap(f.id for group in groups for f in group.old_fragments)
     covering = [
-        index
+        table_segment(snapshot, index)
         for index in snapshot.indices.indices
         if not index.is_system
         and (index.fragment_bitmap is None or index.fragment_bitmap.intersect(rewritten_ids))
-        and not any(own.is_left(snapshot, index) for own in remappers)
     ]
-    if options.defer_index_remap:
-        return IndexChanges(moves=_recorded(snapshot, groups))
-    plans = [
-        (index, next((own for own in remappers if own.can_remap(snapshot, index)), None))
-        for index in covering
-    ]
-    stable = snapshot.manifest.uses_stable_row_ids
-    if not plans or (stable and not any(own for _, own in plans)):
+    # Those of other kinds cover nothing of what was rewritten until they are optimised.
+    known = [found for found in covering if found is not None and found.kind.can_remap]
+    with_addresses = [found for found in known if not (found.is_by_id or found.lacks_rows)]
+    if not with_addresses:
         return IndexChanges()
     reuse = FragmentReuse((ReuseVersion(snapshot.version, _recorded(snapshot, groups)),))
-    written = [own.remap(snapshot, index, reuse) for index, own in plans if own]
+    written = [remap_segment(snapshot, segment, reuse) for segment in with_addresses]
     return IndexChanges(tuple(each for each in written if each is not None))
 
 

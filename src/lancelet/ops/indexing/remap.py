@@ -11,56 +11,39 @@ from __future__ import annotations
 
 from lancelet import surroundings
 from lancelet.errors import InternalError
-from lancelet.format.index_metadata import AnyDetails, IndexMetadata
+from lancelet.format.index_metadata import AnyDetails
 from lancelet.format.operation import RewrittenIndex
 from lancelet.index.base import AnyKind
 from lancelet.ops.indexing.build import new_folder
-from lancelet.query.indexing.segments import UNREADABLE, table_segment, warn_unusable
+from lancelet.query.indexing.segments import UNREADABLE, TableSegment, warn_unusable
 from lancelet.rowids.address import UInt64s
 from lancelet.table.fragment_reuse import FragmentReuse
 from lancelet.table.snapshot import Snapshot
 
 
-class ScalarRemapper:
-    """Remaps scalar indices of the kinds that this release knows."""
+def remap_segment(
+    snapshot: Snapshot, segment: TableSegment, reuse: FragmentReuse
+) -> RewrittenIndex | None:
+    """Write a segment with the rows where they are now; None if it cannot be read."""
+    index = segment.metadata
+    kind: AnyKind = segment.kind
+    new_id = surroundings.new_uuid()
+    folder = new_folder(snapshot, new_id)
 
-    def can_remap(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
-        """Say whether the segment's rows can be renumbered."""
-        segment = table_segment(snapshot, index)
-        if segment is None or segment.is_by_id or not segment.kind.can_remap:
-            return False
-        return not segment.lacks_rows
+    def move(addresses: UInt64s) -> UInt64s:
+        return reuse.translate(segment.moved(addresses))
 
-    def is_left(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
-        """Say whether the segment covers nothing of what moved until it is optimised."""
-        segment = table_segment(snapshot, index)
-        return segment is not None and not segment.kind.can_remap
-
-    def remap(
-        self, snapshot: Snapshot, index: IndexMetadata, reuse: FragmentReuse
-    ) -> RewrittenIndex | None:
-        """Write the segment with the rows where they are now; None if it cannot be read."""
-        segment = table_segment(snapshot, index)
-        if segment is None:
-            raise InternalError("a segment of an unknown kind was to be remapped", name=index.name)
-        kind: AnyKind = segment.kind
-        new_id = surroundings.new_uuid()
-        folder = new_folder(snapshot, new_id)
-
-        def move(addresses: UInt64s) -> UInt64s:
-            return reuse.translate(segment.moved(addresses))
-
-        try:
-            details = kind.remap(segment.open(), move, folder)
-        except UNREADABLE as error:
-            warn_unusable(error.with_facts(index=index.name))
-            return None
-        if details is None:
-            raise InternalError("a kind that can be remapped was not", kind=kind.name)
-        return RewrittenIndex(
-            index.uuid,
-            new_id,
-            AnyDetails(kind.type_url, details),
-            index.index_version or 0,
-            tuple(folder.written),
-        )
+    try:
+        details = kind.remap(segment.open(), move, folder)
+    except UNREADABLE as error:
+        warn_unusable(error.with_facts(index=index.name))
+        return None
+    if details is None:
+        raise InternalError("a kind that can be remapped was not", kind=kind.name)
+    return RewrittenIndex(
+        index.uuid,
+        new_id,
+        AnyDetails(kind.type_url, details),
+        index.index_version or 0,
+        tuple(folder.written),
+    )
