@@ -30,6 +30,9 @@ ROWS_MAX: Final = 256
 """Of more rows, so much is decoded that what it takes to get there does not matter; and rows that
 are in no order come back to chunks, which the kernel decodes again."""
 
+RANGE_MAX: Final = 1024
+"""Rows that follow each other do not, and take half as long up to here."""
+
 _FIXED, _BITS, _STRINGS_32, _STRINGS_64 = range(4)
 
 _STRING_BYTES: Final = 128

@@ -34,8 +34,7 @@ from lancelet.encodings.base import (
     Rows,
 )
 from lancelet.encodings.bundle import Bundle
-from lancelet.encodings.planned import ROWS_MAX as FEW_ROWS_MAX
-from lancelet.encodings.planned import PlannedColumns
+from lancelet.encodings.planned import RANGE_MAX, ROWS_MAX, PlannedColumns
 from lancelet.encodings.take import take_rows
 from lancelet.errors import (
     ArrayOverflowError,
@@ -237,9 +236,12 @@ class RowReader(ABC):
         the general way.
         """
         mapped, watched = self._mapped, self._watched
-        if mapped is None or watched is None or not 0 < len(rows) <= FEW_ROWS_MAX:
+        is_range = isinstance(rows, RowRange)
+        if mapped is None or watched is None:
             return None
-        if isinstance(rows, RowRange) and len(rows) * len(fields) >= _MANY_VALUES:
+        if not 0 < len(rows) <= (RANGE_MAX if is_range else ROWS_MAX):
+            return None
+        if is_range and len(rows) * len(fields) >= _MANY_VALUES:
             return None
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)

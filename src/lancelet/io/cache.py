@@ -167,6 +167,10 @@ class LruCache:
         """Cache a value if the budget allows, in place of what had the key."""
         self._own.put(key, value, value_bytes=value_bytes)
 
+    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what is cached under a key, or else what `make` returns, which then is."""
+        return self._own.get_or_make(key, make)
+
     def get_or_load(self, key: Hashable, load: Callable[[], tuple[T, int]]) -> T:
         """Return what is cached under a key, or else what `load` returns with its bytes."""
         while True:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,9 @@ from lancelet.query.traversal import columns_of, walk
 
 Writable: TypeAlias = "str | Expression | pc.Expression"
 """What a caller may pass as an expression."""
+
+SHORT_TEXT: Final = 4096
+"""A longer text is parsed and compiled again each time: what it compiles to may be large."""
 
 
 def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
@@ -70,7 +73,7 @@ def is_lasting(text: str) -> bool:
     >>> is_lasting("age > 30 AND name IN ('a', 'b')"), is_lasting("at < now()")
     (True, False)
     """
-    expression, _ = parse_with_source(text)
+    expression, _ = _read(text)
     return not any(isinstance(part, Call) for part in walk(expression))
 
 
@@ -113,9 +116,13 @@ def _rehearse(expression: Expression, schema: pa.Schema) -> pa.DataType:
     return evaluate(expression, pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields))).type
 
 
+_parse_short = lru_cache(maxsize=32)(parse_with_source)
+"""Whether a text is lasting and what it compiles to are asked one after the other."""
+
+
 def _read(written: Writable) -> tuple[Expression, Source]:
     if isinstance(written, str):
-        return parse_with_source(written)
+        return _parse_short(written) if len(written) <= SHORT_TEXT else parse_with_source(written)
     if isinstance(written, pc.Expression):
         return from_arrow(written), Source("")
     if not isinstance(written, Expression):

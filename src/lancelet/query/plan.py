@@ -11,15 +11,15 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from lancelet.format.field import Field
 from lancelet.query import expression as ex
 from lancelet.query import search as searches
-from lancelet.query.compile import Writable, compile_filter, is_lasting
+from lancelet.query.compile import SHORT_TEXT, Writable, compile_filter, is_lasting
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
 from lancelet.query.found_columns import (
@@ -43,8 +43,7 @@ from lancelet.values import cached_property, dataclass
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search
 
-_KEPT_TEXT_MAX: Final = 4096
-"""A longer filter is compiled again each time: what it compiles to may be large."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,17 +201,17 @@ def _steps_of(
 def _filter_of(
     snapshot: Snapshot, written: Writable | None
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
-    """Return a filter and its steps; short texts are compiled once for a version.
+    """Return a filter and its steps; short texts are compiled once for a schema.
 
     A text that calls functions is not, as one of them may ask for the time.
     """
-    if not isinstance(written, str) or len(written) > _KEPT_TEXT_MAX:
+    if not isinstance(written, str) or len(written) > SHORT_TEXT:
         return _compiled(snapshot, written)
     plain = read_plain(written)
     if plain is not None:
         return _plain(snapshot, plain, written)
     if is_lasting(written):
-        return snapshot.kept.get_or_make(("filter", written), lambda: _compiled(snapshot, written))
+        return _of_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
     return _compiled(snapshot, written)
 
 
@@ -220,8 +219,8 @@ def _plain(
     snapshot: Snapshot, plain: Plain, written: str
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     """Return a filter of a plain form, which is compiled in full where its form is new."""
-    like = snapshot.kept.get_or_make(
-        ("plain filter", plain.form), lambda: _like(snapshot, plain, written)
+    like = _of_schema(
+        snapshot, ("plain filter", plain.form), lambda: _like(snapshot, plain, written)
     )
     bound = None if like is None else plain.bound(like.data_type)
     if like is None or bound is None:
@@ -267,10 +266,17 @@ def projection_of(
     """Return how to compute columns of a version; worked out once for names of columns."""
     if isinstance(columns, Mapping):
         return project(snapshot.schema, columns, behind=behind)
-    return snapshot.kept.get_or_make(
+    return _of_schema(
+        snapshot,
         ("projection", columns, behind),
         lambda: project(snapshot.schema, columns, behind=behind),
     )
+
+
+def _of_schema(snapshot: Snapshot, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+    """Return what follows from the schema alone, made once for all versions that have it."""
+    cache = snapshot.location.kept.cache
+    return cache.get_or_make((*key, snapshot.schema), make)
 
 
 def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:

@@ -9,7 +9,6 @@ Pages that are missing are read together. They are in the cache for as long as i
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -116,10 +115,8 @@ class Pages:
         missing = {number for number in numbers if number not in self.kept}
         if self.whole is not None or not missing:
             return IoCounts()
-        if "_pages_to_keep" not in vars(self):
-            missing.add(self.count // 2)
         rows = [RowRange(*self.rows_of(number, number + 1)) for number in missing]
-        if (self._num_read + len(missing)) * _WHOLE_FROM >= self.count:
+        if self._is_whole_from(len(missing)):
             rows = [RowRange(self.num_nulls, self.data.num_rows)]
         return self.data.expected_reads(self.columns, *rows)
 
@@ -133,7 +130,7 @@ class Pages:
     def whole_of(self, pages: int) -> Page | None:
         """Return the whole index if it is in memory, or is to be, now that pages will be read."""
         whole = self.whole
-        if whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
+        if whole is None and self._is_whole_from(pages) and self._fits:
             if self.count == 1:
                 return self.own_page(0)
             read = partial(self._read_rows, self.num_nulls, self.data.num_rows)
@@ -145,15 +142,19 @@ class Pages:
         first = max((self.skipped + page) * self.page_rows, self.num_nulls)
         return first, min((self.skipped + stop) * self.page_rows, self.data.num_rows)
 
+    def _is_whole_from(self, pages: int) -> bool:
+        """Whether so many pages more are a share for which all are read."""
+        return (self._num_read + pages) * _WHOLE_FROM >= self.count
+
     @cached_property
-    def _pages_to_keep(self) -> float:
-        """How many pages there are, or infinity if they are too large to be kept together."""
+    def _fits(self) -> bool:
+        """Whether there are pages, and not too large ones to be kept together."""
         if not self.count:
-            return math.inf
+            return False
         some = self.own_page(self.count // 2)
         rows = self.data.num_rows - self.num_nulls
         row_bytes = some.memory_bytes / max(len(some.ids), 1)
-        return self.count if rows * row_bytes <= self.kept.largest_bytes else math.inf
+        return rows * row_bytes <= self.kept.largest_bytes
 
     def _read_page(self, number: int) -> Page:
         self._count(1)
