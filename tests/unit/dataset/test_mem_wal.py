@@ -1,7 +1,7 @@
 """A table with a log holds the newest row of each key, whoever wrote it, and loses none."""
 
 import uuid
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -242,6 +242,9 @@ def test_the_reference_sees_the_same_settings(tmp_path):
         pa.array(["a", "b", "", "longer text", "ü", None]),
         pa.array([True, False, None]),
         pa.array([1.25, -0.0, 0.0, float("nan"), None], pa.float64()),
+        pa.array([date(2024, 1, 1), None, date(1960, 1, 1)]),
+        pa.array([datetime(2024, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        pa.array([None, None], pa.large_string()),
     ],
     ids=str,
 )
@@ -398,6 +401,42 @@ def test_keys_of_many_lengths_are_hashed_and_ordered_as_one_by_one():
     expected = sorted(range(6), key=lambda at: order[at])
     assert expected == [1, 2, 4, 3, 0, 5]
     assert order[3] == b"\x01a\0\xff\0\0\x01\x80\0\0\0\0\0\0\x04"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.int8(), pa.uint64(), pa.bool_(), pa.string(), pa.large_string(), pa.float32()),
+        *(pa.float64(), pa.binary(), pa.date32(), pa.date64(), pa.timestamp("us"), pa.time32("s")),
+        *(pa.decimal128(9, 2), pa.binary(3), pa.float16(), pa.duration("s")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("transform", ["bucket", "identity"])
+def test_columns_split_rows_as_in_the_reference_or_are_refused_by_both(tmp_path, kind, transform):
+    schema = pa.schema([SCHEMA.field("id"), pa.field("c", kind)])
+    options = {"identity_column": "c"}
+    if transform == "bucket":
+        options = {"bucket_column": "c", "num_buckets": 3}
+    seen = []
+    for module in (lancelet, lance):
+        dataset = module.write_dataset(schema.empty_table(), str(tmp_path / module.__name__))
+        try:
+            dataset.initialize_mem_wal(**options)
+        except (OSError, NotImplementedError) as error:
+            seen.append("cannot be used as a shard key" in str(error))
+        else:
+            seen.append(dataset.mem_wal_index_details()["sharding_specs"])
+    assert seen[0] == seen[1]
+    assert seen[0]
+
+
+@pytest.mark.parametrize("wrong", [{"max_memtable_rows": 0}, {"max_wal_buffer_size": -1}], ids=str)
+def test_settings_that_no_writer_could_have_are_not_kept(tmp_path, wrong):
+    dataset = lancelet.write_dataset(_rows([]), str(tmp_path / "t"))
+    with pytest.raises(InvalidInputError, match="at least"):
+        dataset.initialize_mem_wal(**wrong)
+    assert dataset.mem_wal_index_details() is None
 
 
 @pytest.mark.parametrize(

@@ -521,7 +521,8 @@ def test_rows_of_a_log_that_a_table_lost_are_not_read_as_its_own(tmp_path):
     opened = lancelet.dataset(dataset.uri)
     with pytest.raises(OSError, match="not initialized"):
         lancelet.mem_wal.LsmScanner.fresh(opened)
-    opened.restore(1)
+    lancelet.dataset(dataset.uri, version=1).restore()
+    opened = lancelet.dataset(dataset.uri)
     with pytest.raises(OSError, match="not initialized"):
         lancelet.mem_wal.LsmScanner.fresh(opened)
 

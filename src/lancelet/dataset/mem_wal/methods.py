@@ -550,7 +550,8 @@ class MemWalMethods:
             return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 1
         if identity is not None:
             source = schema.field_by_path(identity)
-            kind = print_arrow_type(source.arrow_type).lower()
+            ops.mem_wal.sharding.check_shard_key(identity, source.arrow_type, "identity")
+            kind = print_arrow_type(source.arrow_type).lower().replace("largeutf8", "large_utf8")
             made = ops.mem_wal.sharding.ShardingField(
                 _FIELD_ID, (source.id,), "identity", None, kind
             )
@@ -558,6 +559,7 @@ class MemWalMethods:
         if bucket is None or buckets is None:
             return None, 0
         source = schema.field_by_path(bucket)
+        ops.mem_wal.sharding.check_shard_key(bucket, source.arrow_type, "bucket")
         ops.mem_wal.sharding.buckets_of(pa.array([], source.arrow_type), buckets)
         made = ops.mem_wal.sharding.ShardingField(
             _FIELD_ID, (source.id,), "bucket", None, "int32", {"num_buckets": str(buckets)}

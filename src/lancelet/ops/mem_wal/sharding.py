@@ -31,6 +31,14 @@ from lancelet.values import dataclass
 
 _T = pa.types
 _TEXTS: Final = (_T.is_string, _T.is_large_string, _T.is_binary, _T.is_large_binary)
+_SHARD_KEYS: Final = {
+    "identity": (_T.is_boolean, _T.is_integer, _T.is_string, _T.is_large_string),
+    "bucket": (
+        *(_T.is_boolean, _T.is_integer, _T.is_string, _T.is_large_string),
+        *(_T.is_float32, _T.is_float64, _T.is_date32, _T.is_timestamp, _T.is_time),
+    ),
+}
+"""The types of columns that every implementation splits rows by."""
 _BUCKETS_MAX: Final = 1024
 _RESULT_TYPES: Final = (
     pa.bool_(),
@@ -79,6 +87,16 @@ def evaluate_spec(batch: pa.RecordBatch, spec: ShardingSpec, schema: Schema) -> 
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
+def check_shard_key(name: str, kind: pa.DataType, transform: str) -> None:
+    """Raise if other implementations do not split rows by a column of that type."""
+    if not any(each(kind) for each in _SHARD_KEYS[transform]):
+        raise UnsupportedError(
+            f"the column {name!r} has a type which cannot be used as a shard key",
+            type=str(kind),
+            transform=transform,
+        )
+
+
 def buckets_of(values: pa.Array, count: int) -> npt.NDArray[np.int32]:
     """Return the bucket of each value.
 
@@ -87,7 +105,7 @@ def buckets_of(values: pa.Array, count: int) -> npt.NDArray[np.int32]:
     """
     if not 1 <= count <= _BUCKETS_MAX:
         raise InvalidInputError("there are 1 to 1024 buckets", num_buckets=count)
-    hashes = _hashes(values.fill_null(_zero(values.type)) if values.null_count else values)
+    hashes = _hashes(_without_nulls(values))
     buckets = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
     if values.null_count:
         buckets[values.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -163,10 +181,10 @@ def _years(values: pa.Array) -> pa.Array:
     return pc.year(values).cast(pa.int32())
 
 
-def _zero(data_type: pa.DataType) -> pa.Scalar:
-    if _T.is_string(data_type) or _T.is_large_string(data_type):
-        return pa.scalar("", data_type)
-    return pa.scalar(0, pa.int8()).cast(pa.int64()).cast(data_type, safe=False)
+def _without_nulls(values: pa.Array) -> pa.Array:
+    """Return values with any others in place of nulls."""
+    _, *data = values.buffers()
+    return pa.Array.from_buffers(values.type, len(values), [None, *data], offset=values.offset)
 
 
 def _hashes(values: pa.Array) -> Words:

@@ -49,6 +49,15 @@ WRITER_DEFAULTS: Final[Mapping[str, int | bool]] = {
 """How a writer behaves unless it is told otherwise."""
 
 
+_AT_LEAST: Final = {
+    "max_memtable_size": 1,
+    "max_memtable_rows": 1,
+    "max_memtable_batches": 1,
+    "manifest_scan_batch_size": 1,
+}
+"""The least values of settings; those of others are 0."""
+
+
 class AlreadyInitializedError(InvalidInputError, OSError):
     """The table has a write-ahead log already."""
 
@@ -122,6 +131,7 @@ def initialize_mem_wal(
     writer_config: Mapping[str, int | bool] | None = None,
 ) -> Snapshot:
     """Give a table a write-ahead log."""
+    check_settings(writer_config or {})
     if mem_wal_state(snapshot) is not None:
         raise AlreadyInitializedError(
             "MemWAL is already initialized on this dataset.", uri=snapshot.location.uri
@@ -163,6 +173,15 @@ def initialize_mem_wal(
         index_version=0,
     )
     return publish(snapshot, CreateIndex((entry,), ()))
+
+
+def check_settings(settings: Mapping[str, int | bool]) -> None:
+    """Raise if no writer could behave so."""
+    for name, value in settings.items():
+        if value < _AT_LEAST.get(name, 0):
+            raise InvalidInputError(
+                f"{name} must be at least {_AT_LEAST.get(name, 0)}", found=value
+            )
 
 
 def _has_rows(shard: Shard) -> bool:

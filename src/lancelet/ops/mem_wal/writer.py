@@ -52,18 +52,16 @@ from lancelet.ops.mem_wal.reconcile import (
 )
 from lancelet.ops.mem_wal.shard import FencedError, Persistence, Shard, WalEntry
 from lancelet.ops.mem_wal.sstable import write_sstable
-from lancelet.ops.mem_wal.state import WRITER_DEFAULTS, MemWalState, require_mem_wal
+from lancelet.ops.mem_wal.state import (
+    WRITER_DEFAULTS,
+    MemWalState,
+    check_settings,
+    require_mem_wal,
+)
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _MS: Final = 1 / 1000
-_AT_LEAST: Final = {
-    "max_memtable_size": 1,
-    "max_memtable_rows": 1,
-    "max_memtable_batches": 1,
-    "manifest_scan_batch_size": 1,
-}
-"""The least values of settings; those of others are 0."""
 
 
 class ClosedWriterError(InvalidInputError, OSError):
@@ -608,11 +606,7 @@ def _settings(state: MemWalState, config: Mapping[str, int | bool | None]) -> di
     stored = {name: _parsed(name, text) for name, text in state.writer_defaults.items()}
     given = {name: value for name, value in config.items() if value is not None}
     settings = {**WRITER_DEFAULTS, **stored, **given}
-    for name, value in settings.items():
-        if value < _AT_LEAST.get(name, 0):
-            raise InvalidInputError(
-                f"{name} must be at least {_AT_LEAST.get(name, 0)}", found=value
-            )
+    check_settings(settings)
     if not settings["enable_memtable"]:
         raise UnsupportedError("shards are written with rows in memory", enable_memtable=False)
     return settings
