@@ -73,7 +73,7 @@ def test_what_is_noted_of_shards_is_read_without_asking_them(tmp_path):
     assert dataset.mem_wal_shards(noted=True) == []
     put(dataset, [100])
     assert dataset.note_mem_wal_shards(dry_run=True) is not None
-    assert dataset.mem_wal_shards(noted=True) == []
+    assert noted_shards(dataset.snapshot) is None
     dataset.note_mem_wal_shards()
     put(dataset, [101])
     merge(lancelet.dataset(dataset.uri), [100], 1)
@@ -109,6 +109,13 @@ def test_many_shards_are_noted_in_a_file(tmp_path, monkeypatch):
     assert [file.path for file in entry.files] == ["shards.lance"]
     assert len(dataset.mem_wal_shards(noted=True)) == 130
     assert lance.dataset(dataset.uri).mem_wal_index_details() is not None
+    theirs = lance.mem_wal.CompactedSsTable(str(SHARD), 2)
+    merging = lance.dataset(dataset.uri).merge_insert("id").when_not_matched_insert_all()
+    merging.mark_sstables_as_compacted([theirs]).execute(rows([101]))
+    # The reference forgets the file, and what is not noted is not taken for no shards.
+    dataset = lancelet.dataset(dataset.uri)
+    assert noted_shards(dataset.snapshot) is None
+    assert len(dataset.mem_wal_shards(noted=True)) == 130
     monkeypatch.setattr(discovery, "latest_shards", lambda _: states[:3])
     dataset.note_mem_wal_shards()
     (entry,) = dataset.snapshot.indices.indices

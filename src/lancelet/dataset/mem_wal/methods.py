@@ -373,7 +373,7 @@ class MemWalMethods:
 
         Args:
             noted: Whether to return what `note_mem_wal_shards` recorded last, which costs no
-                request; else the shards are listed.
+                request. Else, and where nothing is recorded, the shards are listed.
 
         Returns:
             A snapshot per shard.
@@ -384,11 +384,10 @@ class MemWalMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        if not noted:
-            found: Sequence[ShardManifest] = ops.mem_wal.discovery.latest_shards(snapshot)
-        else:
-            at = ops.mem_wal.discovery.noted_shards(snapshot)
-            found = () if at is None else at.shards
+        at = ops.mem_wal.discovery.noted_shards(snapshot) if noted else None
+        found: Sequence[ShardManifest] = (
+            ops.mem_wal.discovery.latest_shards(snapshot) if at is None else at.shards
+        )
         return [ShardSnapshot.of(ops.mem_wal.merged.tables_of(each)) for each in found]
 
     def note_mem_wal_shards(self, *, dry_run: bool = False) -> ChangeReport | None:
