@@ -25,6 +25,7 @@
 
 #include "kernels.hpp"
 #include "page_layout.hpp"
+#include "released.hpp"
 
 namespace lancelet::columns {
 
@@ -425,7 +426,7 @@ inline int64_t take(const plan::File& file, ConstInts rows, const std::vector<Co
     for (int64_t i = 0; i < rows.size; ++i)
       if (rows.data[i] < 0 || rows.data[i] >= plan->num_rows())
         throw std::invalid_argument("a column does not have a row");
-  nb::gil_scoped_release release;
+  const Released released;
   std::vector<const plan::Page*> pages(count * each);
   std::vector<int64_t> within(count * each);
   plan::Taken taken = {};

@@ -22,6 +22,7 @@
 #include "column_plan.hpp"
 #include "cpu.hpp"
 #include "kernels.hpp"
+#include "released.hpp"
 
 namespace nb = nanobind;
 
@@ -78,7 +79,7 @@ constexpr bool kIsOfPlans<const plan::File&> = true;
 // A call through a slot, with the interpreter free to go on.
 template <class... Spans>
 int64_t call(int64_t (*function)(Spans...), Spans... spans) {
-  nb::gil_scoped_release release;
+  const Released released;
   return function(spans...);
 }
 
