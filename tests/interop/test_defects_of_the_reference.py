@@ -9,6 +9,7 @@ import random
 import shutil
 import threading
 import uuid
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -284,6 +285,28 @@ def test_vectors_are_found_after_a_compaction_that_deferred_its_remapping(tmp_pa
     assert dataset.to_table(nearest=query)["id"].to_pylist()[0] == 300
 
 
+@pytest.mark.parametrize(
+    "kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM", "FM", "INVERTED", "LABEL_LIST"]
+)
+def test_segments_that_are_merged_after_a_deferred_compaction_have_its_rows(tmp_path, kind):
+    words = [f"word{number % 3}" for number in range(12)]
+    values = [[word] for word in words] if kind == "LABEL_LIST" else words
+    dataset = lancelet.write_dataset(pa.table({"s": values}), tmp_path / "t", max_rows_per_file=4)
+    segments = [
+        dataset.create_index_uncommitted("s", kind, fragment_ids=[number]) for number in range(3)
+    ]
+    lancelet.dataset(dataset.uri).optimize.compact_files(defer_index_remap=True)
+    later = lancelet.dataset(dataset.uri)
+    merged = later.merge_existing_index_segments(segments)
+    later = later.commit_existing_index_segments("s_idx", "s", [merged])
+    if kind == "INVERTED":
+        found = later.to_table(full_text_query="word1")
+    else:
+        whole = {"LABEL_LIST": "array_has(s, 'word1')", "BTREE": "s = 'word1'"}
+        found = later.to_table(filter=whole.get(kind, "contains(s, 'word1') and s = 'word1'"))
+    assert found.num_rows == 4
+
+
 def test_a_table_whose_index_is_lost_can_be_changed(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"id": range(100)}), tmp_path / "t")
     dataset.create_scalar_index("id", "BTREE")
@@ -379,6 +402,69 @@ def test_a_compaction_does_not_bring_deleted_rows_back(tmp_path):
     with contextlib.suppress(lancelet.errors.LanceletError):
         lancelet.optimize.Compaction.commit(lancelet.dataset(dataset.uri), done)
     assert lancelet.dataset(dataset.uri).count_rows() == 370
+
+
+@pytest.mark.parametrize("kind", [None, "BTREE"])
+def test_two_that_insert_one_new_key_insert_it_once(tmp_path, kind):
+    """No key is declared: the columns of the merge are enough."""
+    dataset = lancelet.write_dataset(pa.table({"id": [1], "x": [0]}), tmp_path / "t")
+    if kind is not None:
+        dataset.create_scalar_index("id", kind)
+    for number, writer in enumerate([lancelet.dataset(dataset.uri) for _ in range(3)]):
+        rows = pa.table({"id": [1, 2], "x": [number, number]})
+        merge = writer.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(rows)
+    assert lancelet.dataset(dataset.uri).to_table().to_pydict() == {"id": [1, 2], "x": [2, 2]}
+
+
+@pytest.mark.parametrize("merges_first", [True, False])
+def test_metadata_and_columns_that_are_added_at_once_are_both_there(tmp_path, merges_first):
+    dataset = lancelet.write_dataset(pa.table({"id": [1]}), tmp_path / "t")
+    other = lancelet.dataset(dataset.uri)
+    (fragment, schema), version = dataset.get_fragment(0).merge_columns({"b": "id + 1"}), 1
+    merge = lancelet.LanceOperation.Merge([fragment], schema)
+    changes = {
+        "columns": lambda: lancelet.LanceDataset.commit(dataset.uri, merge, read_version=version),
+        "metadata": lambda: other.update_schema_metadata({"by": "other"}),
+    }
+    first, second = sorted(changes, reverse=not merges_first)
+    changes[first]()
+    with pytest.raises(lancelet.errors.CommitConflictError):
+        changes[second]()
+    if merges_first:
+        lancelet.dataset(dataset.uri).update_schema_metadata({"by": "other"})
+    else:
+        lancelet.dataset(dataset.uri).add_columns({"b": "id + 1"})
+    latest = lancelet.dataset(dataset.uri).schema
+    assert (latest.names, latest.metadata) == (["id", "b"], {b"by": b"other"})
+
+
+def test_a_tag_of_an_old_version_does_not_keep_files_of_newer_ones(tmp_path):
+    uri = tmp_path / "t"
+    for number in range(3):
+        lancelet.write_dataset(pa.table({"id": [number]}), uri, mode="overwrite")
+    lancelet.dataset(uri).tags.create("kept", 1)
+    lancelet.dataset(uri).cleanup_old_versions(timedelta(0), error_if_tagged_old_versions=False)
+    assert len(list((uri / "data").iterdir())) == 2
+    assert lancelet.dataset(uri, version="kept").to_table().to_pydict() == {"id": [0]}
+
+
+def test_a_branch_that_a_tag_is_of_is_not_deleted(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": [1]}), tmp_path / "t")
+    dataset.tags.create("kept", ("side", dataset.create_branch("side", 1).version))
+    with pytest.raises(lancelet.errors.LanceletError, match="need the branch"):
+        dataset.branches.delete("side")
+    assert dataset.checkout_version("kept").count_rows() == 1
+
+
+def test_a_change_whose_version_was_cleaned_up_is_made_or_refused(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": range(10)}), tmp_path / "t")
+    other = lancelet.dataset(dataset.uri)
+    dataset.delete("id = 1")
+    dataset.delete("id = 2")
+    dataset.cleanup_old_versions(timedelta(0))
+    other.delete("id = 3")
+    assert lancelet.dataset(dataset.uri).to_table()["id"].to_pylist() == [0, *range(4, 10)]
 
 
 def test_a_table_with_an_index_of_vectors_is_compacted_after_deletions(tmp_path):
