@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -55,7 +54,7 @@ from lancelet.encodings.options import (
 from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes
 from lancelet.encodings.sample import sample_of, sample_of_long, sample_rows
 from lancelet.encodings.trials import Trial, best_of, try_all
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 SMALL_CHUNK_VALUES_BYTES: Final = 16000
 """The most bytes of values in a chunk of 2.1, which leaves half of the chunk to levels."""
@@ -131,7 +130,7 @@ def encode_mini_blocks(
     plain = _plain(pages.block)
     is_tiny = _are_few(pages, options)
     if plain is not None and is_tiny.any():
-        which = np.flatnonzero(is_tiny)
+        which = is_tiny.nonzero()[0]
         part = pages.take(which)
         values = plain.encode_pages(part.block, part.rows, limits)
         descriptions = [registry.describe(values.encoding)] * len(which)
@@ -140,8 +139,8 @@ def encode_mini_blocks(
         if len(which) == pages.count:
             return
     rows = np.where(is_tiny, -1, sample_rows(pages))
-    for each in np.unique(rows[~is_tiny]).tolist():
-        which = np.flatnonzero(rows == each)
+    for each in sorted(set(rows[~is_tiny].tolist())):
+        which = (rows == each).nonzero()[0]
         for found in _Batch(pages.take(which), options, limits).encode():
             yield replace(found, which=which[found.which])
 
@@ -279,7 +278,7 @@ class _Tried:
     def encode(self, which: Int64s) -> Iterator[MiniBlocks]:
         """Encode some of the pages, those together that get the same."""
         best = self._best[which]
-        for number in np.unique(best).tolist():
+        for number in sorted(set(best.tolist())):
             own = which[best == number]
             trial = self._trials[number]
             chunks = trial.encode(self.pages, own, self._sample)
@@ -328,11 +327,13 @@ class _Batch:
         obvious = self._is_obvious(items)
         settled: list[int] = []
         most = np.full(len(obvious), self._items_max)
-        for indexed in self._indexed(np.flatnonzero(obvious), most):
+        for indexed in self._indexed(obvious.nonzero()[0], most):
             small = [place for place in range(len(indexed.which)) if indexed.is_small(place)]
             settled += indexed.which[small].tolist()
             yield from _with_dictionaries(indexed, small, {})
-        others = np.setdiff1d(self._pages.every, settled, assume_unique=True)
+        waits = np.ones(len(obvious), np.bool_)
+        waits[settled] = False
+        others = waits.nonzero()[0]
         if not len(others):
             return
         items[obvious] = np.inf
@@ -342,7 +343,7 @@ class _Batch:
         is_plain = np.ones(len(others), np.bool_)
         most = np.zeros_like(self._pages.every)
         most[others] = self._items_that_pay(items[others], sample, tried)
-        for indexed in self._indexed(np.flatnonzero(most), most):
+        for indexed in self._indexed(most.nonzero()[0], most):
             better: dict[int, Mapping[str, str]] = {}
             own = others.searchsorted(indexed.which).tolist()
             for place, page in enumerate(own):
@@ -355,7 +356,7 @@ class _Batch:
                 else:
                     refused[page] = {indexed.description(place): str(cost)}
             yield from _with_dictionaries(indexed, [*better], better)
-        for found in tried.encode(np.flatnonzero(is_plain)):
+        for found in tried.encode(is_plain.nonzero()[0]):
             each = zip(found.which.tolist(), found.refused, strict=True)
             joined = [
                 {**trials, **refused[page]} if refused[page] else trials for page, trials in each
@@ -413,9 +414,9 @@ class _Batch:
                 bits = _index_bits(items.count)
                 dictionary = Dictionary(encode_items(items, self._options), items.count)
                 found.setdefault(bits, []).append((page, indices.astype(WORDS[bits]), dictionary))
-        options = replace(self._options, bss=ByteStreamSplitMode.OFF)
         made: list[_Indexed] = []
         for each in found.values():
+            options = replace(self._options, bss=ByteStreamSplitMode.OFF)
             pages, words, dictionaries = zip(*each, strict=True)
             block = from_words(words[0] if len(words) == 1 else np.concatenate(words))
             tried = _Tried(Pages(block, self._pages.rows, len(pages)), options, self._limits)

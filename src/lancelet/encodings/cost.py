@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import Block
-from lancelet.encodings.codecs.base import Codec
+from lancelet.encodings.codecs.base import Codec, MeasuredPages
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
@@ -33,6 +33,7 @@ from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes, sum_of
 from lancelet.values import dataclass
 
 Number = TypeVar("Number", float, npt.NDArray[np.float64])
+Whole = TypeVar("Whole", int, Int64s, int | Int64s)
 
 BYTE_NS: Final = 8.0
 """The price of a stored byte."""
@@ -120,10 +121,11 @@ class Refused(Mapping[str, str]):
         }
 
 
-def costs_of(codec: Codec, encoded: ChunkedPages, sample: Pages) -> Costs:
-    """Return what a value of each page costs a reader, by what samples were encoded to."""
+def costs_of(codec: Codec, encoded: ChunkedPages | MeasuredPages, sample: Pages) -> Costs:
+    """Return what a value of each page costs a reader, by what samples are encoded to."""
     count = max(sample.rows, 1)
-    framing = framing_bytes(encoded.num_chunks, len(encoded.values.parts))
+    num_parts = 1 if isinstance(encoded, MeasuredPages) else len(encoded.values.parts)
+    framing = framing_bytes(encoded.num_chunks, num_parts)
     stored = (encoded.encoded_bytes + framing) / count
     return Costs(stored, decode_ns_of(codec, sample.raw_bytes / count))
 
@@ -141,7 +143,7 @@ def costs_of_compressed(
     return Costs(stored, around.decode_ns + _decompress_ns(codec, plain, packed))
 
 
-def framing_bytes(num_chunks: Int64s, num_parts: int) -> Int64s:
+def framing_bytes(num_chunks: Whole, num_parts: int) -> Whole:
     """Return what chunks cost besides their values, if each has so many parts."""
     return (_CHUNK_BYTES + _PART_BYTES * (num_parts - 1)) * num_chunks
 

@@ -15,7 +15,6 @@ Leaves that are alike, such as those of a wide table, are encoded at once; one i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -56,6 +55,7 @@ from lancelet.encodings.miniblock.write import build_mini_blocks
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions, StructuralEncoding
 from lancelet.encodings.pages import Pages
 from lancelet.errors import UnsupportedError
+from lancelet.values import replace
 
 WIDE_BYTES: Final = 256
 """Values of so many bytes or more, on average, are zipped."""
@@ -134,7 +134,7 @@ def _encode(
         if not waiting.any():
             return
     is_zipped = _wants_full_zip(pages, version, options) & waiting
-    in_chunks = np.flatnonzero(waiting & ~is_zipped)
+    in_chunks = (waiting & ~is_zipped).nonzero()[0]
     if len(in_chunks):
         for chosen in encode_mini_blocks(pages.take(in_chunks), version=version, options=options):
             own = replace(chosen, which=in_chunks[chosen.which])
@@ -143,7 +143,7 @@ def _encode(
                     is_zipped[which] = True
                 else:
                     yield which, body
-    for place in np.flatnonzero(is_zipped).tolist():
+    for place in is_zipped.nonzero()[0].tolist():
         values = encode_full_zip(pages.page(place), options=options)
         yield [place], build_full_zip(leaf.page(place, count), values, place)
 
@@ -258,7 +258,7 @@ def _wants_full_zip(
     block = pages.block
     if not isinstance(block, Variable):
         return np.full(pages.count, _are_wide(block, version, options))
-    lengths = np.diff(block.offsets).reshape(pages.count, -1)
+    lengths = (block.offsets[1:] - block.offsets[:-1]).reshape(pages.count, -1)
     longest = lengths.max(axis=1, initial=0).astype(np.int64)
     found: npt.NDArray[np.bool_]
     match options.structural_encoding:

@@ -46,7 +46,7 @@ class Pages:
             return np.array([raw_bytes(self.block)], np.int64)
         if isinstance(self.block, Variable):
             ends = self.block.offsets[:: self.rows].astype(np.int64)
-            found: Int64s = np.diff(ends) + self.rows * self.block.offsets.itemsize
+            found: Int64s = ends[1:] - ends[:-1] + self.rows * self.block.offsets.itemsize
             return found
         assert isinstance(self.block, FixedWidth)
         return np.full(self.count, (self.rows * self.block.bits + 7) // 8)
@@ -137,13 +137,13 @@ class ChunkedPages:
         if pages.count == 1:
             return ChunkedPages(values, np.array([0, len(values.counts)], np.int64))
         ends = np.arange(pages.count + 1) * pages.rows
-        found = np.cumsum(values.counts).searchsorted(ends)
+        found = values.counts.cumsum().searchsorted(ends)
         return ChunkedPages(values, found + (np.arange(len(found)) > 0))
 
     @property
     def num_chunks(self) -> Int64s:
         """How many chunks each page has."""
-        return np.diff(self.edges)
+        return self.edges[1:] - self.edges[:-1]
 
     @property
     def encoded_bytes(self) -> Int64s:
@@ -161,7 +161,7 @@ class ChunkedPages:
             tuple(take_slices(part, chunks) for part in self.values.parts),
             self.values.counts[chunks],
         )
-        return ChunkedPages(values, np.concatenate([[0], np.cumsum(count)]))
+        return ChunkedPages(values, np.concatenate([[0], count.cumsum()]))
 
 
 def sum_of(sizes: list[Int64s], edges: Int64s) -> Int64s:
@@ -172,8 +172,8 @@ def sum_of(sizes: list[Int64s], edges: Int64s) -> Int64s:
     """
     if len(edges) == 2:
         return np.array([sum(int(each[edges[0] : edges[1]].sum()) for each in sizes)], np.int64)
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.sum(sizes, axis=0))])
-    found: Int64s = np.diff(ends[edges])
+    ends = np.concatenate([[0], sum(sizes[1:], sizes[0]).cumsum()])[edges]
+    found: Int64s = ends[1:] - ends[:-1]
     return found
 
 

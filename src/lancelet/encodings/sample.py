@@ -43,7 +43,7 @@ def sample_rows(pages: Pages) -> Int64s:
     [4096]
     """
     value_bytes = np.maximum(pages.raw_bytes / max(pages.rows, 1), 1)
-    aim = np.clip(BYTES_AIM / value_bytes, VALUES_FEW, VALUES_MAX)
+    aim = np.minimum(np.maximum(BYTES_AIM / value_bytes, VALUES_FEW), VALUES_MAX)
     wanted = np.maximum(np.minimum(aim, BYTES_MAX / value_bytes), VALUES_MIN)
     rows: Int64s = 1 << np.log2(wanted).round().astype(np.int64)
     return np.minimum(rows, pages.rows)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -27,7 +26,7 @@ from lancelet import kernels
 from lancelet.buffers import Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth, Variable
-from lancelet.encodings.codecs.base import ChunkLimits, Codec
+from lancelet.encodings.codecs.base import ChunkLimits, Codec, MeasuredPages
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
@@ -39,7 +38,7 @@ from lancelet.encodings.codecs.words import WORDS
 from lancelet.encodings.cost import Costs, costs_of, costs_of_compressed, saving_min
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 from lancelet.encodings.pages import ChunkedPages, Pages
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
 """Chunks that are decompressed as a whole are cut to this, so that one row costs some 10 us.
@@ -68,6 +67,9 @@ GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
 PACKED: Final = (InlineBitpacking, Rle)
 """Choices that a general compression around them hardly shrinks further."""
+
+_PROPOSING: Final = tuple(kind for kind in registry.CODECS if "propose" in vars(kind))
+"""The codecs that ever propose to be tried."""
 
 _WORD_BITS: Final = (64, 128, 256)
 """Values of fewer bits are packed instead."""
@@ -101,16 +103,23 @@ class Trial:
 
     codec: Codec
     limits: ChunkLimits
-    description: str
     costs: Costs
-    encoded: ChunkedPages = field(repr=False)
+    encoded: ChunkedPages | MeasuredPages
     place: Int64s
     bytes_per_value: _Numbers
     totals: _Numbers
 
+    @property
+    def description(self) -> str:
+        """The choice in words."""
+        made = self.encoded.values if isinstance(self.encoded, ChunkedPages) else self.encoded
+        words = registry.describe(made.encoding)
+        is_coded = isinstance(self.codec, General) and not self.codec.searches
+        return f"{words} without a search" if is_coded else words
+
     def encode(self, pages: Pages, which: Int64s, sample: Pages) -> ChunkedPages:
         """Encode some of the pages of which `sample` was tried."""
-        if sample is pages:
+        if sample is pages and isinstance(self.encoded, ChunkedPages):
             return self.encoded.take(self.place[which])
         part = pages.take(which)
         return ChunkedPages.of(self.codec.encode_pages(part.block, part.rows, self.limits), part)
@@ -121,11 +130,15 @@ def try_all(
 ) -> list[Trial]:
     """Try on samples what the codecs propose and the options allow, and compressions of it."""
     trials = _Trials(sample, page_bytes, options, limits)
+    proposed = _proposed(sample, options)
     has_runs = _wants_runs(sample, options)
-    trials.add(Rle(), np.flatnonzero(has_runs))
-    proposed = [(codec, which[~has_runs[which]]) for codec, which in _proposed(sample, options)]
+    if has_runs.any():
+        trials.add(Rle(), has_runs.nonzero()[0])
+        proposed = [(codec, which[~has_runs[which]]) for codec, which in proposed]
     for codec, which in proposed:
         trials.add(codec, which)
+    if not trials.may_compress:
+        return trials.found
     trials.look_at_bytes()
     for general, which in _compressed(sample, proposed, options):
         trials.add_compressed(general, which)
@@ -150,13 +163,21 @@ class _Trials:
         self._repeats: _Flags = np.ones(sample.count, np.bool_)
         self._parts: dict[bytes, Pages] = {}
 
+    @property
+    def may_compress(self) -> bool:
+        """Whether a general compression is asked for, or any page is large enough to pay for it."""
+        return self._is_asked_for or bool(self._is_large.any())
+
     def add(self, codec: Codec, which: Int64s) -> None:
         """Try a codec on some of the pages."""
         if not len(which):
             return
         part = self._part(which)
-        values = codec.encode_pages(part.block, part.rows, self._limits)
-        encoded = ChunkedPages.of(values, part)
+        encoded: ChunkedPages | MeasuredPages | None
+        encoded = codec.measure_pages(part.block, part.rows, self._limits)
+        if encoded is None:
+            values = codec.encode_pages(part.block, part.rows, self._limits)
+            encoded = ChunkedPages.of(values, part)
         self._least = np.minimum(
             self._least,
             self._keep(codec, self._limits, encoded, costs_of(codec, encoded, part), which),
@@ -183,7 +204,7 @@ class _Trials:
 
     def look_at_bytes(self) -> None:
         """Find out how regular the bytes of numbers are that may be compressed."""
-        which = np.flatnonzero(self._is_large)
+        which = self._is_large.nonzero()[0]
         if self._is_asked_for or not len(which) or not _has_planes(self._sample):
             return
         part = self._part(which)
@@ -192,8 +213,6 @@ class _Trials:
 
     def _may_pay(self, codec: General) -> _Flags:
         """Return where a compression may save what it must, by what is known of the samples."""
-        if not self._is_asked_for and not self._is_large.any():
-            return self._is_large
         wanted = (1 - saving_min(codec)) * self._least
         may: _Flags = self._entropy < wanted
         if isinstance(codec.inner, ByteStreamSplit):
@@ -211,18 +230,29 @@ class _Trials:
         return self._parts.setdefault(which.tobytes(), self._sample.take(which))
 
     def _keep(
-        self, codec: Codec, limits: ChunkLimits, encoded: ChunkedPages, costs: Costs, which: Int64s
+        self,
+        codec: Codec,
+        limits: ChunkLimits,
+        encoded: ChunkedPages | MeasuredPages,
+        costs: Costs,
+        which: Int64s,
     ) -> _Numbers:
         """Keep a trial, and return the bytes that a value takes in each of all pages."""
-        description = registry.describe(encoded.values.encoding)
-        if isinstance(codec, General) and not codec.searches:
-            description += " without a search"
-        stored, totals = (np.full(self._sample.count, np.inf) for _ in range(2))
-        stored[which], totals[which] = costs.bytes_per_value, costs.totals
-        place = np.full(self._sample.count, -1)
-        place[which] = np.arange(len(which))
-        self.found.append(Trial(codec, limits, description, costs, encoded, place, stored, totals))
+        place, stored, totals = which, costs.bytes_per_value, costs.totals
+        if len(which) < self._sample.count:
+            place, stored, totals = self._spread(which, np.arange(len(which)), stored, totals)
+        self.found.append(Trial(codec, limits, costs, encoded, place, stored, totals))
         return stored
+
+    def _spread(
+        self, which: Int64s, place: Int64s, stored: _Numbers, totals: _Numbers
+    ) -> tuple[Int64s, _Numbers, _Numbers]:
+        """Return what is known of some pages, by the numbers of all."""
+        places = np.full(self._sample.count, -1)
+        places[which] = place
+        spread = np.full((2, self._sample.count), np.inf)
+        spread[:, which] = stored, totals
+        return places, spread[0], spread[1]
 
 
 def _aim(codec: General) -> int:
@@ -303,7 +333,7 @@ def _proposed(sample: Pages, options: EncodingOptions) -> list[tuple[Codec, Int6
         unwanted = (*unwanted, *PACKED, Fsst)
     return [
         proposed
-        for kind in registry.CODECS
+        for kind in _PROPOSING
         if not issubclass(kind, unwanted)
         for proposed in kind.propose(sample.block, sample.rows)
     ]
@@ -317,9 +347,11 @@ def _compressed(
     if options.compression not in GENERAL:
         # Codes of strings are compressed rather than the strings: more of them fit into a chunk,
         # so the result is no larger, and the slow decompression has half of the bytes to make.
-        coded = [which for codec, which in proposed if isinstance(codec, Fsst)]
+        is_coded = np.zeros(sample.count, np.bool_)
+        for codec, which in proposed:
+            is_coded[which] |= isinstance(codec, Fsst)
         inner = [
-            (codec, np.setdiff1d(which, coded) if isinstance(codec, VariableCodec) else which)
+            (codec, which[~is_coded[which]] if isinstance(codec, VariableCodec) else which)
             for codec, which in proposed
             if not isinstance(codec, PACKED)
         ]

@@ -88,7 +88,7 @@ def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
     if len(slices) and (
         int(out_position[0]) < 0
         or int(ends.max()) > out_bytes
-        or bool(np.any(out_position[1:] < ends[:-1]))
+        or bool((out_position[1:] < ends[:-1]).any())
     ):
         raise InvalidInputError("slices must be laid out in order and in bounds", bytes=out_bytes)
 
@@ -286,7 +286,7 @@ def check_plane_sizes(slices: Slices, counts: Int64s, value_bytes: int, *, kerne
 
 def slices_of_sizes(source: Bytes, sizes: Int64s) -> Slices:
     """Return slices of these sizes that lie back to back in `source`."""
-    return Slices(source, np.cumsum(sizes) - sizes, sizes)
+    return Slices(source, sizes.cumsum() - sizes, sizes)
 
 
 LZ4_RATIO_MAX: Final = 255

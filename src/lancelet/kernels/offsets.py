@@ -80,10 +80,10 @@ def cut_sizes(offsets: Offsets, data_bytes: int, counts: Int64s, *, kernel: str)
     check_has_offsets(offsets, kernel=kernel)
     if (counts < 0).any() or int(counts.sum()) != len(offsets) - 1:
         raise InvalidInputError("the counts of the chunks are not all values", kernel=kernel)
-    edges = offsets[np.append(0, np.cumsum(counts))].astype(np.int64)
+    edges = offsets[np.append(0, counts.cumsum())].astype(np.int64)
     bad = (edges[:-1] < 0) | (edges[1:] < edges[:-1]) | (edges[1:] > data_bytes)
     if bad.any():
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
     width = offsets.dtype.itemsize
-    sizes: Int64s = (counts + 1 + -(-np.diff(edges) // width)) * width
+    sizes: Int64s = (counts + 1 + -((edges[:-1] - edges[1:]) // width)) * width
     return sizes

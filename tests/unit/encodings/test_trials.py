@@ -16,10 +16,12 @@ from lancelet import kernels
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
 from lancelet.encodings.choose import encode_mini_blocks, items_expected
-from lancelet.encodings.codecs.base import ChunkLimits
+from lancelet.encodings.codecs.base import ChunkLimits, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.general import General
+from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
+from lancelet.encodings.codecs.words import WORDS, from_words
 from lancelet.encodings.cost import saving_min
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.pages import ChunkedPages, Pages
@@ -145,3 +147,30 @@ def test_strings_are_coded_by_one_table_however_often_they_are_tried(monkeypatch
     assert sum("fsst" in trial.description for trial in trials) == 3
     assert calls == ["fsst_train", "fsst_encode"]
     assert "fsst{variable(flat(32))}}" in trials[int(best_of(trials, options)[0])].description
+
+
+@pytest.mark.parametrize(
+    ("codec", "bits"),
+    [(Flat(), 1), *((codec, bits) for codec in (Flat(), InlineBitpacking()) for bits in WORDS)],
+)
+@pytest.mark.parametrize("rows", [1, 7, 1000, 1024, 1025, 5000])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_measured_is_what_encoding_makes(
+    codec: Codec, bits: int, rows: int, count: int
+) -> None:
+    random = np.random.default_rng(rows * bits)
+    words = random.integers(0, 1 << random.integers(1, bits + 1), rows * count, np.uint64)
+    if bits == 1:
+        block = FixedWidth(1, np.packbits(words.astype(np.uint8), bitorder="little"), len(words))
+    else:
+        block = from_words(words.astype(WORDS[bits]))
+    pages = Pages(block, rows, count)
+    for limits in (ChunkLimits(), ChunkLimits(bytes_aim=100), ChunkLimits(values_max=4)):
+        measured = codec.measure_pages(block, rows, limits)
+        made = ChunkedPages.of(codec.encode_pages(block, rows, limits), pages)
+        if measured is None:
+            assert bits == 1, "only chunks of bits may end within a byte"
+            continue
+        assert measured.encoding == made.values.encoding
+        assert measured.encoded_bytes.tolist() == made.encoded_bytes.tolist()
+        assert [measured.num_chunks] * count == made.num_chunks.tolist()

@@ -84,6 +84,15 @@ class EncodedBlock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MeasuredPages:
+    """What encoding pages would make: of each the bytes of its one part, in so many chunks."""
+
+    encoding: pb21.CompressiveEncoding
+    encoded_bytes: Int64s
+    num_chunks: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class EncodedBlocks:
     """Many blocks with one encoding, such as the levels of every chunk of a page."""
 
@@ -219,6 +228,11 @@ class Codec:
         """Do the same for pages of `rows` values each, whose chunks follow one another."""
         del rows, limits
         raise _no_context(self.wire_name, "mini-block pages", block=type(block).__name__)
+
+    def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
+        """Return what `encode_pages` would make, or `None` if only doing it tells."""
+        del block, rows, limits
+        return None
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Encode values into one buffer for each count, all with one encoding."""

@@ -47,7 +47,8 @@ def page_counts(num_pages: int, rows: int, chunk: int) -> Int64s:
     >>> page_counts(2, 5, 4).tolist()
     [4, 1, 4, 1]
     """
-    return np.tile(chunk_counts(rows, chunk), num_pages)
+    counts = chunk_counts(rows, chunk)
+    return counts if num_pages == 1 else np.tile(counts, num_pages)
 
 
 VALUES_MIN: Final = 2
@@ -72,7 +73,7 @@ def slices_of(sizes: Int64s, source: Bytes) -> Slices:
     >>> slices_of(np.array([2, 3]), np.zeros(5, np.uint8)).position.tolist()
     [0, 2]
     """
-    return Slices(source, np.cumsum(sizes) - sizes, sizes)
+    return Slices(source, sizes.cumsum() - sizes, sizes)
 
 
 def joined_bytes(slices: Slices) -> Bytes:
@@ -88,5 +89,5 @@ def joined_bytes(slices: Slices) -> Bytes:
     if (slices.position[1:] == slices.position[:-1] + slices.size[:-1]).all():
         return slices.source[start:stop]
     out = np.empty(int(slices.size.sum()), np.uint8)
-    kernels.copy_slices(slices, out, np.cumsum(slices.size) - slices.size)
+    kernels.copy_slices(slices, out, slices.size.cumsum() - slices.size)
     return out

@@ -25,6 +25,7 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     EncodedValues,
+    MeasuredPages,
     Picks,
 )
 from lancelet.encodings.codecs.cut import (
@@ -96,6 +97,15 @@ class Flat(Codec):
         else:
             slices = self.encode_blocks(values, counts).slices
         return ChunkedValues(flat_encoding(values.bits), (slices,), counts)
+
+    def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
+        """Return as many bytes as the values have, if no chunk of bits ends within a byte."""
+        values = expect_fixed_width(block, self.wire_name)
+        chunk = chunk_values(rows, values.bits / 8, limits)
+        if not rows or (values.bits == 1 and chunk % 8):
+            return None
+        sizes = np.full(values.count // rows, (rows * values.bits + 7) // 8)
+        return MeasuredPages(flat_encoding(values.bits), sizes, -(-rows // chunk))
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Cut the bytes of the values."""

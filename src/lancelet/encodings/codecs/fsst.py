@@ -96,8 +96,9 @@ class Fsst(Codec):
         """
         if not isinstance(block, Variable) or not rows:
             return
-        sizes = np.diff(block.offsets[::rows].astype(np.int64))
-        for page in np.flatnonzero(sizes >= max(PROPOSED_FROM_BYTES, 4 * rows)):
+        ends = block.offsets[::rows].astype(np.int64)
+        is_long = ends[1:] - ends[:-1] >= max(PROPOSED_FROM_BYTES, 4 * rows)
+        for page in is_long.nonzero()[0].tolist():
             offsets = block.offsets[page * rows : (page + 1) * rows + 1]
             table = SymbolTable(*kernels.fsst_train(offsets, block.data))
             yield cls(table=table), np.array([page])

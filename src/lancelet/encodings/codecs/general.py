@@ -11,7 +11,6 @@ decompresses more, which is weighed by whoever sets the limits of chunks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -96,7 +95,7 @@ class General(Codec):
         first = inner.parts[0]
         packed = self._compress(first) if self.searches else _code(first, inner.encoding)
         parts = (packed, *inner.parts[1:])
-        return replace(inner, encoding=self._wrap(inner.encoding), parts=parts)
+        return ChunkedValues(self._wrap(inner.encoding), parts, inner.counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Encode blocks and compress each."""

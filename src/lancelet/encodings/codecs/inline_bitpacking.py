@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
@@ -25,6 +25,7 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
+    MeasuredPages,
     Picks,
 )
 from lancelet.encodings.codecs.cut import page_counts
@@ -57,9 +58,8 @@ class InlineBitpacking(Codec):
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose packing for pages of numbers whose highest bits are not all in use."""
         if isinstance(block, FixedWidth) and block.bits in WORDS and rows:
-            widths = kernels.bit_widths(*_padded(as_words(block, cls.wire_name), rows))
-            mean = widths.reshape(block.count // rows, -1).mean(axis=1)
-            yield cls(), np.flatnonzero(mean <= block.bits - 1)
+            mean = _widths(as_words(block, cls.wire_name), rows).mean(axis=1)
+            yield cls(), (mean <= block.bits - 1).nonzero()[0]
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Pack 1024 values a chunk, whatever the limits aim at; they are at most 8 KiB."""
@@ -68,6 +68,17 @@ class InlineBitpacking(Codec):
         counts = page_counts(len(words) // rows if rows else 0, rows, BLOCK_VALUES)
         packed = kernels.pack_chunks(*_padded(words, rows))
         return ChunkedValues(inline_encoding(words.itemsize * 8), (Slices(*packed),), counts)
+
+    def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
+        """Return what the widths of blocks come to."""
+        del limits
+        words = as_words(block, self.wire_name)
+        if not len(words):
+            return None
+        widths = _widths(words, rows)
+        blocks = widths.shape[1]
+        sizes = widths.sum(axis=1, dtype=np.int64) * (BLOCK_VALUES // 8) + blocks * words.itemsize
+        return MeasuredPages(inline_encoding(words.itemsize * 8), sizes, blocks)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Pack a single block of at most 1024 values."""
@@ -102,6 +113,11 @@ class InlineBitpacking(Codec):
         bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
         check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
         return from_words(kernels.unpack_chunks(slices, counts, bits))
+
+
+def _widths(words: npt.NDArray[Any], rows: int) -> Bytes:
+    """Return the bits that the values of each block need, a row for each page."""
+    return kernels.bit_widths(*_padded(words, rows)).reshape(len(words) // rows, -1)
 
 
 def _padded(words: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:

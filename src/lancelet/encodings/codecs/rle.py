@@ -65,7 +65,7 @@ class Rle(Codec):
         """Propose runs for pages of which half of the values or more repeat the one before."""
         if isinstance(block, FixedWidth) and block.bits in WORDS and rows:
             runs, _ = kernels.survey_words(block.data, block.bits // 8, rows, 0)
-            yield cls(), np.flatnonzero(runs * 2 <= rows)
+            yield cls(), (runs * 2 <= rows).nonzero()[0]
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks of the most values that are allowed, and these into runs."""

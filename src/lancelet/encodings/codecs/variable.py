@@ -147,23 +147,33 @@ class VariableCodec(Codec):
 
 def _chunk_values(values: Variable, rows: int, limits: ChunkLimits) -> list[int]:
     """Return the largest power of two of strings whose chunks stay within the limits, per page."""
-    pages = values.count // rows if rows else 1
-    found = np.full(pages, VALUES_MIN)
-    first, waiting = np.arange(pages) * rows, np.arange(pages)
+    if not rows:
+        return [VALUES_MIN]
+    ends = values.offsets[::rows].astype(np.int64)
+    total = ends[1:] - ends[:-1]
+    found, waiting = np.full(len(total), VALUES_MIN), np.arange(len(total))
     chunk = limits.values_max
     while chunk > VALUES_MIN and len(waiting):
         if chunk // 2 < rows:
-            starts = values.offsets[first[waiting, None] + np.arange(0, rows, chunk)]
-            stops = values.offsets[first[waiting, None] + rows]
-            sizes = np.diff(starts, append=stops)
             head = (min(chunk, rows) + 1) * values.offsets.itemsize
-            fits = (sizes.mean(axis=1) + head <= limits.bytes_aim) & (
-                sizes.max(axis=1).astype(np.int64) + head <= limits.bytes_max
-            )
-            found[waiting[fits]] = chunk
-            waiting = waiting[~fits]
+            fits = total[waiting] / -(-rows // chunk) + head <= limits.bytes_aim
+            if fits.any():
+                which = waiting[fits]
+                if int(total[which].max()) + head > limits.bytes_max:
+                    longest = _longest_chunks(values, which, rows, chunk)
+                    which = which[longest + head <= limits.bytes_max]
+                found[which] = chunk
+                waiting = waiting[found[waiting] != chunk]
         chunk //= 2
     return found.tolist()
+
+
+def _longest_chunks(values: Variable, pages: Int64s, rows: int, chunk: int) -> Int64s:
+    """Return the bytes of the longest chunk of some pages of `rows` strings."""
+    edges = np.append(np.arange(0, rows, chunk), rows)
+    ends = values.offsets[pages[:, None] * rows + edges]
+    found: Int64s = (ends[:, 1:] - ends[:, :-1]).max(axis=1).astype(np.int64)
+    return found
 
 
 def plain_offset_bits(offsets: Any) -> int:

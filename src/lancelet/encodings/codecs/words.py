@@ -35,7 +35,8 @@ def as_words(block: Block, codec: str) -> npt.NDArray[Any]:
     dtype = WORDS.get(values.bits)
     if dtype is None:
         raise CorruptDataError("values have a width that no number has", bits=values.bits)
-    return np.require(values.data[: values.count * dtype.itemsize].view(dtype), None, ["A"])
+    words = values.data[: values.count * dtype.itemsize].view(dtype)
+    return words if words.flags.aligned else words.copy()
 
 
 def from_words(values: npt.NDArray[Any]) -> FixedWidth:

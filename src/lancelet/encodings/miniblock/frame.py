@@ -20,7 +20,7 @@ All chunks of a range are taken apart, and put together, with a few array operat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -105,13 +105,14 @@ def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, In
     )
     heads = np.empty((len(parts.num_levels), shape.head_bytes), np.uint8)
     numbers = [parts.num_levels, *(column.size for column in columns)]
-    edges = np.cumsum([0, *_widths(shape)]).tolist()
+    edges = list(accumulate(_widths(shape), initial=0))
     for (start, stop), number in zip(pairwise(edges), numbers, strict=True):
         word = number.astype(f"<u{stop - start}")
         heads[:, start:stop] = word.view(np.uint8).reshape(-1, stop - start)
-    sizes = padded(shape.head_bytes) + sum(padded_each(column.size) for column in columns)
-    chunk_bytes = np.broadcast_to(np.asarray(sizes, np.int64), (len(heads),))
-    position = np.cumsum(chunk_bytes) - chunk_bytes
+    chunk_bytes = np.full(len(heads), padded(shape.head_bytes))
+    for column in columns:
+        chunk_bytes += padded_each(column.size)
+    position = chunk_bytes.cumsum() - chunk_bytes
     total, behind = int(chunk_bytes.sum()), position + padded(shape.head_bytes)
     if not columns:
         columns = [Slices(np.empty(0, np.uint8), np.zeros_like(position), np.zeros_like(position))]

@@ -14,7 +14,6 @@ made once. Of several pages none is of lists.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -34,7 +33,7 @@ from lancelet.encodings.miniblock.frame import LEVELS_MAX, ChunkParts, build_wor
 from lancelet.encodings.miniblock.repetition_index import DEPTH, build_repetition_index
 from lancelet.encodings.pages import ChunkedPages, sum_of, take_slices
 from lancelet.encodings.spans import expand
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 T = TypeVar("T")
 
@@ -188,8 +187,8 @@ class _Parts:
         ways = np.zeros(len(every), np.int64)
         for levels in (self.repetition, self.definition):
             ways = ways * 2 + (0 if levels is None else levels.has_runs)
-        for way in np.unique(ways).tolist():
-            yield from self._alike(np.flatnonzero(ways == way))
+        for way in sorted(set(ways.tolist())):
+            yield from self._alike((ways == way).nonzero()[0])
 
     def _alike(self, places: Int64s) -> Iterator[_Pages]:
         own = self.chunks.take(places)
@@ -204,7 +203,7 @@ class _Parts:
             return
         repetition, definition = levels
         has_large_chunks = self.version >= FileVersion.V2_2
-        num_levels = np.zeros_like(values.counts)
+        num_levels = np.zeros(len(values.counts), np.int64)
         if self.num_levels is not None:
             num_levels = self.num_levels[expand(self.chunks.edges[places], own.num_chunks)]
         parts = ChunkParts(
@@ -227,9 +226,9 @@ class _Parts:
             definition=None if definition is None else definition.encoding,
             repetition_index_depth=0 if self.index is None else DEPTH,
         )
-        word, ends = words.nbytes // len(sizes), np.concatenate([[0], np.cumsum(sizes)])[edges]
+        word, ends = words.nbytes // len(sizes), np.concatenate([[0], sizes.cumsum()])[edges]
         buffers = [
-            Slices(source, bounds[:-1], np.diff(bounds))
+            Slices(source, bounds[:-1], bounds[1:] - bounds[:-1])
             for source, bounds in ((words, edges * word), (data, ends))
         ]
         if self.index is not None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
-_SMALL_BYTES: Final = 16 * 1024
+_SMALL_BYTES: Final = 128 * 1024
 """A page of fewer bytes is encoded at once, since another thread would only begin later."""
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024

@@ -75,7 +75,7 @@ def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, In
     status = _native.pack_chunks(as_bytes(values), chunk, dtype.itemsize * 8, widths, out)
     written = checked(status, kernel="pack_chunks")
     size = dtype.itemsize + widths.astype(np.int64) * (BLOCK // 8)
-    return out[:written], np.cumsum(size) - size, size
+    return out[:written], size.cumsum() - size, size
 
 
 def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:

@@ -50,7 +50,7 @@ def cut_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Sli
     """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
     kernel = "cut_variable"
     sizes = cut_sizes(offsets, data.nbytes, counts, kernel=kernel)
-    position = np.cumsum(sizes) - sizes
+    position = sizes.cumsum() - sizes
     out = empty_bytes(int(sizes.sum()))
     status = _native.cut_variable(
         as_bytes(offsets),
