@@ -5,10 +5,9 @@
     the folder         flushed too, since names live in folders
 
 A name is taken over with a rename. A name that must be free is given with a hard link, which
-fails if it is taken. Where there are no hard links (some network and removable drives) the name
-is claimed by an empty file that is locked, and the one who has the lock replaces it. Until then a
-reader can see an empty file, which no file of the format ever is. The lock of a dead process is
-free, so that the next one takes its claim over.
+fails if it is taken. Where there are no hard links (some network and removable drives) a hidden
+file is locked for each name: who has the lock renames the finished file if the name is free. The
+lock of a dead process is free, and nobody sees a name without its bytes.
 
 A file of rows is different: nothing leads to it before the manifest of a commit has its name. So
 its flush may run beside whatever the commit does before that, and is waited for once (`Flushes`):

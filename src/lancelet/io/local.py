@@ -43,7 +43,12 @@ from lancelet.io.store import (
     check_path,
     not_stored,
 )
-from lancelet.io.unfinished import TEMPORARY_PREFIX, give_name_if_free
+from lancelet.io.unfinished import (
+    LOCK_PREFIX,
+    TEMPORARY_PREFIX,
+    give_name_if_free,
+    locked,
+)
 from lancelet.kernels import NATIVE
 
 _WINDOWS_PATH_MAX: Final = 240
@@ -282,9 +287,14 @@ class LocalStore(Store):
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     temporary = os.path.join(parent, name)
-                    if os.stat(temporary).st_mtime <= limit:
-                        os.unlink(temporary)
-                        swept += 1
+                    if os.stat(temporary).st_mtime > limit:
+                        continue
+                    if name.startswith(LOCK_PREFIX):
+                        with contextlib.suppress(FileExistsError), locked(temporary):
+                            swept += 1  # who holds a lock removes it in the end
+                        continue
+                    os.unlink(temporary)
+                    swept += 1
         return swept
 
     def _like(self, base: str, flushes: Flushes | None = None) -> LocalStore:

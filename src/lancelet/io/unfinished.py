@@ -2,13 +2,14 @@
 
     without a name     Linux: the file is in no folder; a crash takes it away
     .lancelet-tmp-*    elsewhere: beside the target, hidden; a crash leaves it behind
+    .lancelet-tmp-lock-*    where there are no links: held by who gives the name, until it is given
 
 A file without a name gets one by a hard link, which never takes over a name. Where the name is
 taken and may be taken over, the file is linked as a hidden one first, which then is renamed: only
 for that moment, and once the file is complete, a crash can leave a hidden file here as well.
 
 What was left behind is recognised by how its name begins (`TEMPORARY_PREFIX`), in the folder of
-its target: `.lancelet-tmp-` and 32 hexadecimal digits.
+its target: `.lancelet-tmp-`, for locks `lock-`, and 32 hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import contextlib
 import errno
 import os
 import sys
+import uuid
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from lancelet import surroundings
@@ -26,6 +29,9 @@ if sys.platform != "win32":
 
 TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
 """How names of unfinished files begin; no name of the format begins with a dot."""
+
+LOCK_PREFIX: Final = f"{TEMPORARY_PREFIX}lock-"
+"""How names of locks begin; one is for a name, and is removed only by who holds it."""
 
 _COPY_BYTES: Final = 1 << 20
 
@@ -167,27 +173,43 @@ def give_name_if_free(temporary: str, native: str) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _replace_claim(temporary, native)
+        _rename_if_free(temporary, native)
 
 
-def _replace_claim(temporary: str, native: str) -> None:
-    """Give a file a name by way of an empty file of that name, which whoever locks it replaces.
-
-    The system unlocks what a dead process had locked, so its claim is taken over.
-    """
+def _rename_if_free(temporary: str, native: str) -> None:
+    """Give a file a name that is free, under a lock; nobody sees the name without the bytes."""
     if sys.platform == "win32":
         os.rename(temporary, native)  # which fails there if the name is taken
         return
-    handle = os.open(native, os.O_CREAT | os.O_RDWR, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Between opening and locking, others may have replaced the claim, or taken it away.
-        claim = os.fstat(handle)
-        if claim.st_size or not os.path.samestat(claim, os.stat(native)):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
+    folder, name = os.path.split(native)
+    digest = uuid.uuid5(uuid.NAMESPACE_URL, name).hex  # names may be as long as a name can be
+    with locked(os.path.join(folder, LOCK_PREFIX + digest)):
+        # Earlier releases claimed names by empty files.
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(native).st_size:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
         os.replace(temporary, native)
-    except (BlockingIOError, FileNotFoundError) as error:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native) from error
+
+
+@contextlib.contextmanager
+def locked(lock: str) -> Iterator[None]:
+    """Hold a lock, which the system takes from the dead; `FileExistsError` if another has it."""
+    handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between opening and locking, others may have had the lock and removed it.
+            is_it = os.path.samestat(os.fstat(handle), os.stat(lock))
+        except (BlockingIOError, FileNotFoundError):
+            is_it = False
+        if not is_it:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), lock)
+        try:
+            yield
+        finally:
+            # Only who holds a lock removes it; one that stays does no harm.
+            with contextlib.suppress(OSError):
+                os.unlink(lock)
     finally:
         os.close(handle)
 

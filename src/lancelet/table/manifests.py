@@ -5,10 +5,10 @@
     _versions/3.manifest                       version 3 in a V1 table: all must be listed
 
 A table uses one scheme of names. Staged manifests of an external store and detached versions lie
-in the same folder and are no part of the history; neither is an empty file, which a writer left
-that died while it claimed a name. Names that begin with a dot are ours, and come first in a
-listing: what cleaning up removed (`removals`), what is held against it, and that a change of the
-scheme is under way.
+in the same folder and are no part of the history; neither is an empty file, by which earlier
+releases claimed a name where there are no hard links. Names that begin with a dot are ours, and
+come first in a listing: what cleaning up removed (`removals`), what is held against it, and that a
+change of the scheme is under way.
 
 The newest version is what one listing shows. The hint that each commit leaves is for others.
 Beside the folder the first releases left `_latest.manifest`, a copy of the newest one. Where a

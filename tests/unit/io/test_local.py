@@ -176,7 +176,7 @@ def test_writer_that_is_killed_leaves_nothing(store: LocalStore, tmp_path: Path)
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_names_are_claimed_where_there_are_no_links(store: LocalStore, monkeypatch, code: int):
+def test_locks_give_names_where_there_are_no_links(store: LocalStore, monkeypatch, code: int):
     def no_links(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -207,7 +207,7 @@ def no_links(monkeypatch):
     monkeypatch.delattr(unfinished.os, "O_TMPFILE", raising=False)
 
 
-CLAIMS_AND_DIES = """
+LOCKS_AND_DIES = """
 import errno, os, sys
 from lancelet.io import unfinished
 from lancelet.io.local import LocalStore
@@ -224,20 +224,21 @@ LocalStore(sys.argv[1]).put_if_absent("v/0", b"dead")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
-def test_the_claim_of_a_writer_that_was_killed_is_taken_over(store, no_links):
-    """It died between claiming the name and replacing the claim; of the next ones, one wins."""
-    died = subprocess.run([sys.executable, "-c", CLAIMS_AND_DIES, str(store.root)], check=False)
+def test_a_name_that_a_writer_was_about_to_give_when_it_was_killed_is_free(store, no_links):
+    """It died with the lock of the name; others see no file of that name, and one of them wins."""
+    died = subprocess.run([sys.executable, "-c", LOCKS_AND_DIES, str(store.root)], check=False)
     assert died.returncode == -9
-    for turn in range(20):
-        if turn:
-            (store.root / "v" / str(turn)).touch()
-        assert store.read(f"v/{turn}") == b""
+    (lock,) = (store.root / "v").glob(f"{unfinished.LOCK_PREFIX}*")
+    for _ in range(20):
+        assert list(store.list()) == []
+        lock.parent.mkdir(exist_ok=True)
+        lock.touch()
         barrier = Barrier(4)
 
-        def attempt(writer: int, turn=turn, barrier=barrier) -> bool:
+        def attempt(writer: int, barrier=barrier) -> bool:
             barrier.wait()
             try:
-                store.put_if_absent(f"v/{turn}", b"writer %d" % writer)
+                store.put_if_absent("v/0", b"writer %d" % writer)
             except AlreadyExistsError:
                 return False
             return True
@@ -245,12 +246,15 @@ def test_the_claim_of_a_writer_that_was_killed_is_taken_over(store, no_links):
         with ThreadPoolExecutor(4) as pool:
             won = list(pool.map(attempt, range(4)))
         assert sum(won) == 1
-        assert store.read(f"v/{turn}") == b"writer %d" % won.index(True)
+        assert store.read("v/0") == b"writer %d" % won.index(True)
+        store.delete("v/0")
+        store.sweep_temporaries(older_than_seconds=-1)
+        assert not lock.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
-def test_a_claim_that_was_taken_over_is_lost_to_who_made_it(store, no_links, monkeypatch):
-    """It was stopped between making the claim and locking it, and goes on later."""
+def test_a_lock_that_was_removed_meanwhile_gives_no_name(store, no_links, monkeypatch):
+    """Who opened it was stopped before locking it, and goes on when another had the name."""
     lock, others = fcntl.flock, iter([True])
 
     def stopped(handle: int, kind: int) -> None:
@@ -262,6 +266,35 @@ def test_a_claim_that_was_taken_over_is_lost_to_who_made_it(store, no_links, mon
     with pytest.raises(AlreadyExistsError):
         store.put_if_absent("v/1", b"first")
     assert store.read("v/1") == b"other"
+    assert [path.name for path in (store.root / "v").iterdir()] == ["1"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
+def test_a_lock_that_somebody_holds_is_not_swept(store, no_links, monkeypatch):
+    replace_ = os.replace
+
+    def swept(source: str, target: str) -> None:
+        (lock,) = (store.root / "v").glob(f"{unfinished.LOCK_PREFIX}*")
+        with pytest.raises(FileExistsError), unfinished.locked(str(lock)):
+            pass
+        os.utime(lock, (0, 0))
+        assert store.sweep_temporaries(older_than_seconds=3600) == 0
+        assert lock.exists()
+        replace_(source, target)
+
+    monkeypatch.setattr(unfinished.os, "replace", swept)
+    store.put_if_absent("v/1", b"first")
+    assert store.read("v/1") == b"first"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
+def test_an_empty_file_by_which_an_earlier_release_claimed_a_name_is_replaced(store, no_links):
+    (store.root / "v").mkdir()
+    (store.root / "v" / "1").touch()
+    store.put_if_absent("v/1", b"later")
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("v/1", b"too late")
+    assert store.read("v/1") == b"later"
 
 
 def test_what_was_published_is_not_denied_because_its_folder_was_not_flushed(store, monkeypatch):

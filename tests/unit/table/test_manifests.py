@@ -124,7 +124,7 @@ def test_a_table_in_a_bucket_is_opened_by_one_listing_and_one_read():
     assert first.version == 1
 
 
-def test_an_empty_manifest_is_the_claim_of_somebody_who_died(location):
+def test_an_empty_manifest_is_no_version(location):
     naming = find_latest(location.store).naming
     location.store.put(manifest_path(13, naming), b"")
     assert open_snapshot(location).version == 12

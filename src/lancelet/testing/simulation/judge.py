@@ -271,6 +271,8 @@ class Judge:
         """Return the root of the table and the version that each tag has."""
         found = {}
         for info in self.bucket.list(f"{MAIN}/_refs/tags"):
+            if not info.size:
+                continue  # its name is claimed, no more
             said = json.loads(self.bucket.read(info.path))
             branch = said.get("branch")
             root = MAIN if branch is None else f"{MAIN}/tree/{branch}"
@@ -284,6 +286,7 @@ class Judge:
         branches = [
             info.path.rpartition("/")[2].removesuffix(".json")
             for info in self.bucket.list(f"{MAIN}/_refs/branches")
+            if info.size
         ]
         roots = [*(f"{MAIN}/tree/{branch}" for branch in branches), MAIN]
         for root in roots:
@@ -325,6 +328,8 @@ class Judge:
         left = [info.path for info in self.bucket.list(MAIN) if "/.hold-" in info.path]
         if any(path.partition("/_versions")[0] in roots for path in left):
             raise ViolationError(f"holds of nobody were not cleaned up: {left}")
+        for root in roots:  # Whatever the dead left, others can go on.
+            open_table(root, None).update_config({"judged": "sound"})
 
     def _was_cleaned(self, root: str) -> bool:
         return any(not each.is_there for each in self.histories.get(root, {}).values())

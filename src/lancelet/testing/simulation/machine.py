@@ -14,7 +14,6 @@ too, so that the same choices give the same history, byte for byte.
 from __future__ import annotations
 
 import errno
-import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,15 +26,18 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 from lancelet.errors import (
     CommitOutcomeUnknownError,
     LanceletError,
+    ObjectNotFoundError,
     StorageUnavailableError,
     UnsupportedError,
 )
 from lancelet.io.cache import CACHE
-from lancelet.io.durable import translated
+from lancelet.io.durable import as_storage_errors, translated
 from lancelet.io.memory import MemoryStore
-from lancelet.io.store import ObjectInfo, Store
+from lancelet.io.store import BytesLike, Listing, ObjectInfo, Store
+from lancelet.io.unfinished import give_name_if_free
 from lancelet.io.wrapped import Request, WrappedStore
 from lancelet.surroundings import Surroundings
+from lancelet.testing.simulation.drive import DriveWithoutLinks
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -108,8 +110,8 @@ class Course(Protocol):
     def fate(self, actor: Actor, request: Request) -> Fate:
         """Say what becomes of the request of the actor whose turn it is."""
 
-    def page_size(self, actor: Actor, count: int) -> int | None:
-        """Say how many of some objects a listing has on its first page; None for all."""
+    def held_up(self, actor: Actor) -> float:
+        """Say for how many seconds others go on between two entries of a listing."""
 
     def over(self, actor: Actor) -> None:
         """Hear that an actor has ended."""
@@ -124,10 +126,18 @@ class Machine(Surroundings):
     `on_change` is called after each request that changed the store, with the actor and the path.
     """
 
-    def __init__(self, course: Course, on_change: Callable[[Actor | None, Request], None]) -> None:
-        """Make a machine without actors."""
+    def __init__(
+        self,
+        course: Course,
+        on_change: Callable[[Actor | None, Request], None],
+        *,
+        is_drive: bool = False,
+    ) -> None:
+        """Make a machine without actors, with a drive or else with objects that pages list."""
         self.course = course
         self.on_change = on_change
+        self.is_drive = is_drive
+        self.drive: DriveWithoutLinks | None = None
         self.running: Actor | None = None
         self.failure: BaseException | None = None
         self.steps = 0
@@ -235,11 +245,12 @@ class Machine(Surroundings):
             raise _no_reply(request)
         return answer
 
-    def page_size(self, count: int) -> int | None:
-        """Return how many of some objects a listing has on its first page; None for all."""
-        if self.running is None or count < 2:
-            return None
-        return self.course.page_size(self.running, count)
+    def is_held_up(self) -> bool:
+        """Let others go on between two entries of a listing, if the history has it so."""
+        seconds = 0.0 if self.running is None else self.course.held_up(self.running)
+        if seconds:
+            self.sleep(seconds)
+        return seconds > 0
 
     def unobserved(self, look: Callable[[], T]) -> T:
         """Run something that is no part of the history."""
@@ -360,14 +371,61 @@ class SimulatedStore(WrappedStore):
         """Return the same: it can put conditionally."""
         return self
 
+    @property
+    def lists_names(self) -> bool:
+        """Whether this is a drive, which reads names first and sizes later."""
+        return self.machine.is_drive
+
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects below a folder, of which the later ones may be listed later."""
-        found = list(super().list(folder, start_after))
-        size = self.machine.page_size(len(found))
-        if size is None:
-            return iter(found)
-        rest = super().list(folder, found[size - 1].path)
-        return itertools.chain(found[:size], rest)
+        """Yield the objects below a folder; others may change them meanwhile."""
+        if self.lists_names:
+            return self._walk(folder, start_after or "")
+        return self._pages(folder, super().list(folder, start_after))
+
+    def list_delimited(self, folder: str = "") -> Listing:
+        """Return what lies directly in a folder; on a drive sizes are read later."""
+        if not self.lists_names:
+            return super().list_delimited(folder)
+        names = self._names(folder)
+        found = (self._info_or_none(path) for path in names if not path.endswith("/"))
+        folders = (path.removesuffix("/") for path in names if path.endswith("/"))
+        return Listing(tuple(filter(None, found)), tuple(folders))
+
+    def put_if_absent(self, path: str, data: BytesLike) -> None:
+        """Store an object if the name is free, as the system of the drive can."""
+        drive = self.machine.drive
+        if drive is None:
+            super().put_if_absent(path, data)
+            return
+        native = f"{self.prefix}/{path}".removeprefix("/")
+        with as_storage_errors(path):
+            give_name_if_free(drive.temporary(data), native)
+
+    def _pages(self, folder: str, page: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
+        for info in page:
+            yield info
+            if self.machine.is_held_up():
+                yield from self._pages(folder, super().list(folder, info.path))
+                return
+
+    def _walk(self, folder: str, start_after: str) -> Iterator[ObjectInfo]:
+        for path in self._names(folder):
+            if path.endswith("/"):
+                yield from self._walk(path.removesuffix("/"), start_after)
+            elif path > start_after and (info := self._info_or_none(path)) is not None:
+                yield info
+
+    def _names(self, folder: str) -> Sequence[str]:
+        """Return the paths in a folder, those of folders with a slash at the end."""
+        here = super().list_delimited(folder)
+        files = (info.path for info in here.objects)
+        return sorted([*files, *(f"{path}/" for path in here.folders)])
+
+    def _info_or_none(self, path: str) -> ObjectInfo | None:
+        self.machine.is_held_up()
+        with suppress(ObjectNotFoundError):
+            return self.inner.info(path)
+        return None
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete one after the other, as no store does it in one step."""

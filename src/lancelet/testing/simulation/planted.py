@@ -8,16 +8,19 @@ Whoever weakens what judges histories sees here that something is no longer foun
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 from unittest import mock
 
 from lancelet.errors import CommitConflictError, CommitOutcomeUnknownError
 from lancelet.format.shard_manifest import ShardManifest
-from lancelet.ops.cleanup import mentions, plan, run
+from lancelet.io import unfinished
+from lancelet.ops.cleanup import mentions, plan, policy, run
 from lancelet.ops.mem_wal import upkeep
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.table import commit, refs
@@ -78,6 +81,22 @@ def _all_entries(shard: Shard, manifest: ShardManifest) -> int:
     return len(found)
 
 
+def _claimed(temporary: str, native: str, *, is_taken_over: bool) -> None:
+    """Claim a name by an empty file, which is replaced; whoever looks meanwhile finds it."""
+    drive: Any = vars(unfinished)["os"]
+    handle = drive.open(native, drive.O_CREAT | (0 if is_taken_over else drive.O_EXCL), 0o666)
+    try:
+        drive.flock(handle, drive.LOCK_EX)
+        claim = drive.fstat(handle)
+        if claim.st_size or not drive.path.samestat(claim, drive.stat(native)):
+            raise FileExistsError(errno.EEXIST, "somebody has the name", native)
+        drive.replace(temporary, native)
+    except BlockingIOError as error:
+        raise FileExistsError(errno.EEXIST, "somebody claims the name", native) from error
+    finally:
+        drive.close(handle)
+
+
 _COMMIT: Final = commit._commit  # noqa: SLF001
 
 
@@ -119,6 +138,15 @@ PLANTED: Final[Mapping[str, Plant]] = {
         "_compacted_everywhere",
         lambda snapshot: dict.fromkeys(list_shards(snapshot.location), 1 << 40),
     ),
+    "an automatic cleanup expects a listing to have versions": lambda: mock.patch.object(
+        policy, "min", lambda numbers, **_: next(iter(numbers)), create=True
+    ),
+    "an empty claim is not taken over": _with(
+        unfinished, "_rename_if_free", partial(_claimed, is_taken_over=False)
+    ),
+    "names are claimed by empty files": _with(
+        unfinished, "_rename_if_free", partial(_claimed, is_taken_over=True)
+    ),
 }
 
 SEEDS: Final[Mapping[str, int]] = {
@@ -138,6 +166,9 @@ SEEDS: Final[Mapping[str, int]] = {
     "a log is not replayed": 2,
     "entries of a log are collected before a table has them": 6,
     "flushed tables are collected before they are merged": 97,
+    "an automatic cleanup expects a listing to have versions": 20408,
+    "an empty claim is not taken over": 20007,
+    "names are claimed by empty files": 20019,
 }
 """For each a seed that finds it."""
 

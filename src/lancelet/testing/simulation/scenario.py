@@ -10,10 +10,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import lancelet
 from lancelet import surroundings
@@ -21,6 +22,7 @@ from lancelet.errors import LanceletError
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
 from lancelet.testing.simulation import shards
+from lancelet.testing.simulation.drive import DriveWithoutLinks
 from lancelet.testing.simulation.judge import BUCKET, MAIN, Doing, Judge, Rows
 from lancelet.testing.simulation.machine import (
     Actor,
@@ -43,6 +45,8 @@ from lancelet.testing.simulation.operations import (
     table,
 )
 
+Storage: TypeAlias = Literal["objects", "drive", "drive without links"]
+
 _SECOND: Final = 10**9
 _HOUR: Final = 3600 * _SECOND
 
@@ -50,7 +54,9 @@ _HARSH_FROM: Final = 1000
 """From this seed on, every second history has many faults; a few find what many hide."""
 
 _WIDE_FROM: Final = 10_000
-"""From this seed on tasks of jobs are tried twice, disks are full, and listings come in pages."""
+"""From this seed on tasks of jobs are tried twice, disks are full, and listings take a while."""
+
+_STORAGES: Final[tuple[Storage, ...]] = ("objects", "drive", "drive without links")
 
 _FILLING: Final = frozenset({"put", "put_if_absent", "close_writer", "copy"})
 
@@ -66,8 +72,8 @@ class Chances:
     lingering: float = 0.0
     killed: float = 0.0
     paused: float = 0.0
-    paged: float = 0.0
-    """How often a listing takes two requests, between which others may change what is listed."""
+    held_up: float = 0.0
+    """How often others go on between two entries of a listing."""
     full_ns: tuple[int, int] = (0, 0)
     """From when till when the disk is full."""
     latency_ns: int = 10**7
@@ -87,6 +93,8 @@ class Scenario:
     skews_ns: tuple[int, ...]
     stable_row_ids: bool
     has_shards: bool = False
+    storage: Storage = "objects"
+    """A drive reads names first and sizes later, and nothing lingers; others list in pages."""
     spared: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
@@ -126,20 +134,23 @@ class Scenario:
                 killed=random.choice([0.0, 0.01]),
                 paused=random.choice([0.05, 0.3]),
             )
+        storage: Storage = "objects"
         if seed >= _WIDE_FROM:
             full = random.randrange(2 * _SECOND)
+            storage = random.choice(_STORAGES)
             chances = replace(
                 chances,
-                paged=maybe(0.4, 0.3),
+                held_up=random.choice([0.0, 0.05, 0.2, 0.5]),
                 full_ns=random.choice([(0, 0), (0, 0), (full, full + _SECOND // 4)]),
+                lingering=chances.lingering if storage == "objects" else 0.0,
             )
         skewed = maybe(0.3, 1.0)
         skews = tuple(int(skewed * random.uniform(-_HOUR, _HOUR)) for _ in actors)
         stable = random.random() < 0.5
         if seed % 7 in {2, 6}:
             actors = tuple(shards.random_steps(random, numbers) for _ in actors)
-            return Scenario(seed, actors, chances, skews, stable, has_shards=True)
-        return Scenario(seed, actors, chances, skews, stable)
+            return Scenario(seed, actors, chances, skews, stable, has_shards=True, storage=storage)
+        return Scenario(seed, actors, chances, skews, stable, storage=storage)
 
     @property
     def size(self) -> int:
@@ -211,12 +222,13 @@ class _Course:
             drawn -= chance
         return "done"
 
-    def page_size(self, actor: Actor, count: int) -> int | None:
+    def held_up(self, actor: Actor) -> float:
         name, random, number = self._chance[actor]
-        if not self._scenario.chances.paged or random.random() >= self._scenario.chances.paged:
-            return None
-        size = random.randrange(1, count)
-        return size if self._happens(f"{name}, page", number) else None
+        chance = self._scenario.chances.held_up
+        if not chance or random.random() >= chance:
+            return 0.0
+        seconds = random.choice([0.01, 0.1, 10]) * random.random()
+        return seconds if self._happens(f"{name}, listing", number) else 0.0
 
     def linger(self, late: Callable[[], None]) -> None:
         delay = Random(self.now_ns).choice([0.05, 1, 3600]) * _SECOND
@@ -247,12 +259,16 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     """Run a history and judge it."""
     report, judge = Report(), Judge()
     course = _Course(scenario, report)
-    machine = Machine(course, judge.changed)
+    machine = Machine(course, judge.changed, is_drive=scenario.storage != "objects")
     machine.trace = report.trace if traced else None
     judge.stable_row_ids = scenario.stable_row_ids
     MemoryStore.renew(BUCKET)
     judge.bucket = MemoryStore(BUCKET)
-    with surroundings.replaced_by(machine), nothing_kept():
+    mounted: AbstractContextManager[None] = nullcontext()
+    if scenario.storage == "drive without links":
+        machine.drive = DriveWithoutLinks(machine, BUCKET)
+        mounted = machine.drive.mounted()
+    with surroundings.replaced_by(machine), nothing_kept(), mounted:
         session = lancelet.Session(1 << 20, 1 << 20)
         of_shards = shards.ShardJudge() if scenario.has_shards else None
         if of_shards is not None:

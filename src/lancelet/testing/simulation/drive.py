@@ -1,0 +1,141 @@
+"""A drive without hard links, whose every call to the system is a step of the history.
+
+    open    .lancelet-tmp-lock-5f     a hidden file, beside 7.manifest
+    lock    .lancelet-tmp-lock-5f     one has the lock of a file; the dead have none
+    put_if_absent  7.manifest         the name is given, if nobody has it
+    unlink  .lancelet-tmp-lock-5f
+
+The code of the product that gives names runs here, as it does on such a drive: this takes the
+place of the modules it asks, `os` and `fcntl`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, TypeVar
+from unittest import mock
+
+from lancelet import surroundings
+from lancelet.io import unfinished
+from lancelet.io.memory import MemoryStore
+from lancelet.io.store import BytesLike, as_memoryview
+from lancelet.io.wrapped import Request
+
+if TYPE_CHECKING:
+    from lancelet.testing.simulation.machine import Machine
+
+T = TypeVar("T")
+
+_File: TypeAlias = tuple[bytes, datetime]
+"""A file that has a name, and is another one as soon as it is replaced."""
+
+
+class DriveWithoutLinks:
+    """The files of a bucket, as `unfinished` sees them by way of `os` and `fcntl`."""
+
+    O_CREAT: Final = os.O_CREAT
+    O_EXCL: Final = os.O_EXCL
+    O_RDWR: Final = os.O_RDWR
+    LOCK_EX: Final = fcntl.LOCK_EX
+    LOCK_NB: Final = fcntl.LOCK_NB
+    strerror = staticmethod(os.strerror)
+
+    def __init__(self, machine: Machine, bucket: str) -> None:
+        """Share the files of a bucket."""
+        self.path = SimpleNamespace(
+            split=os.path.split, join=os.path.join, samestat=lambda a, b: a.file is b.file
+        )
+        self._machine = machine
+        self._named: dict[str, _File] = MemoryStore(bucket)._objects.stored  # noqa: SLF001
+        self._hidden: dict[str, _File] = {}
+        self._numbers = itertools.count(1)
+        self._open: dict[int, _File] = {}
+        self._locked: dict[int, _File] = {}
+
+    @contextmanager
+    def mounted(self) -> Iterator[None]:
+        """Let all files be on this drive for a while."""
+        with mock.patch.multiple(unfinished, os=self, fcntl=self):
+            yield
+
+    def temporary(self, data: BytesLike) -> str:
+        """Return the name of a finished file that nobody looks for."""
+        name = f"{unfinished.TEMPORARY_PREFIX}{next(self._numbers)}"
+        self._hidden[name] = (bytes(as_memoryview(data)), surroundings.now())
+        return name
+
+    def link(self, source: str, target: str) -> NoReturn:
+        """Refuse."""
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), source, None, target)
+
+    def open(self, native: str, flags: int, mode: int) -> int:
+        """Open a file, which is made if there is none."""
+        del mode
+        files = self._files_of(native)
+
+        def look() -> _File:
+            if flags & self.O_EXCL and native in files:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
+            return files.setdefault(native, (b"", surroundings.now()))
+
+        found = self._step("open", native, look)
+        handle = next(self._numbers)
+        self._open[handle] = found
+        return handle
+
+    def flock(self, handle: int, how: int) -> None:
+        """Lock a file, or refuse."""
+        del how
+        file = self._open[handle]
+
+        def lock() -> None:
+            if any(file is other for other in self._locked.values()):
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            self._locked[handle] = file
+
+        self._step("lock", "", lock)
+
+    def fstat(self, handle: int) -> SimpleNamespace:
+        """Describe an open file."""
+        return _description(self._open[handle])
+
+    def stat(self, native: str) -> SimpleNamespace:
+        """Describe the file that has a name."""
+        found = self._files_of(native).get(native)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), native)
+        return _description(found)
+
+    def replace(self, source: str, native: str) -> None:
+        """Give a finished file its name."""
+
+        def rename() -> None:
+            self._named[native] = (self._hidden.pop(source)[0], surroundings.now())
+
+        self._step("put_if_absent", native, rename)
+
+    def unlink(self, native: str) -> None:
+        """Remove a file."""
+        self._step("unlink", native, lambda: self._files_of(native).pop(native, None))
+
+    def close(self, handle: int) -> None:
+        """Close a file, as the system does for those who die."""
+        self._open.pop(handle, None)
+        self._locked.pop(handle, None)
+
+    def _files_of(self, native: str) -> dict[str, _File]:
+        return self._hidden if unfinished.TEMPORARY_PREFIX in native else self._named
+
+    def _step(self, call: str, path: str, action: Callable[[], T]) -> T:
+        return self._machine.request(Request(call, path), action)
+
+
+def _description(file: _File) -> SimpleNamespace:
+    return SimpleNamespace(st_size=len(file[0]), file=file)
