@@ -31,15 +31,12 @@ from lancelet.buffers import Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FileVersion, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkLimits, Codec, EncodedBlock, EncodedValues
-from lancelet.encodings.codecs.constant import Constant
-from lancelet.encodings.codecs.delta import Delta
 from lancelet.encodings.codecs.dictionary import split
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
-from lancelet.encodings.codecs.range import Range, is_range
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.encodings.codecs.words import WORDS, from_words
@@ -176,22 +173,6 @@ def encode_items(items: Block, options: EncodingOptions) -> EncodedBlock:
         case _:
             pass
     return min((codec.encode_block(items) for codec in choices), key=lambda item: len(item.data))
-
-
-def encode_sequence(words: npt.NDArray[np.uint64]) -> EncodedBlock:
-    """Encode positions or counts of version 2.3 as the smallest block there is for them.
-
-    >>> registry.describe(encode_sequence(np.array([3, 5, 7], np.uint64)).encoding)
-    'range(3, 2)'
-    """
-    if not len(words):
-        return Constant().encode_block(from_words(words))
-    if is_range(words):
-        return Range().encode_block(from_words(words))
-    packed = OutOfLineBitpacking()
-    choices: tuple[Codec, ...] = (Flat(), packed, Delta(packed))
-    blocks = [codec.encode_block(from_words(words)) for codec in choices]
-    return min(blocks, key=lambda block: len(block.data))
 
 
 def encode_full_zip(block: Block, *, options: EncodingOptions) -> EncodedValues:

@@ -13,8 +13,7 @@ indices or of all else, and each of the two may have a limit of its own within t
 fails for the thread that ran it; the others try for themselves.
 
 What is cached must never become wrong. Objects of a dataset are never changed in place, but a
-dataset may be deleted and written again under the same name, so bytes of objects are cached by
-their entity tag (`read_cached`), not by their name alone.
+dataset may be deleted and written again under the same name, so no key is a name alone.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ import pyarrow as pa
 
 from lancelet.config import CACHE_BYTES
 from lancelet.io.fork import renew_after_fork
-from lancelet.io.store import ObjectInfo, Store
 from lancelet.values import dataclass
 
 T = TypeVar("T")
@@ -488,18 +486,3 @@ CACHE: Final = LruCache(CACHE_BYTES)
 
 def _scope_of_process(kind: str) -> CacheScope:
     return CACHE.scope(kind)
-
-
-def read_cached(store: Store, info: ObjectInfo, *, cache: LruCache = CACHE) -> bytes:
-    """Return all bytes of an object that was listed, from the cache when it is unchanged.
-
-    Objects without an entity tag are read each time.
-    """
-    if info.etag is None:
-        return store.read(info.path)
-
-    def load() -> tuple[bytes, int]:
-        data = store.read(info.path)
-        return data, len(data)
-
-    return cache.get_or_load(("object", store.uri, info.path, info.etag, info.size), load)

@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 DATASET_EVENTS: Final = "lance::dataset_events"
 FILE_AUDIT: Final = "lance::file_audit"
-REQUESTS: Final = "lance::io_events"
 _CREATES: Final = frozenset({"put", "put_if_absent", "close_writer", "rename_if_absent"})
 _DELETES: Final = frozenset({"delete"})
 _TYPES: Final = (("data/", "data"), ("_deletions/", "deletion"), ("_versions/", "manifest"))

@@ -25,7 +25,7 @@ KERNELS: Final[Mapping[str, str]] = {
     "jsonb": "decode_jsonb encode_jsonb",
     "key_match": "bucket_rows match_words mix_words",
     "levels": "count_slots expand_list pack_validity rank_slots unpack_levels unravel_list",
-    "lz4": "lz4_compress lz4_compress_chunks lz4_decompress_chunks",
+    "lz4": "lz4_compress_chunks lz4_decompress_chunks",
     "map_file": "forget_pages map_file",
     "partitions": "admit_rows scan_partitions",
     "plans": "plan_columns take_rows",

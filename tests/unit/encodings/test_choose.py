@@ -23,10 +23,9 @@ from lancelet.encodings.choose import (
     encode_full_zip,
     encode_items,
     encode_mini_blocks,
-    encode_sequence,
 )
 from lancelet.encodings.codecs.dictionary import look_up
-from lancelet.encodings.codecs.words import as_words, from_words
+from lancelet.encodings.codecs.words import as_words
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.pages import Pages
 from lancelet.encodings.sample import sample_of
@@ -251,17 +250,6 @@ def test_long_values_are_worth_a_compressed_frame_each() -> None:
     documents = pa.array([" ".join(RNG.choice(NOUNS, 4000)) for _ in range(20)])
     encoded = encode_full_zip(block_from_arrow(documents), options=EncodingOptions())
     assert encoded.encoding.WhichOneof("compression") == "general"
-
-
-@given(values=st.lists(st.integers(0, 2**64 - 1), max_size=50), kind=st.sampled_from(range(3)))
-def test_sequences_decode_to_what_was_given(values: list[int], kind: int) -> None:
-    words = np.array(values, np.uint64)
-    words = [words, np.sort(words), np.arange(len(words), dtype=np.uint64) * 3][kind]
-    encoded = encode_sequence(words)
-    assert registry.owns_bytes(encoded.encoding) == bool(encoded.data.nbytes)
-    assert_equal(
-        registry.decode_block(encoded.encoding, encoded.data, len(words)), from_words(words)
-    )
 
 
 def test_samples_are_whole_if_small_and_bounded_if_large() -> None:

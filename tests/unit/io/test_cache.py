@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.config import CACHE_BYTES
-from lancelet.io.cache import _ENTRY_BYTES, CACHE, INDEX, LruCache, read_cached, weight_of
-from lancelet.io.memory import MemoryStore
-from lancelet.testing.faults import FaultyStore
+from lancelet.io.cache import _ENTRY_BYTES, CACHE, INDEX, LruCache, weight_of
 
 steps = st.lists(
     st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 8), st.integers(0, 2000)),
@@ -144,30 +142,6 @@ def test_forked_child_starts_empty_and_does_not_wait(run_program):
 
 def test_process_has_one_cache_with_the_configured_budget():
     assert CACHE.stats.budget_bytes == CACHE_BYTES
-
-
-def test_objects_are_read_once_until_they_change(tmp_path):
-    from lancelet.io.local import LocalStore
-
-    store = FaultyStore(LocalStore(tmp_path))
-    cache = LruCache(100_000)
-    store.put("a", b"first")
-    for _ in range(3):
-        assert read_cached(store, store.info("a"), cache=cache) == b"first"
-    store.delete("a")
-    store.put("a", b"other")
-    assert read_cached(store, store.info("a"), cache=cache) == b"other"
-    assert [request.operation for request in store.log].count("read") == 2
-
-
-def test_objects_without_a_tag_are_read_each_time():
-    store = FaultyStore(MemoryStore("untagged"))
-    store.put("a", b"x")
-    (info,) = store.list()
-    assert info.etag is None
-    for _ in range(2):
-        assert read_cached(store, info, cache=LruCache(100_000)) == b"x"
-    assert [request.operation for request in store.log].count("read") == 2
 
 
 class Growing:

@@ -50,7 +50,7 @@ def test_our_lz4_is_everyones_lz4(instruction_sets, data):
     theirs = pa.Codec("lz4_raw")
     plain = np.frombuffer(data, np.uint8)
     for codec in lz4_codecs(instruction_sets):
-        packed = codec.lz4_compress(plain)
+        packed = codec.lz4_compress_chunks(Slices.whole(plain), sized=False).source
         assert len(packed) <= len(data) + len(data) // 255 + 16
         if data:
             size = len(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.buffers import Int64s, Slices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     as_int64s,
@@ -28,11 +28,6 @@ def lz4_decompress_chunks(
     status = _native.lz4_decompress_chunks(*slice_arrays(blocks, sizes), out_size, out)
     checked(status, kernel=kernel)
     return slices_of_sizes(out, out_size)
-
-
-def lz4_compress(data: Bytes) -> Bytes:
-    """Compress bytes into one LZ4 block, without a size in front."""
-    return lz4_compress_chunks(Slices.whole(data), sized=False).source
 
 
 def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:

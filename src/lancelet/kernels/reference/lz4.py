@@ -38,20 +38,16 @@ def lz4_decompress_chunks(
     return slices_of_sizes(np.concatenate([np.empty(0, np.uint8), *parts]), sizes)
 
 
-def lz4_compress(data: Bytes) -> Bytes:
-    """Compress bytes into one LZ4 block, without a size in front."""
-    packed = pa.Codec("lz4_raw").compress(pa.py_buffer(data), asbytes=True)
-    return np.frombuffer(packed, np.uint8)
-
-
 def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:
     """Compress each slice; `sized` puts the plain size in front as a u32."""
     check_slices(slices, kernel="lz4_compress_chunks")
+    codec = pa.Codec("lz4_raw")
     parts: list[Bytes] = []
     for index in range(len(slices)):
         plain = slices.slice_bytes(index)
         head = np.array([plain.nbytes], np.uint32).view(np.uint8)[: 4 if sized else 0]
-        parts.append(np.concatenate([head, lz4_compress(plain)]))
+        packed = codec.compress(pa.py_buffer(plain), asbytes=True)
+        parts.append(np.concatenate([head, np.frombuffer(packed, np.uint8)]))
     sizes = np.array([part.nbytes for part in parts], np.int64)
     return slices_of_sizes(np.concatenate([np.empty(0, np.uint8), *parts]), sizes)
 
