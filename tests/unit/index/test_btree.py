@@ -43,6 +43,13 @@ def rows(found):
     return found.rows.addresses({}).tolist()
 
 
+def test_a_value_costs_the_one_page_that_may_have_it():
+    index = small_pages(pa.array(range(100)), 5)
+    loads = index._loads
+    assert rows(index.search(OneOf(pa.array([3])))) == [3]
+    assert loads.parts == 1
+
+
 INTEGERS = st.lists(st.none() | st.integers(-5, 5), max_size=40)
 
 

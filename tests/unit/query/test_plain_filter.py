@@ -60,3 +60,22 @@ def test_filters_of_one_form_are_compiled_as_each_is_alone(snapshot, column, ope
 def test_other_filters_are_left_to_the_parser(text):
     found = read_plain(text)
     assert found is None or found.bound(pa.decimal128(5, 1)) is None
+
+
+@pytest.mark.parametrize("text", ["compiled_once < 5", "compiled_once < 5 AND compiled_once > 1"])
+def test_a_filter_is_compiled_once_for_all_handles_and_versions_of_a_schema(
+    tmp_path, monkeypatch, text
+):
+    compiled = []
+
+    def counted(written, schema):
+        compiled.append(written)
+        return compile_filter(written, schema)
+
+    monkeypatch.setattr("lancelet.query.plan.compile_filter", counted)
+    path = tmp_path / "t.lance"
+    rows = pa.table({"compiled_once": [1, 2, 7]})
+    for version in (1, 2, 3):
+        lancelet.write_dataset(rows, path, mode="append" if version > 1 else "create")
+        assert lancelet.dataset(path).count_rows(text) >= version
+    assert compiled == [text]
