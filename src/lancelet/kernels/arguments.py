@@ -15,6 +15,8 @@ from lancelet.kernels.faults import Fault, corrupt
 
 _INT64: Final = np.dtype(np.int64)
 
+_BYTE: Final = np.dtype(np.uint8)
+
 _ROWS_MAX: Final = (1 << 31) - 1
 
 _SYMBOL_BYTES_MAX: Final = 8
@@ -46,6 +48,8 @@ def word_type(word_bits: int) -> np.dtype[Any]:
 
 def as_bytes(array: npt.NDArray[Any]) -> Bytes:
     """Return the bytes of an array, copied only if they are not contiguous."""
+    if array.dtype is _BYTE and array.ndim == 1 and array.flags.c_contiguous:
+        return array
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
