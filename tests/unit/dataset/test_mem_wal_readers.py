@@ -20,10 +20,13 @@ from lancelet.format.index_metadata import MEM_WAL_INDEX
 from lancelet.format.protos import index_details_pb
 from lancelet.format.shard_manifest import ShardManifest, SsTable
 from lancelet.ops.mem_wal import compact, discovery, nearest
+from lancelet.ops.mem_wal import writer as shard_writer
 from lancelet.ops.mem_wal.discovery import note_shards, noted_shards
+from lancelet.ops.mem_wal.reconcile import IrreconcilableError
 from lancelet.ops.mem_wal.shard import FencedError, Shard
 from lancelet.ops.mem_wal.upkeep import UnmergedShardsError
 from lancelet.ops.mem_wal.writer import MemWalWriter
+from lancelet.table.commit import latest_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.faults import FaultyStore
@@ -690,6 +693,46 @@ def test_columns_may_change_while_what_was_flushed_is_merged(
     assert table["s"].null_count == len(table)
     if "old" in table.column_names:
         assert table["old"][-1].as_py() == "tree w7"
+
+
+def with_a_column_that_only_the_log_has_values_of(path):
+    """Return a handle from before the column, which a writer that died wrote."""
+    stale = begun(path, range(2))
+    dataset = lancelet.dataset(stale.uri)
+    dataset.add_columns(pa.schema([pa.field("w", pa.string())]))
+    added = rows([7]).append_column(dataset.schema.field("w"), pa.array(["logged"]))
+    dataset.mem_wal_writer(str(SHARD)).put(added)
+    return stale
+
+
+@pytest.mark.parametrize("flushes", [True, False])
+def test_a_stale_handle_flushes_columns_that_it_does_not_know(tmp_path, flushes):
+    stale = with_a_column_that_only_the_log_has_values_of(tmp_path)
+    if flushes:
+        stale.compact_mem_wal(flush=True)
+    else:
+        stale.mem_wal_writer(str(SHARD)).close()
+        stale.compact_mem_wal()
+    table = lance.dataset(stale.uri).to_table(filter="id = 7")
+    assert table["w"].to_pylist() == ["logged"]
+
+
+def test_columns_that_come_while_a_writer_is_opened_are_not_flushed_without(tmp_path, monkeypatch):
+    stale = with_a_column_that_only_the_log_has_values_of(tmp_path)
+    opened = [stale.snapshot, latest_of(stale.snapshot)]
+    monkeypatch.setattr(shard_writer, "latest_of", lambda _: opened.pop(0))
+    with pytest.raises(IrreconcilableError, match="open it again"):
+        stale.mem_wal_writer(str(SHARD))
+    monkeypatch.undo()
+    stale.compact_mem_wal(flush=True)
+    assert lance.dataset(stale.uri).to_table(filter="id = 7")["w"].to_pylist() == ["logged"]
+
+
+def test_a_stale_handle_writes_no_log_that_is_gone(tmp_path):
+    stale = begun(tmp_path)
+    lancelet.dataset(stale.uri).drop_mem_wal()
+    with pytest.raises(OSError, match="not initialized"):
+        stale.mem_wal_writer(str(OTHER))
 
 
 def test_positions_that_were_collected_are_not_free(tmp_path):

@@ -1,7 +1,9 @@
 """What old and foreign writers left in manifests: counts, sequences, columns and attached data."""
 
+import re
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import lance
 import numpy as np
@@ -9,11 +11,14 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.errors import CommitConflictError, CorruptDataError, InvalidInputError
+from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest import MissingRowIdsError, WriterVersion
 from lancelet.format.manifest_file import write_manifest_file
+from lancelet.format.operation import Append
 from lancelet.format.protos import table_pb
+from lancelet.ops.publish import publish
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -168,3 +173,77 @@ def test_the_version_of_a_table_of_blobs_is_kept(uri):
     lancelet.dataset(uri).insert(pa.table({"x": [10], "y": [10]}))
     assert lancelet.dataset(uri).snapshot.manifest.blob_dataset_version == 3
     assert np.array_equal(lance.dataset(uri).to_table()["x"], [6, 7, 8, 9, 10])
+
+
+def test_a_version_that_does_not_say_what_it_changed_conflicts(uri):
+    """Neither its manifest nor a file has the transaction, so any change may have been made."""
+    write(uri)
+    location = TableLocation.open(uri)
+    before = open_snapshot(location, 1)
+    for path in location.store.list_names("_transactions"):
+        location.store.delete(f"_transactions/{path}")
+    edit(uri)
+    with pytest.raises(CommitConflictError, match="does not say what it changed"):
+        publish(before, Append(()))
+    lancelet.dataset(uri, version=1).delete("x = 8")
+    assert lancelet.dataset(uri).to_table()["x"].to_pylist() == [6, 7, 9]
+
+
+def test_fields_that_a_file_has_no_more_are_null(uri):
+    write(uri)
+    edit(
+        uri,
+        lambda each: replace(
+            each, files=tuple(replace(file, fields=(-2, 1)) for file in each.files)
+        ),
+    )
+    for module in (lance, lancelet):
+        found = module.dataset(uri).to_table()
+        assert found.to_pydict() == {"x": [None] * 4, "y": [6, 7, 8, 9]}
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_the_base_with_id_0_is_no_absent_base(uri, tmp_path, is_root):
+    write(uri)
+    elsewhere = tmp_path / "elsewhere"
+    for folder in ("data", "_deletions"):
+        found = Path(uri, folder)
+        target = elsewhere / folder if is_root else elsewhere
+        target.mkdir(parents=True, exist_ok=True)
+        for file in list(found.iterdir()):
+            file.rename(target / file.name)
+    edit(
+        uri,
+        lambda each: replace(
+            each,
+            files=tuple(replace(file, base_id=0) for file in each.files),
+            deletion_file=replace(each.deletion_file, base_id=0),
+        ),
+        lambda whole: replace(
+            whole, base_paths=(BasePath(id=0, path=str(elsewhere), is_dataset_root=is_root),)
+        ).with_flags(),
+    )
+    # The reference reads deletion files of dataset roots only.
+    for module in (lance, lancelet) if is_root else (lancelet,):
+        assert module.dataset(uri).to_table()["x"].to_pylist() == [6, 7, 8, 9]
+    edit(
+        uri,
+        lambda each: replace(each, files=tuple(replace(f, base_id=3) for f in each.files)),
+    )
+    with pytest.raises(CorruptDataError, match="names a base that the manifest lacks"):
+        lancelet.dataset(uri).to_table()
+
+
+def test_files_have_the_names_of_the_layout(uri):
+    dataset = lancelet.write_dataset(pa.table({"x": range(10)}), uri)
+    dataset.delete("x = 1")
+    patterns = {
+        "data": r"[01]{24}[0-9a-f]{26}\.lance",
+        "_deletions": r"0-1-\d+\.arrow",
+        "_transactions": r"[01]-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn",
+        "_versions": r"\d{20}\.manifest",
+    }
+    for folder, pattern in patterns.items():
+        names = [each.name for each in Path(uri, folder).iterdir() if each.suffix != ".json"]
+        assert names
+        assert all(re.fullmatch(pattern, name) for name in names), names

@@ -67,6 +67,19 @@ def plain_schema(base: Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in stored_schema(base).to_arrow()])
 
 
+def logged_ids(schema: pa.Schema) -> set[int]:
+    """Return the ids of the fields that an entry has, those within others too."""
+    found = set()
+    waiting = [field for field in schema if field.name != TOMBSTONE]
+    while waiting:
+        field = waiting.pop()
+        if (own := _id_of(field)) is not None:
+            found.add(own)
+        if pa.types.is_nested(field.type):
+            waiting += [field.type.field(at) for at in range(field.type.num_fields)]
+    return found
+
+
 def reconcile_batch(batch: pa.RecordBatch, base: Schema) -> pa.RecordBatch:
     """Return an entry's rows as `plain_schema` has them.
 

@@ -46,6 +46,8 @@ from lancelet.ops.mem_wal.indices import maintained_indices
 from lancelet.ops.mem_wal.memtable import Held, MemTable, MemTableLimits, Write
 from lancelet.ops.mem_wal.reconcile import (
     TOMBSTONE,
+    IrreconcilableError,
+    logged_ids,
     logged_schema,
     plain_schema,
     reconcile_batch,
@@ -58,6 +60,7 @@ from lancelet.ops.mem_wal.state import (
     check_settings,
     require_mem_wal,
 )
+from lancelet.table.commit import latest_of
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -124,10 +127,12 @@ class MemWalWriter:
         the writer that it has alone.
 
         Args:
-            base: The version of the table to write for; it says the schema and the key.
+            base: A version of the table. The writer is for the latest one, whose columns rows
+                that were logged meanwhile may have.
             shard_id: Which shard.
             config: How to behave, by the names of `WRITER_DEFAULTS`, before those of the table.
         """
+        base = latest_of(base)
         state = require_mem_wal(base)
         self._config = _settings(state, config)
         self.base = base
@@ -242,17 +247,20 @@ class MemWalWriter:
         first = state.compacted.get(shard.shard_id, 0) + 1
         self.manifest = shard.claim(spec_id, first_generation=first)
         self._position = self.manifest.replay_after
-        generations = set()
+        generations, logged = set[int | None](), set[int]()
         while (found := known.get(self._position + 1)) is not None:
             self._position += 1
             self._memory.add(found[1])
             generations.add(found[0].generation)
+            logged |= logged_ids(found[0].schema)
         for entry in shard.entries(self._position):
             if entry.writer_epoch > self.manifest.writer_epoch:
                 raise shard.fenced(self.manifest.writer_epoch)
             self._position = entry.position
             self._memory.add(self._replayed(entry))
             generations.add(entry.generation)
+            logged |= logged_ids(entry.schema)
+        self._check_columns(logged)
         if self._position < self.manifest.last_seen:
             # Entries are missing before our own mark: a later writer flushed them, and they were
             # collected. Positions that are free now are not for us.
@@ -261,6 +269,19 @@ class MemWalWriter:
             # Entries of one generation must follow each other, and those that are to come have
             # the one that is counted now.
             self._flush_memory()
+
+    def _check_columns(self, logged: set[int]) -> None:
+        """Raise if rows of the log have columns that were added since the version was opened.
+
+        A flush under that version would lose what they hold.
+        """
+        unknown = logged - {node.id for node in self.base.schema.walk()}
+        if unknown and unknown & {node.id for node in latest_of(self.base).schema.walk()}:
+            raise IrreconcilableError(
+                "columns were added while the writer was opened; open it again",
+                shard=str(self.shard.shard_id),
+                field_ids=sorted(unknown),
+            )
 
     def _replayed(self, entry: WalEntry) -> Write:
         try:
