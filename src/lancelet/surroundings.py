@@ -64,7 +64,7 @@ class Surroundings:
         threading.Thread(target=task, name=name, daemon=True).start()
 
     def watched(self, store: T) -> T:
-        """Return a store that was opened, or one around it."""
+        """Return a store or a database of versions that was opened, or one around it."""
         return store
 
 

@@ -37,6 +37,10 @@ def test_what_histories_found_stays_mended() -> None:
     check([1111, 1121, 1148, 2016, 2213])
 
 
+def test_no_history_with_a_database_of_versions_breaks_a_promise() -> None:
+    check([40_002, 40_005, 40_008, 40_017, 40_020])
+
+
 @pytest.mark.slow
 def test_no_history_of_many_breaks_a_promise() -> None:
     check(range(25, 1025))

@@ -11,6 +11,7 @@ from lancelet.table import removals
 from lancelet.testing.simulation import casts
 from lancelet.testing.simulation.interleavings import Explorer
 from lancelet.testing.simulation.planted import planted
+from lancelet.testing.simulation.records import SimulatedRecords
 from lancelet.testing.simulation.shard_casts import ShardStage
 
 FAULTS = ("refused", "lost")
@@ -73,7 +74,7 @@ def test_a_search_finds_who_collects_what_is_not_merged(shards) -> None:
 
 
 def test_a_search_finds_a_database_that_records_a_version_twice(stage, monkeypatch) -> None:
-    monkeypatch.setattr(casts._Records, "put_if_absent", casts._Records.update)
+    monkeypatch.setattr(SimulatedRecords, "put_if_absent", SimulatedRecords.update)
     with pytest.raises(AssertionError):
         search(stage, "an_external_store", (), "ab")
 

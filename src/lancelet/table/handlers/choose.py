@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.options import option_of
 from lancelet.io.uri import Location, parse_uri
@@ -58,7 +59,7 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
 
 
 def _external(records: ManifestRecords, location: Location) -> CommitHandler:
-    return ExternalStore(records, location.path)
+    return ExternalStore(surroundings.watched(records), location.path)
 
 
 def _table_of(location: Location) -> str:

@@ -13,12 +13,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from typing import cast as cast_to
 
 from lancelet import surroundings
 from lancelet.errors import (
-    AlreadyExistsError,
     CommitConflictError,
     CommitContentionError,
     CommitOutcomeUnknownError,
@@ -30,22 +29,20 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite, ReserveFragments, Restore
 from lancelet.format.transaction import Transaction
 from lancelet.io.memory import MemoryStore
-from lancelet.io.wrapped import Request
 from lancelet.ops.cleanup import CleanupPolicy, plan_cleanup, run_cleanup
 from lancelet.table.commit import commit
-from lancelet.table.handlers.external import ExternalStore, ManifestRecord
+from lancelet.table.handlers.external import ExternalStore
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import create_tag
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.testing.simulation.interleavings import Cast
 from lancelet.testing.simulation.judge import BUCKET, MAIN
-from lancelet.testing.simulation.machine import Machine, SimulatedStore
+from lancelet.testing.simulation.machine import SimulatedStore
+from lancelet.testing.simulation.records import SimulatedRecords
 from lancelet.testing.tables import SIMPLE_SCHEMA, create_table, simple_rows, write_fragment
 
 _REFUSED: Final = (CommitConflictError, CommitContentionError, NotFoundError)
 _UNKNOWN: Final = (CommitOutcomeUnknownError, StorageError)
-
-T = TypeVar("T")
 
 Scene = Callable[[], tuple[Cast, Callable[[Cast], None]]]
 
@@ -217,64 +214,13 @@ def a_tag_and_a_cleanup(stage: Stage) -> Scene:
     return make
 
 
-class _Records:
-    """A database in memory, whose requests are steps."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._rows: dict[tuple[str, int], ManifestRecord] = {}
-
-    def latest(self, table: str) -> ManifestRecord | None:
-        return self._ask("list", "", lambda: max(self._of(table), key=_version, default=None))
-
-    def get(self, table: str, version: int) -> ManifestRecord | None:
-        return self._ask("read", f"{version}", lambda: self._rows.get((table, version)))
-
-    def put_if_absent(self, table: str, record: ManifestRecord) -> None:
-        def put() -> None:
-            if self._rows.setdefault((table, record.version), record) is not record:
-                raise AlreadyExistsError("recorded", path=record.path)
-
-        self._ask("put_if_absent", f"{record.version}", put)
-
-    def update(self, table: str, record: ManifestRecord) -> None:
-        def put() -> None:
-            self._rows[table, record.version] = record
-
-        self._ask("put", f"{record.version}", put)
-
-    def every(self, table: str) -> list[ManifestRecord]:
-        return self._ask("list", "", lambda: self._of(table))
-
-    def forget(self, table: str, record: ManifestRecord) -> None:
-        self._ask(
-            "delete", f"{record.version}", lambda: self._rows.pop((table, record.version), None)
-        )
-
-    def _of(self, table: str) -> list[ManifestRecord]:
-        return [record for (name, _), record in sorted(self._rows.items()) if name == table]
-
-    def _ask(self, operation: str, key: str, action: Callable[[], T]) -> T:
-        # The rows lie beside the objects, so that a state of the search has them.
-        def kept() -> T:
-            found = action()
-            MemoryStore(BUCKET).put("database", repr(sorted(self._rows.items())).encode())
-            return found
-
-        return self._machine.request(Request(operation, f"database/{key}"), kept)
-
-
-def _version(record: ManifestRecord) -> int:
-    return record.version
-
-
 def an_external_store(stage: Stage, who: str = "abr") -> Scene:
     """A and B append through a database, and R reads the newest version."""
 
     def make() -> tuple[Cast, Callable[[Cast], None]]:
         cast = Cast()
         location = stage.location()
-        records = _Records(cast_to("SimulatedStore", location.store).machine)
+        records = SimulatedRecords(cast_to("SimulatedStore", location.store).machine)
         location = replace(location, handler=ExternalStore(records, MAIN))
         seen: list[Snapshot] = []
         tasks = {

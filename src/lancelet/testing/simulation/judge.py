@@ -47,6 +47,8 @@ Effect: TypeAlias = Callable[[Rows, Rows], Rows | None]
 
 BUCKET: Final = "simulated"
 MAIN: Final = "t"
+DATABASE: Final = "database"
+"""Where the requests of a database of versions are, as it has no place in the bucket."""
 
 _PARTS: Final = re.compile(
     r"(.*?)/(_versions|data|_deletions|_indices|_transactions|_refs|_mem_wal)/(.*)"
@@ -96,6 +98,8 @@ class Judge:
         self.bucket = MemoryStore(BUCKET)
         self.histories: dict[str, dict[int, Version]] = {}
         self.late: set[tuple[str, int]] = set()
+        self.recorded: dict[tuple[str, int], Doing | None] = {}
+        """Versions that a database decided, and whose they are; others may give them names."""
         self.stable_row_ids = False
         self.session = lancelet.Session(1 << 20, 1 << 20)
         self._fragments: dict[tuple[str, Fragment], tuple[Rows, list[int]]] = {}
@@ -104,6 +108,9 @@ class Judge:
 
     def changed(self, actor: Actor | None, request: Request) -> None:
         """Judge a change that was just made."""
+        if request.path.startswith(f"{DATABASE}/"):
+            self._recorded(actor, request)
+            return
         found = _PARTS.fullmatch(request.path)
         if found is None:
             return
@@ -122,19 +129,36 @@ class Judge:
         elif is_delete:
             self._check_unneeded(request.path)
 
+    def _recorded(self, actor: Actor | None, request: Request) -> None:
+        root, _, number = request.path.removeprefix(f"{DATABASE}/").rpartition("/")
+        if request.operation != "put_if_absent" or (root, int(number)) in self.recorded:
+            return
+        doing = None if actor is None else actor.about
+        assert doing is None or isinstance(doing, Doing)
+        if int(number) in self.histories.get(root, {}):
+            doing = None  # It was there before the database knew of it.
+        elif doing is not None and doing.root == root:
+            doing.published.append(int(number))
+        self.recorded[root, int(number)] = doing
+
     def _published(self, actor: Actor | None, root: str, number: int) -> None:
         history = self.histories.setdefault(root, {})
         newest = max(history, default=0)
         if number <= newest:
             if history.get(number) is not None and history[number].is_there:
+                if (root, number) in self.recorded:
+                    return  # Whoever finds a record may give the manifest its name, again too.
                 raise ViolationError(f"version {number} of {root} was written twice")
             self.late.add((root, number))
             return
         doing = None if actor is None else actor.about
         assert doing is None or isinstance(doing, Doing)
+        is_recorded = (root, number) in self.recorded
+        if is_recorded:
+            doing = self.recorded[root, number]
         snapshot, rows, row_ids = self._read(root, number)
         if doing is not None:
-            if root == doing.root:
+            if root == doing.root and not is_recorded:
                 doing.published.append(number)
             effect = doing.effect if root == doing.root else None
             if newest and effect is not None:
@@ -289,6 +313,10 @@ class Judge:
             if info.size
         ]
         roots = [*(f"{MAIN}/tree/{branch}" for branch in branches), MAIN]
+        for root, number in sorted(self.recorded):
+            if root in roots and number > self.newest(root):
+                open_table(root, None)  # which gives a manifest its name
+                self._published(None, root, number)
         for root in roots:
             table = open_table(root, None)
             expected = self.histories[root][self.newest(root)]

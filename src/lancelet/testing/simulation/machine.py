@@ -37,6 +37,8 @@ from lancelet.io.store import BytesLike, Listing, ObjectInfo, Store
 from lancelet.io.unfinished import give_name_if_free
 from lancelet.io.wrapped import Request, WrappedStore
 from lancelet.surroundings import Surroundings
+from lancelet.table.handlers.external import ManifestRecords
+from lancelet.table.handlers.sqlite import SqliteRecords
 from lancelet.testing.simulation.drive import DriveWithoutLinks
 
 T = TypeVar("T")
@@ -138,6 +140,7 @@ class Machine(Surroundings):
         self.on_change = on_change
         self.is_drive = is_drive
         self.drive: DriveWithoutLinks | None = None
+        self.records: ManifestRecords | None = None
         self.running: Actor | None = None
         self.failure: BaseException | None = None
         self.steps = 0
@@ -188,7 +191,9 @@ class Machine(Surroundings):
         raise UnsupportedError("a simulated process has no other threads", thread=name)
 
     def watched(self, store: T) -> T:
-        """Return a store whose requests are steps of the history."""
+        """Return a store, or a database of versions, whose requests are steps of the history."""
+        if isinstance(store, SqliteRecords):
+            return cast("T", self.records)
         if not isinstance(store, MemoryStore):
             raise UnsupportedError("only stores in memory are simulated", store=str(store))
         return cast("T", SimulatedStore(store, self))

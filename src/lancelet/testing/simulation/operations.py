@@ -163,13 +163,18 @@ def effect_of(step: Step, restored: Callable[[], Rows | None]) -> Effect:
 
 
 def open_table(
-    root: str, session: lancelet.Session, version: int | None = None
+    root: str,
+    session: lancelet.Session,
+    version: int | None = None,
+    *,
+    options: dict[str, str] | None = None,
 ) -> lancelet.LanceDataset:
     """Open a table of the history."""
+    uri = f"memory://{BUCKET}/{MAIN}"
     if root == MAIN:
-        return lancelet.dataset(f"memory://{BUCKET}/{MAIN}", version=version, session=session)
+        return lancelet.dataset(uri, version=version, session=session, storage_options=options)
     branch = root.removeprefix(f"{MAIN}/tree/")
-    main = lancelet.dataset(f"memory://{BUCKET}/{MAIN}", session=session)
+    main = lancelet.dataset(uri, session=session, storage_options=options)
     return main.checkout_version((branch, version))
 
 

@@ -44,6 +44,7 @@ from lancelet.testing.simulation.operations import (
     random_step,
     table,
 )
+from lancelet.testing.simulation.records import SimulatedRecords
 
 Storage: TypeAlias = Literal["objects", "drive", "drive without links"]
 
@@ -55,6 +56,9 @@ _HARSH_FROM: Final = 1000
 
 _WIDE_FROM: Final = 10_000
 """From this seed on tasks of jobs are tried twice, disks are full, and listings take a while."""
+
+_RECORDS_FROM: Final = 40_000
+"""From this seed on, every third history has a database of versions."""
 
 _STORAGES: Final[tuple[Storage, ...]] = ("objects", "drive", "drive without links")
 
@@ -95,6 +99,8 @@ class Scenario:
     has_shards: bool = False
     storage: Storage = "objects"
     """A drive reads names first and sizes later, and nothing lingers; others list in pages."""
+    has_records: bool = False
+    """Whether a database decides which writer has a version."""
     spared: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
@@ -103,7 +109,8 @@ class Scenario:
         random = Random(seed)
         # Few kinds in a history meet each other more often than all do.
         share = random.choice([0.15, 0.3, 0.75])
-        known = WEIGHTS | (JOBS if seed >= _WIDE_FROM else {})
+        has_records = seed >= _RECORDS_FROM and seed % 3 == 0
+        known = WEIGHTS | (JOBS if seed >= _WIDE_FROM and not has_records else {})
         weights = {kind: n for kind, n in known.items() if random.random() < share}
         weights |= {kind: WEIGHTS[kind] for kind in ("append", "cleanup")}
         stale = random.choice([0.0, 0.0, 0.3, 0.9])
@@ -150,7 +157,9 @@ class Scenario:
         if seed % 7 in {2, 6}:
             actors = tuple(shards.random_steps(random, numbers) for _ in actors)
             return Scenario(seed, actors, chances, skews, stable, has_shards=True, storage=storage)
-        return Scenario(seed, actors, chances, skews, stable, storage=storage)
+        return Scenario(
+            seed, actors, chances, skews, stable, storage=storage, has_records=has_records
+        )
 
     @property
     def size(self) -> int:
@@ -264,6 +273,8 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
     judge.stable_row_ids = scenario.stable_row_ids
     MemoryStore.renew(BUCKET)
     judge.bucket = MemoryStore(BUCKET)
+    options = {"manifest_store": "sqlite:simulated"} if scenario.has_records else None
+    machine.records = SimulatedRecords(machine)
     mounted: AbstractContextManager[None] = nullcontext()
     if scenario.storage == "drive without links":
         machine.drive = DriveWithoutLinks(machine, BUCKET)
@@ -275,7 +286,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
             shards.begin(session, stable_row_ids=scenario.stable_row_ids)
             machine.on_change = _nothing
         else:
-            _begin(scenario, judge, session)
+            _begin(scenario, judge, session, options)
         actors = []
         for number, (steps, skew) in enumerate(
             zip(scenario.actors, scenario.skews_ns, strict=True)
@@ -287,7 +298,7 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
                     machine, course.enter, of_shards, actor, steps, report
                 ).run
             else:
-                actor.task = _Life(machine, course, judge, actor, steps, report).run
+                actor.task = _Life(machine, course, judge, actor, steps, report, options).run
             actors.append(actor)
         try:
             machine.run(actors)
@@ -295,7 +306,9 @@ def run(scenario: Scenario, *, traced: bool = False) -> Report:
             if of_shards is not None:
                 shards.at_the_end(of_shards, session)
             else:
-                judge.at_the_end(lambda root, version: open_table(root, session, version))
+                judge.at_the_end(
+                    lambda root, version: open_table(root, session, version, options=options)
+                )
         except Exception as error:  # noqa: BLE001 - told to the caller
             report.violation = error
     report.steps = machine.steps
@@ -306,11 +319,17 @@ def _nothing(actor: Actor | None, request: Request) -> None:
     """Judge nothing before the end."""
 
 
-def _begin(scenario: Scenario, judge: Judge, session: lancelet.Session) -> None:
+def _begin(
+    scenario: Scenario,
+    judge: Judge,
+    session: lancelet.Session,
+    options: dict[str, str] | None,
+) -> None:
     lancelet.write_dataset(
         table(_FIRST),
         f"memory://{BUCKET}/{MAIN}",
         session=session,
+        storage_options=options,
         enable_stable_row_ids=scenario.stable_row_ids,
         max_rows_per_file=4,
     )
@@ -327,6 +346,7 @@ class _Life:
     actor: Actor
     steps: tuple[Step, ...]
     report: Report
+    options: dict[str, str] | None
 
     def run(self) -> None:
         session = lancelet.Session(1 << 20, 1 << 20)
@@ -365,7 +385,7 @@ class _Life:
     ) -> None:
         dataset = handles.get(step.root) if step.is_stale else None
         if dataset is None:
-            dataset = handles[step.root] = open_table(step.root, session)
+            dataset = handles[step.root] = open_table(step.root, session, options=self.options)
         doing.since = dataset.version
         if step.kind == "read":
             pause(step.amount)
