@@ -47,6 +47,7 @@ from lancelet.dataset.scan.ranked import HybridMethods, TextMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.show import display
 from lancelet.dataset.show.plots import Plots
+from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.dataset.sql.query import SqlMethods
 from lancelet.dataset.write.committing import CommitMethods
 from lancelet.dataset.write.models import ModelMethods
@@ -311,10 +312,13 @@ class LanceDataset(
 
     # --- the whole of it ----------------------------------------------------------------------
 
-    def validate(self) -> None:
+    def validate(self, *, progress: ProgressOption = None) -> None:
         """Verify that the files of the version are there and match the manifest.
 
         See `check` for a deeper examination.
+
+        Args:
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
 
         Raises:
             CorruptDataError: If a file is missing or contradicts the manifest.
@@ -324,7 +328,8 @@ class LanceDataset(
             dataset.validate()
             ```
         """
-        ops.validate.validate(self.snapshot)
+        with shown(progress):
+            ops.validate.validate(self.snapshot)
 
     @staticmethod
     @checks_kinds

@@ -647,6 +647,7 @@ class MutationMethods:
         *,
         conflict_retries: int = 10,
         retry_timeout: timedelta = _RETRY_TIMEOUT,
+        progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> DeleteResult | ChangeReport:
         """Delete the rows for which a predicate is true.
@@ -655,6 +656,7 @@ class MutationMethods:
             predicate: SQL text or a pyarrow expression.
             conflict_retries: The number of retries if concurrent commits changed the same rows.
             retry_timeout: How long to retry.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -675,7 +677,8 @@ class MutationMethods:
         if dry_run:
             return ops.delete.report_delete(handle.snapshot, predicate)
         retries = ops.publish.Retries(conflict_retries, retry_timeout.total_seconds())
-        deleted = ops.delete.delete_rows(handle.snapshot, predicate, retries=retries)
+        with shown(progress):
+            deleted = ops.delete.delete_rows(handle.snapshot, predicate, retries=retries)
         handle.snapshot = deleted.snapshot
         return DeleteResult(num_deleted_rows=deleted.num_rows)
 
@@ -713,6 +716,7 @@ class MutationMethods:
         retry_timeout: timedelta = _RETRY_TIMEOUT,
         data_storage_version: str | None = None,
         *,
+        progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> UpdateResult | ChangeReport:
         """Set columns to new values, in the rows for which a predicate is true.
@@ -723,6 +727,7 @@ class MutationMethods:
             conflict_retries: The number of retries if concurrent commits changed the same rows.
             retry_timeout: How long to retry.
             data_storage_version: The version of new data files; by default the dataset's.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -747,9 +752,10 @@ class MutationMethods:
         if dry_run:
             return ops.update.report_update(handle.snapshot, updates, where, files)
         retries = ops.publish.Retries(conflict_retries, retry_timeout.total_seconds())
-        updated = ops.update.update_rows(
-            handle.snapshot, updates, where, ops.update.UpdateOptions(files, retries)
-        )
+        with shown(progress):
+            updated = ops.update.update_rows(
+                handle.snapshot, updates, where, ops.update.UpdateOptions(files, retries)
+            )
         handle.snapshot = updated.snapshot
         return UpdateResult(num_rows_updated=updated.num_rows)
 

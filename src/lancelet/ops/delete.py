@@ -19,6 +19,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Delete
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.progress import counted, report
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query import expression as ex
 from lancelet.query.compile import Writable
@@ -111,8 +112,12 @@ def check_predicate(predicate: Writable) -> None:
 def find_rows(plan: ScanPlan) -> dict[int, Int64s]:
     """Return the offsets of matching rows by fragment, ascending."""
     parts: dict[int, list[Int64s]] = {}
+    rows = 0
     for fragment_id, offsets in matching_offsets(plan):
         parts.setdefault(fragment_id, []).append(offsets)
+        rows += len(offsets)
+        report("find rows", rows)
+    report("find rows", rows, rows)
     return {fragment_id: np.concatenate(found) for fragment_id, found in parts.items()}
 
 
@@ -134,7 +139,8 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
         snapshot.keep_deletions(changed, deleted)
         return changed
 
-    left = dict(zip(rows, map_ordered(write, rows, waits=True), strict=True))
+    written = counted("write deletions", map_ordered(write, rows, waits=True), len(rows))
+    left = dict(zip(rows, written, strict=True))
     return Removal(
         updated=tuple(fragment for fragment in left.values() if fragment is not None),
         removed=tuple(number for number, fragment in left.items() if fragment is None),

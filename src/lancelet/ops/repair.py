@@ -39,6 +39,7 @@ from lancelet.io.uri import name
 from lancelet.ops.check.files import FragmentCheck
 from lancelet.ops.check.finding import Level, Severity
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
+from lancelet.ops.progress import counted
 from lancelet.ops.publish import Remarks, publish
 from lancelet.table.commit import CommitOptions, check_there
 from lancelet.table.conflict.rebase import with_deletions
@@ -196,7 +197,7 @@ def _restored(
     if both:
         raise InvalidInputError("a fragment is dropped or restored", fragments=sorted(both))
     is_copy = source.location.store.uri != snapshot.location.store.uri
-    for fragment_id in sorted(_known(source, wanted)):
+    for fragment_id in counted("restore fragments", sorted(_known(source, wanted)), len(wanted)):
         _known(snapshot, [fragment_id])
         fragment = source.fragments.by_id(fragment_id)
         _check_sound(source, fragment)
@@ -280,16 +281,16 @@ def _holders(fragment: Fragment) -> set[tuple[int, str]]:
 
 def _recounted(snapshot: Snapshot, exclude: set[int]) -> Iterator[tuple[int, Fragment]]:
     """Yield the fragments whose counts are not those of their files, with the right ones."""
-    for fragment in snapshot.fragments:
+    for fragment in counted("count rows", snapshot.fragments, len(snapshot.fragments)):
         if fragment.id in exclude or not fragment.files:
             continue
-        counted = replace(
+        found = replace(
             fragment,
             physical_rows=_rows_of(snapshot, fragment),
             deletion_file=_counted_deletions(snapshot, fragment),
         )
-        if counted != fragment:
-            yield int(fragment.id), counted
+        if found != fragment:
+            yield int(fragment.id), found
 
 
 def _rows_of(snapshot: Snapshot, fragment: Fragment) -> int:

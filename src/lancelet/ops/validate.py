@@ -6,6 +6,7 @@ import numpy as np
 
 from lancelet.errors import CorruptDataError
 from lancelet.format.fragment import Fragment
+from lancelet.ops.progress import counted
 from lancelet.table.lineage import row_ids_of
 from lancelet.table.snapshot import Snapshot
 
@@ -20,7 +21,7 @@ def validate(snapshot: Snapshot) -> None:
     field_ids = [field.id for field in snapshot.schema.walk()]
     if len(set(field_ids)) < len(field_ids):
         raise CorruptDataError("two fields have one id", field_ids=field_ids[:100])
-    for fragment in snapshot.fragments:
+    for fragment in counted("validate fragments", snapshot.fragments, len(snapshot.fragments)):
         _validate_fragment(snapshot, fragment)
 
 

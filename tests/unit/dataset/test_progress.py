@@ -34,6 +34,13 @@ def clean(table, **options):
 
 
 CALLS = {
+    "find rows": lambda table, **options: table.delete("id < 25", **options),
+    "write deletions": lambda table, **options: table.update({"id": "id"}, "id < 5", **options),
+    "validate fragments": lambda table, **options: table.validate(**options),
+    "count rows": lambda table, **options: table.repair(rebuild_counts=True, **options),
+    "restore fragments": lambda table, **options: table.repair(
+        restore_fragments=[0], source=1, **options
+    ),
     "write rows": lambda table, **options: table.insert({"id": [1]}, **options),
     "match keys": lambda table, **options: (
         table.merge_insert("id").when_matched_update_all().execute({"id": [1]}, **options)

@@ -342,6 +342,7 @@ class MaintenanceMethods:
         drop_indices: Sequence[str] = (),
         rebuild_counts: bool = False,
         rebuild_indices: Sequence[str] = (),
+        progress: ProgressOption = None,
         dry_run: bool = True,
     ) -> RepairReport:
         """Repair what `check` found, as a new version. By default only report what would be done.
@@ -353,6 +354,7 @@ class MaintenanceMethods:
             drop_indices: Names of indices to give up.
             rebuild_counts: Whether to count rows and deleted rows in the files.
             rebuild_indices: Names of indices to rebuild from the rows.
+            progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Whether to commit nothing; on by default.
 
         Returns:
@@ -381,9 +383,10 @@ class MaintenanceMethods:
             rebuild_counts,
             tuple(rebuild_indices),
         )
-        done = ops.repair.repair(
-            handle.snapshot, wishes, dry_run=dry_run, options=self._committing()
-        )
+        with shown(progress):
+            done = ops.repair.repair(
+                handle.snapshot, wishes, dry_run=dry_run, options=self._committing()
+            )
         handle.snapshot = done.snapshot
         return done.report
 
