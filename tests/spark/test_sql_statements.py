@@ -256,6 +256,87 @@ def test_a_merge_that_means_nothing_certain_is_refused(run, table):
     assert lance.dataset(table).version == 1
 
 
+def test_rows_without_a_match_have_the_names_of_their_side_alone(run, table):
+    many = "(SELECT * FROM VALUES (7L, 'seven', 5), (70L, 'late', 5) AS v (id, name, n)) s"
+    text = f"""MERGE INTO <t> t USING {many} ON t.id = s.id
+WHEN NOT MATCHED AND n > 4 THEN INSERT (id, name, n) VALUES (id, upper(name), DEFAULT)
+WHEN NOT MATCHED BY SOURCE AND id = 2 THEN UPDATE SET name = concat(name, '!'), n = T.n + n"""
+    assert run(text) == [(2, 1, 0, 1)]
+    assert rows_of(table)[70] == ("LATE", None)
+    assert rows_of(table)[2] == ("n2!", 2)
+    few = "(SELECT 80L AS id) s"
+    for clause in (
+        "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, t.name)",
+        "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (id, name)",
+        "WHEN NOT MATCHED AND t.n > 0 THEN INSERT *",
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET n = s.id",
+        "WHEN NOT MATCHED BY SOURCE AND s.id IS NULL THEN DELETE",
+    ):
+        source = few if "*" not in clause else many
+        with pytest.raises(StatementError, match="has no value here, as no row of"):
+            run(f"MERGE INTO <t> t USING {source} ON t.id = s.id {clause}")
+    assert lance.dataset(table).version == 2
+
+
+def test_a_row_may_be_deleted_for_several_rows_of_a_source(run, table, spark):
+    twice = "(VALUES (3L, 'a'), (3L, 'b'), (90L, 'c')) AS s(id, why)"
+    text = f"MERGE INTO <t> t USING {twice} ON t.id = s.id WHEN MATCHED"
+    with pytest.raises(InvalidInputError, match="several rows of the source change the same"):
+        run(f"{text} AND s.why IS NOT NULL THEN DELETE")
+    inserts = "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (id, why)"
+    assert run(f"{text} THEN DELETE {inserts}") == [(2, 0, 1, 1)]
+    assert set(rows_of(table)) == {*range(20), 90} - {3}
+    source = spark.createDataFrame([(4,), (4,)], "id long")
+    done = ls.merge(source, table, on="id").when_matched_delete().execute()
+    assert done.counts.deleted == 1
+    assert set(rows_of(table)) == {*range(20), 90} - {3, 4}
+
+
+def test_fields_are_stored_by_their_names_and_set_alone(run, path):
+    nested = pa.struct(
+        [("a", pa.int32()), ("b", pa.int32()), ("c", pa.struct([("d", pa.int32())]))]
+    )
+    one = {"a": 1, "b": 2, "c": {"d": 3}}
+    rows = {"id": [1, 2, 3], "s": pa.array([one, None, one], nested)}
+    rows["l"] = pa.array([[one], None, []], pa.list_(nested))
+    lance.write_dataset(pa.table(rows), path)
+
+    def found():
+        return {
+            row["id"]: (row["s"], row["l"]) for row in lance.dataset(path).to_table().to_pylist()
+        }
+
+    other = "named_struct('c', named_struct('d', 6L), 'B', 5, 'a', 4L)"
+    turned = {"a": 4, "b": 5, "c": {"d": 6}}
+    run(f"UPDATE <t> SET s = {other} WHERE id = 1")
+    assert found()[1] == (turned, [one])
+    source = f"(SELECT 3L AS id, {other} AS s, array({other}, NULL) AS l) v"
+    run(f"MERGE INTO <t> t USING {source} ON t.id = v.id WHEN MATCHED THEN UPDATE SET *")
+    assert found()[3] == (turned, [turned, None])
+    run(f"INSERT INTO <t> BY NAME SELECT {other} AS s, 4L AS id")
+    assert found()[4] == (turned, None)
+    run("INSERT INTO <t> (id, s) SELECT 5L, struct(4L, 5L, struct(6L))")
+    assert found()[5] == (turned, None)
+    run("UPDATE <t> SET s.b = id * 10, s.c.d = s.a, l = DEFAULT WHERE id < 3")
+    assert found()[1] == ({"a": 4, "b": 10, "c": {"d": 4}}, None)
+    assert found()[2] == ({"a": None, "b": 20, "c": {"d": None}}, None)
+    version = lance.dataset(path).version
+    for text, message in {
+        "UPDATE <t> SET s = named_struct('a', 1, 'b', 2, 'x', 3)": "whose fields are not those",
+        "UPDATE <t> SET s.x = 1": "has no field `x`",
+        "UPDATE <t> SET s.c = NULL, s.c.d = 1": "or one in it is set too",
+        "UPDATE <t> SET s.a = 1, s = NULL": "set twice",
+        "UPDATE <t> SET s = NULL, s.a = 1": "set twice",
+        "UPDATE <t> SET s.a = 1, s.A = 2": "set twice",
+    }.items():
+        with pytest.raises(StatementError, match=message):
+            run(text)
+    for value in ("struct(1, 2, struct(3000000000))", "struct(1, 3000000000, NULL)"):
+        with pytest.raises((PySparkException, Py4JJavaError), match="a value does not fit `s`"):
+            run(f"INSERT INTO <t> (id, s) SELECT 6L, {value}")
+    assert lance.dataset(path).version == version
+
+
 def test_columns_are_added_renamed_altered_and_dropped(run, table):
     run("ALTER TABLE <t> ADD COLUMNS (v ARRAY<FLOAT>, s STRUCT<a: INT>)")
     run("ALTER TABLE <t> ADD COLUMN d DATE COMMENT 'a day'")

@@ -12,6 +12,7 @@ along while inserted rows get new ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from functools import reduce
 from itertools import groupby
@@ -125,18 +126,25 @@ def commit_merge(
     on: tuple[str, ...],
     parts: Sequence[MergedPart],
     mark: Mark | None,
+    *,
+    only_deletes: bool = False,
 ) -> tuple[Snapshot, MergeCounts]:
-    """Publish what all tasks wrote as one version; none if nothing changed."""
+    """Publish what all tasks wrote as one version; none if nothing changed.
+
+    With `only_deletes` a row may come several times, since it is just gone.
+    """
     counts = sum((part.counts for part in parts), MergeCounts())
     fragments = tuple(fragment for part in parts for fragment in part.fragments)
     gone = np.concatenate([_NO_ADDRESSES, *(part.gone for part in parts)])
     if not counts.total:
         return snapshot, counts
-    extra = len(gone) - len(np.unique(gone))
-    if extra:  # the source was another when it was read again
+    rows_gone = np.unique(gone)
+    extra = len(gone) - len(rows_gone)
+    if extra and not only_deletes:  # the source was another when it was read again
         delete_files(files, fragments)
         raise repeated(on, extra)
-    rows = rows_by_fragment(gone)
+    counts = replace(counts, deleted=counts.deleted - extra)
+    rows = rows_by_fragment(rows_gone)
     removal = write_deletions(snapshot, rows)
     operation = Update(
         removed_fragment_ids=removal.removed,

@@ -95,11 +95,13 @@ class MergeResult:
 class Matched:
     """A source of which rows match those of a table, if columns of both are equal.
 
-    `keys` are columns of the table, and those of the source that they must be equal to.
+    `keys` are columns of the table, and those of the source that they must be equal to. Where it
+    `only_deletes`, whatever matches is deleted, so that several rows may match the same one.
     """
 
     frame: DataFrame
     keys: Sequence[tuple[str, str]]
+    only_deletes: bool = False
 
     def has_repeats(self, table: StructType) -> bool:
         """Say whether several rows of the source may match the same row by having equal values.
@@ -160,7 +162,11 @@ class Merge:
             raise InvalidInputError("the merge has no clause, so it would not change anything")
         job, _ = begin(self.table.uri, self.running | {"spark": self.frame.sparkSession})
         mark = None if once is None else Mark(once.sequence, once.batch)
-        has_matches = any(clause.case is Case.MATCHED for clause in self.clauses)
+        matching = [each for each in self.clauses if each.case is Case.MATCHED]
+        only_deletes = all(
+            each.action is Action.DELETE and each.condition is None for each in matching
+        )
+        keys = [(name, name) for name in self.on]
         return change_rows(
             job,
             self.table,
@@ -168,9 +174,7 @@ class Merge:
             self.on,
             mark=mark,
             retries=retries,
-            matched=Matched(self.frame, [(name, name) for name in self.on])
-            if has_matches
-            else None,
+            matched=Matched(self.frame, keys, only_deletes) if matching else None,
         )
 
     def _with(self, clause: Clause) -> Merge:
@@ -315,15 +319,17 @@ def change_rows(
         mark: Makes a batch of a stream that comes again change nothing.
         retries: How often it is tried again.
         settings: How new rows are written.
-        matched: The source that is matched. Several rows of it that change one of the table are
-            refused before any is written.
+        matched: The source that is matched. Several rows of it that change one of the table, and
+            do not just delete it, are refused before any is written.
     """
+    only_deletes = matched is not None and matched.only_deletes
 
     def attempt(snapshot: Snapshot) -> MergeResult:
         if mark is not None and mark.is_reached(snapshot.manifest.config):
             return MergeResult(snapshot.version, MergeCounts(), job.report)
         frame = changed(snapshot)
-        if matched is not None and matched.has_repeats(target_schema(snapshot)):
+        checked = None if only_deletes else matched
+        if checked is not None and checked.has_repeats(target_schema(snapshot)):
             at = F.col(ADDRESS)
             times = frame.where(at.isNotNull()).groupBy(at).agg(F.count(F.lit(1)).alias(_TIMES))
             extra = times.agg(F.sum(F.col(_TIMES) - 1)).collect()[0][0]
@@ -333,7 +339,9 @@ def change_rows(
         files = plan_files(settings or WriteSettings(table), snapshot, brought, replaces=False)
         run = partial(write_merged, files, on)
         parts = run_over(job, "merge", frame, run)
-        published, counts = commit_merge(snapshot, files, on, parts, mark)
+        published, counts = commit_merge(
+            snapshot, files, on, parts, mark, only_deletes=only_deletes
+        )
         return MergeResult(published.version, counts, job.report)
 
     return with_retries(table.at(None).open(), attempt, retries or Retries(seconds=3600.0))

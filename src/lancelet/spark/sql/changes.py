@@ -11,9 +11,10 @@ is stored as Spark stores it in a table of its own: what does not fit is an erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -26,7 +27,7 @@ from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark import change
 from lancelet.spark.columns import ROW_ADDRESS
-from lancelet.spark.frames import quoted
+from lancelet.spark.frames import literal, quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import Matched, MergeResult, change_rows, target_schema
 from lancelet.spark.options import ROW_NAMES, ReadOptions, WriteSettings
@@ -37,7 +38,7 @@ from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.predicates import Translator
 from lancelet.spark.sql.query import Plan, Session, plan_query
 from lancelet.spark.sql.reading import Opened
-from lancelet.spark.sql.source import Source, parse_query
+from lancelet.spark.sql.source import Source, edited, parse_query
 from lancelet.spark.sql.words import Words
 from lancelet.spark.writing import write, write_settings
 from lancelet.table.snapshot import Snapshot
@@ -157,7 +158,7 @@ def insert(session: Session, words: Words) -> DataFrame | None:
             expected=names,
             found=brought,
         )
-    rows = stored(target, frame.toDF(*names), snapshot, start)
+    rows = stored(target, frame.toDF(*names), snapshot, start, by_name=by_name)
     done = write(
         rows,
         target.table.uri,
@@ -235,7 +236,7 @@ def update(session: Session, words: Words) -> DataFrame | None:
             f"{', '.join(shown)} FROM {_TARGET} AS {quoted(alias)} WHERE {condition}"
         )
         found = target.query(snapshot, text)
-        return stored(target, found, snapshot, start, keeps=(ACTION, ADDRESS))
+        return stored(target, found, snapshot, start, keeps=(ACTION, ADDRESS), by_name=True)
 
     job, _ = begin(target.table.uri, target.running)
     found = change_rows(job, target.table, changed, settings=target.settings)
@@ -279,6 +280,7 @@ def merge(session: Session, words: Words) -> DataFrame | None:
         words.source.fail("the source has the name of the table; give it another", reference.start)
     made = _Merge(target, frame, own, alias, condition, tuple(clauses))
     made.check(schema)
+    made = replace(made, clauses=tuple(made.of_side(each, schema) for each in clauses))
     return counted(session, made.run(schema, made.changed))
 
 
@@ -354,6 +356,9 @@ def merge_source(session: Session, words: Words) -> tuple[Plan, str]:
     has_as = words.take("AS")
     is_bare = not has_as and (words.token is None or words.at("ON"))
     own = default if is_bare else words.name("a name")
+    if words.at("L_PAREN"):
+        names = ", ".join(map(quoted, words.names("a column")))
+        text = f"SELECT * FROM ({text}) AS {quoted(own)} ({names})"
     return plan_query(session, Source(text, words.source)), own
 
 
@@ -384,9 +389,9 @@ def _clause(words: Words, target: Target, schema: StructType, alias: str) -> _Cl
         ]
         words.need("VALUES")
         words.need("L_PAREN")
-        values = [words.text_until(("COMMA",), ("R_PAREN",))]
+        values = [_given(words, ("COMMA",), ("R_PAREN",))]
         while words.take("COMMA"):
-            values.append(words.text_until(("COMMA",), ("R_PAREN",)))
+            values.append(_given(words, ("COMMA",), ("R_PAREN",)))
         words.need("R_PAREN")
         if len(values) != len(names) or len(set(names)) < len(names):
             words.source.fail("INSERT has not one value for each column", place, columns=names)
@@ -427,6 +432,41 @@ class _Merge:
                         missing=missing,
                     )
 
+    def of_side(self, clause: _Clause, schema: StructType) -> _Clause:
+        """Return a clause whose names are those of the side that it has rows of.
+
+        In `INSERT (id) VALUES (id)` the source's `id` is meant, though the table has one too.
+        """
+        source = (self.own, {each.lower() for each in self.frame.columns})
+        table = (self.alias, {each.lower() for each in [*schema.fieldNames(), ROW_ADDRESS]})
+        if clause.case == "matched":
+            return clause
+        is_insert = clause.case == "source"
+        (name, own), (other, others) = (source, table) if is_insert else (table, source)
+        wrong = (others | {other.lower()}) - own - {name.lower()}
+
+        def qualified(text: str) -> str:
+            tree = parse_query(f"SELECT {text}")
+            if tree is None or tree.find(exp.Subquery, exp.Exists, exp.Lambda):
+                return text  # there are names in it that are none of these
+            found = [each.parts[0].name.lower() for each in tree.find_all(exp.Column)]
+            for each in found:
+                if each in wrong:
+                    self.target.source.fail(
+                        f"`{each}` has no value here, as no row of "
+                        f"{'the table' if is_insert else 'the source'} matches",
+                        clause.start,
+                    )
+            bare = own - {name.lower()}
+            places = [(word, start) for word, start in _first_names(text) if word in bare]
+            if sorted(word for word, _ in places) != sorted(each for each in found if each in bare):
+                return text  # such a word is not always a name
+            return edited(text, [(start, start, f"{quoted(name)}.") for _, start in places])
+
+        condition = None if clause.condition is None else qualified(clause.condition)
+        values = clause.values and {each: qualified(text) for each, text in clause.values.items()}
+        return replace(clause, condition=condition, values=values)
+
     def keys(self, schema: StructType) -> tuple[tuple[str, str], ...]:
         """Return columns of the table, and those of the source that they must be equal to."""
         tree = parse_query(f"SELECT 1 FROM t WHERE {self.condition}")
@@ -452,14 +492,17 @@ class _Merge:
         """Do it."""
         job, _ = begin(self.target.table.uri, self.target.running)
         keys = self.keys(schema)
-        has_matches = any(each.case == "matched" for each in self.clauses)
+        matching = [each for each in self.clauses if each.case == "matched"]
+        only_deletes = all(
+            each.action is Action.DELETE and each.condition is None for each in matching
+        )
         return change_rows(
             job,
             self.target.table,
             changed,
             tuple(one for one, _ in keys if one != ROW_ADDRESS),
             settings=self.target.settings,
-            matched=Matched(self.frame, keys) if has_matches else None,
+            matched=Matched(self.frame, keys, only_deletes) if matching else None,
         )
 
     def changed(self, snapshot: Snapshot) -> DataFrame:
@@ -539,7 +582,9 @@ class _Merge:
         value = F.lit(None).cast(wanted)
         for number, label in labels:
             place = self.clauses[number].start
-            made = _fitted(self.target, F.col(quoted(label)), types[label], wanted, name, place)
+            made = _fitted(
+                self.target, F.col(quoted(label)), types[label], wanted, name, place, by_name=True
+            )
             value = F.when(F.col(_CLAUSE) == number, made).otherwise(value)
         return value.alias(name)
 
@@ -548,6 +593,16 @@ class _Merge:
         if "target" in cases:
             return "FULL OUTER" if "source" in cases else "RIGHT OUTER"
         return "LEFT OUTER" if "source" in cases else "INNER"
+
+
+def _first_names(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the words of an expression which are neither behind a dot nor called."""
+    tokens = Source(text).tokens
+    for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
+        is_inner = before is not None and before.kind in {"DOT", "COLON"}
+        is_call = after is not None and after.kind == "L_PAREN"
+        if token.kind != "STRING" and not is_inner and not is_call:
+            yield token.text.lower(), token.start
 
 
 def exact_filter(
@@ -576,8 +631,13 @@ def stored(
     snapshot: Snapshot,
     start: int,
     keeps: Sequence[str] = (),
+    *,
+    by_name: bool,
 ) -> DataFrame:
-    """Return the columns of the table in its types; those that the frame lacks are null."""
+    """Return the columns of the table in its types; those that the frame lacks are null.
+
+    Fields within are those of the same name, or else those at the same place.
+    """
     schema = target_schema(snapshot, frame.schema)
     brought = {each.name: each.dataType for each in frame.schema}
     columns = [F.col(name) for name in keeps]
@@ -590,6 +650,7 @@ def stored(
                 field.dataType,
                 field.name,
                 start,
+                by_name=by_name,
             )
         elif field.nullable:
             value = F.lit(None).cast(field.dataType)
@@ -602,38 +663,105 @@ def stored(
 
 
 def _fitted(
-    target: Target, value: Column, found: DataType, wanted: DataType, name: str, start: int
+    target: Target,
+    value: Column,
+    found: DataType,
+    wanted: DataType,
+    name: str,
+    start: int,
+    *,
+    by_name: bool,
 ) -> Column:
-    if found.simpleString() == wanted.simpleString():
-        return value
-    if not is_storable(found, wanted):
+    if by_name and not _has_names(found, wanted):
+        target.source.fail(
+            f"`{name}` has type {wanted.simpleString()}, whose fields are not those of "
+            f"{found.simpleString()}",
+            start,
+        )
+    if not is_storable(found, wanted, by_name=by_name):
         target.source.fail(
             f"`{name}` has type {wanted.simpleString()}, which values of type "
             f"{found.simpleString()} are not stored as; cast them",
             start,
         )
     message = F.lit(f"a value does not fit `{name}`, which has type {wanted.simpleString()}")
+    return _cast(value, found, wanted, message, by_name=by_name)
+
+
+def _cast(
+    value: Column, found: DataType, wanted: DataType, message: Column, *, by_name: bool
+) -> Column:
+    """Return a value as another type; one that does not fit, or a part of it, is an error."""
+    if found.simpleString() == wanted.simpleString():
+        return value
+    cast = partial(_cast, message=message, by_name=by_name)
+    match found, wanted:
+        case ArrayType(), ArrayType():
+            items = found.elementType, wanted.elementType
+            return F.transform(value, lambda item: cast(item, *items))
+        case MapType(), MapType():
+            keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
+            entries = F.transform(
+                F.map_entries(value),
+                lambda entry: F.struct(
+                    cast(entry.getField("key"), *keys).alias("key"),
+                    cast(entry.getField("value"), *values).alias("value"),
+                ),
+            )
+            return F.map_from_entries(entries)
+        case StructType(), StructType():
+            fields = [
+                cast(value.getField(one.name), one.dataType, two.dataType).alias(two.name)
+                for one, two in _paired(found, wanted, by_name=by_name)
+            ]
+            return F.when(value.isNotNull(), F.struct(*fields))
     fitted = F.coalesce(value.try_cast(wanted), F.raise_error(message).cast(wanted))
     return F.when(value.isNull(), F.lit(None).cast(wanted)).otherwise(fitted)
 
 
-def is_storable(found: DataType, wanted: DataType) -> bool:
+def _paired(
+    found: StructType, wanted: StructType, *, by_name: bool
+) -> Iterator[tuple[StructField, StructField]]:
+    """Yield fields of a type with those of another that they are stored as."""
+    named = {each.name.lower(): each for each in found}
+    for place, two in enumerate(wanted):
+        yield (named[two.name.lower()] if by_name else found[place]), two
+
+
+def _has_names(found: DataType, wanted: DataType) -> bool:
+    """Say whether the fields in a type have the names of those in another, in any order."""
+    match found, wanted:
+        case ArrayType(), ArrayType():
+            return _has_names(found.elementType, wanted.elementType)
+        case MapType(), MapType():
+            is_named = _has_names(found.keyType, wanted.keyType)
+            return is_named and _has_names(found.valueType, wanted.valueType)
+        case StructType(), StructType():
+            names = [sorted(map(str.lower, each.fieldNames())) for each in (found, wanted)]
+            return names[0] == names[1] and all(
+                _has_names(one.dataType, two.dataType)
+                for one, two in _paired(found, wanted, by_name=True)
+            )
+    return True
+
+
+def is_storable(found: DataType, wanted: DataType, *, by_name: bool = False) -> bool:
     """Say whether Spark stores values of a type in a column of another without a cast."""
+    storable = partial(is_storable, by_name=by_name)
     number, text = spark_types.NumericType, spark_types.StringType
     times = (spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType)
     match found, wanted:
         case spark_types.NullType(), _:
             return True
         case ArrayType(), ArrayType():
-            return is_storable(found.elementType, wanted.elementType)
+            return storable(found.elementType, wanted.elementType)
         case MapType(), MapType():
-            return is_storable(found.keyType, wanted.keyType) and is_storable(
-                found.valueType, wanted.valueType
-            )
+            is_key = storable(found.keyType, wanted.keyType)
+            return is_key and storable(found.valueType, wanted.valueType)
         case StructType(), StructType():
             return len(found) == len(wanted) and all(
-                is_storable(one.dataType, two.dataType)
-                for one, two in zip(found, wanted, strict=True)
+                storable(one.dataType, two.dataType)
+                for one, two in _paired(found, wanted, by_name=by_name)
             )
     if isinstance(found, number) and isinstance(wanted, number):
         return True
@@ -648,16 +776,59 @@ def _assignments(
 ) -> dict[str, str]:
     """Read `a = x, b = y`."""
     found: dict[str, str] = {}
+    inner: dict[str, dict[str, str]] = {}
     while True:
         start = words.position
-        name = target.column(schema, _last(words.path("a column"), alias), start)
+        path = _last(words.path("a column"), alias)
+        whole, _, rest = path.partition(".")
+        is_field = rest and path.lower() not in {each.lower() for each in schema.fieldNames()}
+        name = target.column(schema, whole if is_field else path, start)
         if not words.take("EQ"):
             words.fail("expected =")
-        if name in found:
-            words.source.fail(f"`{name}` is set twice", start)
-        found[name] = words.text_until(("COMMA",), *stops)
+        fields = inner.setdefault(name, {}) if is_field else None
+        if name in found or (name in inner and (fields is None or rest.lower() in fields)):
+            words.source.fail(f"`{path}` is set twice", start)
+        value = _given(words, ("COMMA",), *stops)
+        if fields is None:
+            found[name] = value
+        else:
+            fields[rest.lower()] = value
+            column = f"{quoted(alias)}.{quoted(name)}"
+            text = _with_fields(schema[name].dataType, column, fields)
+            if text is None:
+                words.source.fail(f"`{name}` has no field `{rest}`, or one in it is set too", start)
         if not words.take("COMMA"):
+            for each, fields in inner.items():
+                column = f"{quoted(alias)}.{quoted(each)}"
+                text = _with_fields(schema[each].dataType, column, fields)
+                found[each] = str(text)
             return found
+
+
+def _given(words: Words, *stops: Sequence[str]) -> str:
+    """Read a value; DEFAULT is null, as columns have no other."""
+    text = words.text_until(*stops)
+    return "NULL" if text.upper() == "DEFAULT" else text
+
+
+def _with_fields(data_type: DataType, text: str, fields: Mapping[str, str]) -> str | None:
+    """Return a struct with other values in fields, by their paths; None if one is not there."""
+    if not isinstance(data_type, StructType):
+        return None
+    values, used = [], 0
+    for each in data_type:
+        name, value = each.name.lower(), f"{text}.{quoted(each.name)}"
+        within = {
+            key[len(name) + 1 :]: of for key, of in fields.items() if key.startswith(f"{name}.")
+        }
+        used += len(within) + (name in fields)
+        if within:
+            made = None if name in fields else _with_fields(each.dataType, value, within)
+            if made is None:
+                return None
+            value = made
+        values += [literal(each.name), f"({fields.get(name, value)})"]
+    return None if used < len(fields) else f"named_struct({', '.join(values)})"
 
 
 def _last(path: str, alias: str) -> str:
