@@ -28,6 +28,7 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import BlobType, blob_array
 from lancelet.format.schema import Schema
+from lancelet.query.kinds import is_bytes, is_text
 from lancelet.values import dataclass
 
 _CHUNK_ROWS: Final = 8192
@@ -227,12 +228,33 @@ def _column(name: str, values: Any, wanted: pa.DataType | None) -> Any:
         return pa.FixedSizeListArray.from_arrays(items, values.shape[1])
     if isinstance(values, np.ndarray) and values.ndim > _MATRIX:
         return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
-    is_blob = isinstance(wanted, pa.BaseExtensionType) and (
+    if not _is_blob(wanted):
+        return values
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([_as_blobs(chunk, wanted) for chunk in values.chunks], wanted)
+    if isinstance(values, pa.Array):
+        return _as_blobs(values, wanted)
+    return pa.ExtensionArray.from_storage(wanted, _blob_storage(values, wanted))
+
+
+def _is_blob(wanted: pa.DataType | None) -> bool:
+    return isinstance(wanted, pa.BaseExtensionType) and (
         wanted.extension_name == BlobType().extension_name
     )
-    if is_blob and not isinstance(values, pa.Array | pa.ChunkedArray):
-        return pa.ExtensionArray.from_storage(wanted, _blob_storage(values, wanted))
-    return values
+
+
+def _as_blobs(array: pa.Array, wanted: pa.BaseExtensionType) -> pa.Array:
+    """Return byte strings as blobs that have them, and texts as blobs at these URIs."""
+    if is_bytes(array.type):
+        given = {"data": array.cast(pa.large_binary())}
+    elif is_text(array.type):
+        given = {"uri": array.cast(pa.string())}
+    else:
+        return array
+    parts = [given.get(part.name, pa.nulls(len(array), part.type)) for part in wanted.storage_type]
+    mask = array.is_null() if array.null_count else None
+    storage = pa.StructArray.from_arrays(parts, fields=list(wanted.storage_type), mask=mask)
+    return pa.ExtensionArray.from_storage(wanted, storage)
 
 
 def _blob_storage(values: Any, wanted: pa.BaseExtensionType) -> pa.Array:
@@ -469,6 +491,8 @@ def _converted(stream: RowStream, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    if _is_blob(field.type):
+        array = _as_blobs(array, field.type)
     if array.type == field.type:
         return array
     try:

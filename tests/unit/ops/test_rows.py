@@ -98,6 +98,17 @@ def test_bytes_are_blobs_where_the_schema_says_so():
         ]
 
 
+@pytest.mark.parametrize("wraps", [pa.table, dict, lambda data: iter([pa.record_batch(data)])])
+def test_arrays_of_bytes_and_texts_are_blobs_where_the_schema_says_so(wraps):
+    schema = pa.schema([blob_field("b"), blob_field("c")])
+    columns = {"b": pa.array([b"x", None]), "c": pa.array([None, "s3://a/b"])}
+    found = table_of(wraps(columns), schema).to_pydict()
+    assert [[row and (row["data"], row["uri"]) for row in each] for each in found.values()] == [
+        [(b"x", None), None],
+        [None, (None, "s3://a/b")],
+    ]
+
+
 def test_the_labels_of_a_named_range_are_a_column():
     frame = pd.DataFrame({"a": [1, 2, 3]}, index=pd.RangeIndex(10, 13, name="k"))
     assert table_of(frame)["k"].to_pylist() == [10, 11, 12]
