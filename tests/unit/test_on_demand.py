@@ -17,7 +17,7 @@ SOURCE = ast.parse(Path(lancelet.__file__).read_text())
 
 def run(program):
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -239,6 +239,24 @@ def test_a_table_is_first_read_after_the_main_thread_has_ended(tmp_path):
         threading.Thread(target=read).start()
     """
     assert run(textwrap.dedent(program)).strip() == "5"
+
+
+@pytest.mark.parametrize(
+    "when", ["atexit.register(change)", "threading.Thread(target=late).start()"]
+)
+def test_a_table_is_changed_after_the_main_thread_has_ended(tmp_path, when):
+    program = f"""
+        import atexit, lancelet, threading
+        def change():
+            table = lancelet.write_dataset({{"a": [1, 2, 3]}}, {str(tmp_path / "t")!r})
+            table.delete("a = 2")
+            print(table.count_rows())
+        def late():
+            threading.main_thread().join()
+            change()
+        {when}
+    """
+    assert run(textwrap.dedent(program)).strip() == "2"
 
 
 @pytest.mark.parametrize("options", [(), ("-OO",)])

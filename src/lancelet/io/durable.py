@@ -34,7 +34,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
@@ -245,7 +245,8 @@ class Flushes:
                 with as_storage_errors(last[0]):
                     _flush_and_close(last[1])
         finally:
-            wait([flush for _, flush in self._running])
+            for _, flush in self._running:
+                flush.exception()
         while self._running:
             self._end_first()
 

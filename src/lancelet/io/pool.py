@@ -85,9 +85,20 @@ class _WhenAsked(Future[R]):
         self._task = task
 
     def result(self, timeout: float | None = None) -> R:
-        if not self.done():
-            self.set_result(self._task())
+        self._run()
         return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._run()
+        return super().exception(timeout)
+
+    def _run(self) -> None:
+        if self.done():
+            return
+        try:
+            self.set_result(self._task())
+        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+            self.set_exception(error)
 
     def cancel(self) -> bool:
         # A pool tells those who wait; here nobody else would.
