@@ -178,10 +178,13 @@ class ExternalStore(CommitHandler):
     def _dead_records(self, store: Store) -> list[ManifestRecord]:
         """Return the records if none has a manifest, staged or not, as after a table was dropped.
 
-        A manifest is staged before it is recorded, and the newest is never cleaned up.
+        A manifest is staged before it is recorded, and the newest is never cleaned up. Who is held
+        up between two looks may find all that was recorded cleaned up since, so the folder is
+        looked at before as well: then the newest of that time is in both.
         """
-        records = self.records.every(self.table)
         found = {name(info.path) for info in store.list(VERSIONS)}
+        records = self.records.every(self.table)
+        found |= {name(info.path) for info in store.list(VERSIONS)}
         names = {name(record.path) for record in records}
         final = {each.partition(MANIFEST_SUFFIX)[0] + MANIFEST_SUFFIX for each in names}
         return [] if found & (names | final) else records
