@@ -24,6 +24,7 @@ from lancelet.errors import (
     VersionNotFoundError,
 )
 from lancelet.format.operation import ReserveFragments
+from lancelet.format.paths import ManifestNaming, manifest_path
 from lancelet.io.wrapped import WrappedStore
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.handlers import (
@@ -305,6 +306,32 @@ def test_a_path_is_free_again_after_its_table_was_dropped(tmp_path):
     again.insert(pa.table({"id": [8]}))
     assert again.version == 2
     assert lancelet.dataset(uri, storage_options=options).count_rows() == 2
+
+
+def test_who_is_held_up_does_not_take_a_table_for_a_dropped_one(tmp_path, monkeypatch):
+    """All versions that the database had when it was asked are cleaned up before it goes on."""
+    options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
+    uri = str(tmp_path / "t")
+
+    def append() -> None:
+        lancelet.write_dataset(pa.table({"id": [1]}), uri, mode="append", storage_options=options)
+
+    lancelet.write_dataset(pa.table({"id": [1]}), uri, storage_options=options)
+    append()
+    every = SqliteRecords.every
+
+    def held_up(records, table):
+        found = every(records, table)
+        append()
+        lancelet.dataset(uri, storage_options=options).cleanup_old_versions(retain_versions=1)
+        return found
+
+    monkeypatch.setattr(SqliteRecords, "every", held_up)
+    location = TableLocation.open(uri, options)
+    path = manifest_path(2, ManifestNaming.V2)
+    with pytest.raises(AlreadyExistsError):
+        location.handler.publish(location.store, path, b"too late", version=2)
+    assert location.handler.find_latest(location.store).version == 3
 
 
 def test_a_stale_handle_goes_on_where_versions_were_cleaned_up(tmp_path):
