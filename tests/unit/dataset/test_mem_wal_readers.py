@@ -19,7 +19,7 @@ from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputEr
 from lancelet.format.index_metadata import MEM_WAL_INDEX
 from lancelet.format.protos import index_details_pb
 from lancelet.format.shard_manifest import ShardManifest, SsTable
-from lancelet.ops.mem_wal import compact, discovery, nearest
+from lancelet.ops.mem_wal import compact, discovery, nearest, upkeep
 from lancelet.ops.mem_wal import writer as shard_writer
 from lancelet.ops.mem_wal.discovery import note_shards, noted_shards
 from lancelet.ops.mem_wal.reconcile import IrreconcilableError
@@ -521,6 +521,25 @@ def test_a_writer_of_a_log_that_was_dropped_acknowledges_nothing(tmp_path, is_be
             late.put(rows([102]))
     found = lancelet.mem_wal.LsmScanner.fresh(dataset).project(["id"]).to_table()
     assert sorted(found["id"].to_pylist()) == [*range(50), 100, *([101] if is_begun_again else [])]
+
+
+def test_who_drops_a_log_leaves_what_the_next_one_flushed(tmp_path, monkeypatch):
+    """Another begins a log and writes the shard anew before what the dropped one had is deleted."""
+    dataset = begun(tmp_path)
+    dataset.mem_wal_writer(str(SHARD)).close()
+    drop = upkeep.drop_index
+
+    def and_begun_again(*given):
+        dropped = drop(*given)
+        other = lancelet.dataset(dataset.uri)
+        other.initialize_mem_wal(unsharded=True)
+        put(other, [101])
+        return dropped
+
+    monkeypatch.setattr(upkeep, "drop_index", and_begun_again)
+    dataset.drop_mem_wal()
+    found = lancelet.mem_wal.LsmScanner.fresh(dataset).project(["id"]).to_table()
+    assert sorted(found["id"].to_pylist()) == [*range(50), 101]
 
 
 def test_rows_of_a_log_that_a_table_lost_are_not_read_as_its_own(tmp_path):

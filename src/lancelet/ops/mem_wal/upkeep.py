@@ -120,7 +120,8 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
     for shard_id in shards:
         shard = Shard(snapshot.location, shard_id)
         manifest = shard.latest()
-        if manifest is not None:
+        # One that is active is of a log that others began meanwhile.
+        if manifest is not None and not manifest.is_active:
             _delete_tables(shard, manifest, manifest.current_generation)
             _delete_entries(shard, manifest)
     return dropped
