@@ -12,7 +12,7 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
@@ -41,9 +41,13 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import cached_property, dataclass
 
 if TYPE_CHECKING:
+    from lancelet.io.cache import CacheScope
     from lancelet.query.search.hits import Search
 
 T = TypeVar("T")
+
+_FIELD_BYTES: Final = 400
+"""What a field takes in memory, about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,10 +277,22 @@ def projection_of(
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfSchema:
+    """What follows from a schema, and what the schema takes, which goes with it."""
+
+    kept: CacheScope
+    memory_bytes: int
+
+
 def _of_schema(snapshot: Snapshot, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
     """Return what follows from the schema alone, made once for all versions that have it."""
-    cache = snapshot.location.kept.cache
-    return cache.get_or_make((*key, snapshot.schema), make)
+    cache, schema = snapshot.location.kept.cache, snapshot.schema
+
+    def begin() -> _OfSchema:
+        return _OfSchema(cache.scope(), _FIELD_BYTES * sum(1 for _ in schema.walk()))
+
+    return cache.get_or_make(("schema", schema), begin).kept.get_or_make(key, make)
 
 
 def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:

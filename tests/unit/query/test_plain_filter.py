@@ -1,14 +1,18 @@
 """The short cut for filters of one comparison gives what compiling them in full gives."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import lancelet
+from lancelet.format.schema import Schema
+from lancelet.io.cache import LruCache
 from lancelet.query.compile import compile_filter
 from lancelet.query.plain_filter import read_plain
-from lancelet.query.plan import plan_scan
+from lancelet.query.plan import plan_scan, projection_of
 from lancelet.query.scan_options import ScanOptions
 
 COLUMNS = {
@@ -79,3 +83,15 @@ def test_a_filter_is_compiled_once_for_all_handles_and_versions_of_a_schema(
         lancelet.write_dataset(rows, path, mode="append" if version > 1 else "create")
         assert lancelet.dataset(path).count_rows(text) >= version
     assert compiled == [text]
+
+
+def test_what_is_kept_of_a_schema_weighs_as_much_as_the_schema_once():
+    schema = Schema.from_arrow(pa.schema([(f"c{i}", pa.int32()) for i in range(2000)]))
+    cache = LruCache(1 << 26)
+    snapshot = SimpleNamespace(schema=schema, location=SimpleNamespace(kept=cache.scope()))
+    weights = []
+    for name in ("c0", "c1"):
+        projection_of(snapshot, (name,))
+        weights.append(cache.stats.bytes)
+    assert weights[0] >= 2000 * 300
+    assert weights[1] - weights[0] < 2000 * 30
