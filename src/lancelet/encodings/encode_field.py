@@ -144,12 +144,19 @@ def _kind_of_type(name: str) -> str | None:
 
 
 def encode_column(
-    column: ColumnLeaf, version: FileVersion, seal: Seal, *, blobs: BlobSink | None
+    column: ColumnLeaf,
+    version: FileVersion,
+    seal: Seal,
+    defaults: EncodingOptions,
+    *,
+    blobs: BlobSink | None,
 ) -> Iterator[EncodedPages]:
-    """Yield the pages of a column."""
+    """Yield the pages of a column, whose options are `defaults` if its field asks for nothing."""
     leaf, path = column.leaf, column.path
     field = leaf.field
-    options = EncodingOptions.from_metadata(field.name, field.metadata)
+    options = defaults
+    if field.metadata:
+        options = EncodingOptions.from_metadata(field.name, field.metadata)
     if field.is_blob_v2:
         leaf = with_placed_blobs(leaf, options, sink_of(blobs, field))
     multiple = rows_multiple(path)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +56,8 @@ HEADER_BYTES: Final = 64
 _LAYOUT_KEY: Final = "lancelet:zones"
 _NULLS: Final = "null_count"
 _NANS: Final = "nan_count"
+_SCHEMAS_KEPT: Final = 16
+_OPTIONS: Final = WriterOptions(version=FileVersion.V2_0, checksums=False)
 
 
 class ZoneCollector:
@@ -298,7 +301,6 @@ def _encode(
         minimum, maximum = _bound_names(number)
         columns[minimum] = pa.concat_arrays([each[place].minimum for place in own]).take(rows)
         columns[maximum] = pa.concat_arrays([each[place].maximum for place in own]).take(rows)
-    table = pa.table(columns)
     layout = {
         "zone_rows": zone_rows,
         "num_rows": num_rows,
@@ -306,13 +308,24 @@ def _encode(
         "kinds": list(kinds),
         "pages": [len(bounds.null_count) for bounds in pages],
     }
-    schema = Schema.from_arrow(table.schema).with_metadata({_LAYOUT_KEY: json.dumps(layout)})
-    options = WriterOptions(version=FileVersion.V2_0, checksums=False)
     target = BytesWriter()
-    writer = FileWriter(target, schema, options)
-    writer.write(table)
+    writer = FileWriter(target, _schema_of(tuple(kinds.values())), _OPTIONS)
+    writer.add_schema_metadata(_LAYOUT_KEY, json.dumps(layout))
+    writer.write(pa.table(columns))
     writer.finish()
     return MAGIC.ljust(HEADER_BYTES, b"\0") + target.to_bytes()
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def _schema_of(types: Sequence[pa.DataType]) -> Schema:
+    """Return the columns of the statistics of fields of these types.
+
+    What follows from it is kept as well, so it is the same for files of different rows.
+    """
+    columns = [pa.field(name, pa.int64()) for name in (_NULLS, _NANS)]
+    for number, data_type in enumerate(types):
+        columns += [pa.field(name, data_type) for name in _bound_names(number)]
+    return Schema.from_arrow(pa.schema(columns))
 
 
 def _bound_names(kind: int) -> tuple[str, str]:

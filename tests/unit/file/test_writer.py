@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lancelet.buffers import Ranges
+from lancelet.encodings import options
 from lancelet.encodings.base import RowRange
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.file import LanceFileWriter
@@ -449,3 +450,17 @@ def test_zstd_that_is_asked_for_takes_fewer_bytes_than_our_own_choice(tmp_path):
             writer.write_batch(pa.table([words], schema=schema))
         sizes.append(path.stat().st_size)
     assert sizes[0] < sizes[1]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_environment_is_read_once_for_a_file(monkeypatch, version):
+    column = pa.array([{"a": 1, "b": [2]}, {"a": 3, "b": []}])
+    table = pa.table({"x": column, "y": column})
+    looks = []
+    read = options._given_by_environment
+    monkeypatch.setattr(options, "_given_by_environment", lambda: looks.append(None) or read())
+    chosen = WriterOptions(version=version, zone_rows=1)
+    writer = create_data_file(MemoryStore(), "x", Schema.from_arrow(table.schema), chosen)
+    writer.write(table)
+    writer.finish()
+    assert len(looks) == 1

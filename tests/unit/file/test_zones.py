@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from lancelet.encodings.base import RowRange
 from lancelet.file.open import create_data_file, open_data_file
+from lancelet.file.v2.column_plan import plan_columns
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.file.zones import (
     bounds_of,
@@ -340,3 +341,20 @@ def test_threads_open_the_statistics_of_a_file_once(store, write):
         found = list(threads.map(look, range(4)))
     assert len(opened) == 1
     assert all(each is not None for each in found)
+
+
+def test_what_follows_from_the_columns_of_statistics_is_found_out_once():
+    def write(rows):
+        table = pa.table({"x": pa.array(range(rows)), "y": pa.array(["a"] * rows)})
+        store = MemoryStore()
+        schema = Schema.from_arrow(table.schema)
+        options = WriterOptions(zone_rows=10)
+        writer = create_data_file(store, "x.lance", schema, options)
+        writer.write(table)
+        writer.finish()
+
+    write(20)
+    before = plan_columns.cache_info().misses
+    for rows in (30, 40, 50):
+        write(rows)
+    assert plan_columns.cache_info().misses == before

@@ -15,7 +15,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.encodings.arrow import has_fixed_width, has_no_bytes, item_type, with_null_items
+from lancelet.encodings.arrow import (
+    NUMBER_BITS,
+    has_fixed_width,
+    has_no_bytes,
+    item_type,
+    with_null_items,
+)
 from lancelet.encodings.base import FileVersion
 from lancelet.encodings.levels.nesting import TypeTooNewError
 from lancelet.format.field import Field
@@ -53,6 +59,8 @@ def check_storable(field: Field, *, path: str = "") -> None:
 
 def check_values(field: Field, array: pa.Array, *, path: str = "") -> None:
     """Raise `TypeTooNewError` if the values hold nulls for which there is no place."""
+    if array.type.id in NUMBER_BITS:
+        return
     path = f"{path}.{field.name}" if path else field.name
     if field.is_blob:
         return

@@ -24,7 +24,7 @@ from lancelet.encodings.base import FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
-from lancelet.encodings.options import Compression, EncodingOptions
+from lancelet.encodings.options import PLAIN_OPTIONS, Compression, EncodingOptions
 from lancelet.encodings.v2_0.nested import packed_bytes
 from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
@@ -76,7 +76,7 @@ class PageBuilder:
             items = array.values.slice(array.offset * block.dimension, len(array) * block.dimension)
             values = pb.ArrayEncoding(
                 fixed_size_list=pb.FixedSizeList(
-                    dimension=block.dimension, items=self._values(items, EncodingOptions())
+                    dimension=block.dimension, items=self._values(items, PLAIN_OPTIONS)
                 )
             )
         else:
@@ -118,8 +118,8 @@ class PageBuilder:
     def _dictionary(self, indices: pa.Array, items: pa.Array) -> pb.ArrayEncoding:
         return pb.ArrayEncoding(
             dictionary=pb.Dictionary(
-                indices=self._values(indices, EncodingOptions()),
-                items=self._values(items, EncodingOptions()),
+                indices=self._values(indices, PLAIN_OPTIONS),
+                items=self._values(items, PLAIN_OPTIONS),
                 num_dictionary_items=len(items),
             )
         )

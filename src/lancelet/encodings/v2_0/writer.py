@@ -11,6 +11,7 @@ of all of its lists as one column. Only leaves and offsets have bytes:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from lancelet.buffers import Slices
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
 from lancelet.encodings.v2_0.describe import describe
 from lancelet.encodings.v2_0.page import ARRAY_ENCODING_URL, COLUMN_ENCODING_URL, envelope
@@ -38,13 +39,18 @@ NULL_BLOB_POSITION: Final = 1
 
 
 def encode_field(
-    array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None = None
+    array: pa.Array,
+    field: Field,
+    version: FileVersion,
+    *,
+    blobs: BlobSink | None = None,
+    defaults: EncodingOptions = PLAIN_OPTIONS,
 ) -> list[EncodedPages]:
     """Encode the values of a field as pages of each of its columns."""
     del version
     check_storable(field)
     check_values(field, array)
-    writer = _FieldWriter(blobs)
+    writer = _FieldWriter(blobs, defaults)
     writer.write(field, array, in_list=False)
     return writer.pages
 
@@ -62,9 +68,10 @@ def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
 class _FieldWriter:
     """Walks a field and its values, column by column."""
 
-    def __init__(self, blobs: BlobSink | None) -> None:
+    def __init__(self, blobs: BlobSink | None, defaults: EncodingOptions) -> None:
         self.pages: list[EncodedPages] = []
         self._blobs = blobs
+        self._defaults = defaults
         self._column = -1
 
     def write(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
@@ -77,21 +84,23 @@ class _FieldWriter:
         elif field.logical_type == STRUCT and not field.is_packed:
             # Even without rows: the reference wants one header, whatever there is to count.
             encoding = pb.ArrayEncoding(struct=pb.SimpleStruct())
-            self._add(field, 0, array, PageBuilder(EncodingOptions()), encoding)
+            self._add(field, 0, array, PageBuilder(PLAIN_OPTIONS), encoding)
             for index, child in enumerate(field.children):
                 self.write(child, array.field(index), in_list=in_list)
         else:
             self._write_leaf(field, array, in_list=in_list)
 
     def _write_leaf(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
-        options = EncodingOptions.from_metadata(field.name, field.metadata)
+        options = self._defaults
+        if field.metadata:
+            options = EncodingOptions.from_metadata(field.name, field.metadata)
         for first_row, part in _cut(array, array.nbytes):
             page = PageBuilder(options)
             self._add(field, 0 if in_list else first_row, part, page, page.encode(part))
 
     def _write_offsets(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
         for first_row, part in _cut(array, 8 * len(array)):
-            page = PageBuilder(EncodingOptions())
+            page = PageBuilder(PLAIN_OPTIONS)
             lengths = pc.fill_null(pc.list_value_length(part), 0)
             ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
             num_items = int(ends[-1])
@@ -128,13 +137,7 @@ class _FieldWriter:
         page: PageBuilder,
         encoding: pb.ArrayEncoding,
     ) -> None:
-        choice = ColumnChoice(
-            path=field.name,
-            layout="array",
-            encoding=describe(encoding),
-            raw_bytes=values.nbytes,
-            encoded_bytes=sum(buffer.nbytes for buffer in page.buffers),
-        )
+        stored_bytes = sum([buffer.nbytes for buffer in page.buffers])
         self.pages.append(
             EncodedPages(
                 fields=[0],
@@ -143,13 +146,22 @@ class _FieldWriter:
                 length=len(values),
                 buffers=tuple(map(Slices.whole, page.buffers)),
                 encoding=envelope(ARRAY_ENCODING_URL, encoding),
-                report=lambda: (choice,),
+                report=partial(_report, field.name, encoding, values.nbytes, stored_bytes),
             )
         )
 
 
+def _report(
+    name: str, encoding: pb.ArrayEncoding, raw_bytes: int, stored_bytes: int
+) -> tuple[ColumnChoice]:
+    """Return what was chosen for a page; few ask for it, so it is put in words then."""
+    return (ColumnChoice(name, "array", describe(encoding), raw_bytes, stored_bytes),)
+
+
 def _cut(array: pa.Array, num_bytes: int) -> list[tuple[int, pa.Array]]:
     """Cut values into parts of equal rows whose bytes are about those of a page."""
+    if num_bytes <= PAGE_BYTES_MAX and len(array):
+        return [(0, array)]
     parts = min(-(-num_bytes // PAGE_BYTES_MAX), len(array))
     step = -(-len(array) // max(1, parts))
     return [(start, array.slice(start, step)) for start in range(0, len(array), max(1, step))]

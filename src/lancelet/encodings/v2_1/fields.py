@@ -29,7 +29,7 @@ from lancelet.encodings.encode_field import (
 )
 from lancelet.encodings.layout import Layout, PageBody
 from lancelet.encodings.levels import Path, nest
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, sealed
@@ -47,7 +47,12 @@ _LAYOUTS_KEPT: Final = 1024
 
 
 def encode_field(
-    array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
+    array: pa.Array,
+    field: Field,
+    version: FileVersion,
+    *,
+    blobs: BlobSink | None,
+    defaults: EncodingOptions = PLAIN_OPTIONS,
 ) -> Sequence[EncodedPages]:
     """Encode values as pages of each of the columns of the field."""
     pages: list[EncodedPages] = []
@@ -55,7 +60,7 @@ def encode_field(
         if column_leaf.is_blob_v1:
             pages.append(_encoded_blobs(column_leaf, version, blobs))
         else:
-            pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
+            pages += encode_column(column_leaf, version, seal_page, defaults, blobs=blobs)
     return pages
 
 

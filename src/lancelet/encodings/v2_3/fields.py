@@ -9,7 +9,7 @@ import pyarrow as pa
 from lancelet.encodings.base import BlobSink, EncodedPages, FileVersion, Memo, StoredColumn
 from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column, encode_plain
 from lancelet.encodings.levels import nest
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_3.messages import seal_page
 from lancelet.encodings.v2_3.open_page import open_page
@@ -20,7 +20,12 @@ __all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
 
 
 def encode_field(
-    array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
+    array: pa.Array,
+    field: Field,
+    version: FileVersion,
+    *,
+    blobs: BlobSink | None,
+    defaults: EncodingOptions = PLAIN_OPTIONS,
 ) -> Sequence[EncodedPages]:
     """Encode values as pages of each of the columns of the field."""
     pages: list[EncodedPages] = []
@@ -30,7 +35,7 @@ def encode_field(
                 "version 2.3 stores blobs as those of 2.2; make the field a blob struct",
                 field=column_leaf.leaf.field.name,
             )
-        pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
+        pages += encode_column(column_leaf, version, seal_page, defaults, blobs=blobs)
     return pages
 
 

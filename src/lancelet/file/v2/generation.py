@@ -50,7 +50,14 @@ class Generation(Protocol):
         """Return the fields within `field` that own a column each, in order."""
 
     def encode_field(
-        self, array: pa.Array, field: Field, version: FileVersion, /, *, blobs: BlobSink | None
+        self,
+        array: pa.Array,
+        field: Field,
+        version: FileVersion,
+        /,
+        *,
+        blobs: BlobSink | None,
+        defaults: EncodingOptions,
     ) -> Sequence[EncodedPages]:
         """Encode values as pages of each of the columns of the field."""
 
@@ -104,7 +111,9 @@ def encode_fields(
     """
     if kind_of(fields[0], version) is None:
         (array,), (field,) = arrays, fields
-        return generation_of(version).encode_field(array, field, version, blobs=blobs)
+        return generation_of(version).encode_field(
+            array, field, version, blobs=blobs, defaults=defaults
+        )
     if version is FileVersion.V2_3:
         return encodings.v2_3.encode_plain_fields(arrays, fields, version, defaults)
     return encodings.v2_1.encode_plain_fields(arrays, fields, version, defaults)
