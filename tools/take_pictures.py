@@ -22,9 +22,10 @@ from selenium.webdriver.support.ui import WebDriverWait
 import lancelet
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "guide" / "pictures"
+SORTED = "filter=people>250000&order=people&descending=1"
 # Name, what is shown, the width of the window, and whether it is dark.
 TAKEN = (
-    ("view-light", "rows?t=cities.lance", 1100, False),
+    ("view-light", "rows?t=cities.lance&" + SORTED, 1100, False),
     ("view-dark", "pages?t=cities.lance", 1100, True),
     ("view-narrow", "rows?t=cities.lance&filter=people>250000", 420, False),
 )
@@ -78,6 +79,8 @@ def take(address: str) -> None:
             driver.set_window_size(width, HEIGHT)
             theme = "dark" if is_dark else "light"
             driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+            # What is there already must not be taken for what is asked for.
+            driver.execute_script("document.getElementById('main').replaceChildren()")
             driver.execute_script(f"location.hash = '{shown}'")
             ready = (By.CSS_SELECTOR, ".map" if shown.startswith("pages") else "tbody tr")
             WebDriverWait(driver, 60).until(lambda page, ready=ready: page.find_elements(*ready))
