@@ -14,7 +14,8 @@ PAGE = """<!doctype html>
 <meta charset="utf-8"><title>lancelet: the main job</title>
 <style>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 2em auto; color: #223 }}
-td, th {{ padding: .1em .8em; text-align: right }} td:nth-child(2) {{ text-align: left }}
+td, th {{ padding: .1em .8em; text-align: right }}
+th:nth-child(2), td:nth-child(2) {{ text-align: left }}
 svg {{ display: block; margin: 1em 0 }} h2 {{ margin-top: 2em }}
 </style>
 <h1>lancelet: the main job</h1>
@@ -24,7 +25,7 @@ svg {{ display: block; margin: 1em 0 }} h2 {{ margin-top: 2em }}
 <h2>Bytes per row, as loaded</h2>{sizes}
 <h2>Rows after each version</h2>{history}
 <h2>Versions</h2>{versions}
-<h2>Orders that searches found</h2>{found}
+<h2>Orders that searches found</h2><p>Looked for: {looked_for}.</p>{found}
 <h2>Digits, and those most similar to each</h2>{similar}
 """
 
@@ -39,6 +40,7 @@ def write_page(report: Report, path: Path) -> Path:
         sizes=bars(sizes, "bytes"),
         history=columns([(str(each.number), each.rows) for each in report.versions]),
         versions=version_table(report),
+        looked_for=escape(report.looked_for),
         found=found_table(report),
         similar=pictures(report.similar),
     )

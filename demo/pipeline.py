@@ -33,6 +33,7 @@ from lancelet import spark as ls
 
 BATCHES = 5
 LANDED_BEFORE_KILL = 2
+LOG_LINES = 30
 STREAM_SECONDS_MAX = 900
 ROWS = 1_000_000
 FRAGMENTS = 4
@@ -83,7 +84,7 @@ def stream_orders(demo: Demo) -> None:
     with demo.report.step("stream, killed") as step:
         step.rows = run_and_kill(demo, arguments, stop_at=before + LANDED_BEFORE_KILL)
         step.version = lancelet.dataset(demo.table).version
-        step.note = "requests are those of watching it"
+        step.note = "with the start of its own Spark; requests are those of watching it"
     with demo.report.step("stream, restarted") as step:
         stream(demo.spark, *arguments)
         step.rows = more - demo.report.steps[-1].rows
@@ -106,8 +107,13 @@ def run_and_kill(demo: Demo, arguments: tuple[str, str, str, int], stop_at: int)
     deadline = time.monotonic() + STREAM_SECONDS_MAX
     try:
         while table.latest_version < stop_at:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the stream ended before it could be killed: see {log}")
+            if process.poll() is not None:
+                last = "\n".join(log.read_text().splitlines()[-LOG_LINES:])
+                raise SystemExit(f"the stream ended by itself, {log} ends with:\n{last}")
+            if time.monotonic() > deadline:
+                raise SystemExit(
+                    f"{LANDED_BEFORE_KILL} batches took over {STREAM_SECONDS_MAX} s: see {log}"
+                )
             time.sleep(0.25)
     finally:
         with suppress(ProcessLookupError):

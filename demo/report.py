@@ -55,8 +55,8 @@ class Version(NamedTuple):
 class Report:
     """Everything that is told at the end.
 
-    `found` are the orders that searches found, each with its comment and its score; `memory` is
-    the most that the driver's Python had, in bytes.
+    `found` are the orders that searches for `looked_for` found, each with its comment and its
+    score; `memory` is the most that the driver's Python had, in bytes.
     """
 
     rows: int
@@ -64,6 +64,7 @@ class Report:
     sizes: dict[str, int] = field(default_factory=dict)
     versions: list[Version] = field(default_factory=list)
     similar: list[list[list[float]]] = field(default_factory=list)
+    looked_for: str = ""
     found: dict[str, list[tuple[int, str, float]]] = field(default_factory=dict)
     statements: dict[str, str] = field(default_factory=dict)
     memory: int = 0
@@ -108,6 +109,7 @@ def print_report(report: Report) -> None:
             f"{version.number:>7}  {version.operation:<14}{version.rows:>12,}"
             f"{version.fragments:>11}{version.bytes / 1e6:>9.1f}"
         )
+    print(f"\nlooked for: {report.looked_for}")
     for name, rows in report.found.items():
         print(f"\nfound {name}:")
         for number, comment, score in rows:

@@ -63,6 +63,7 @@ def search_orders(demo: Demo) -> None:
 def search_words(demo: Demo) -> None:
     """Find orders by words, by a vector, and by both."""
     table = lancelet.dataset(demo.table)
+    demo.report.looked_for = f"the words '{WORDS}', vectors near that of '{LOOKED_FOR}', or both"
     comment = pa.record_batch({"comment": [LOOKED_FOR]})
     wanted = data.embed_comments(comment, data.word_vectors()).column(0)[0]
     near = {"column": "embedding", "q": wanted, "k": HITS, "refine_factor": 8}
