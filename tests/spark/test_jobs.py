@@ -179,12 +179,12 @@ def test_a_merge_that_lost_a_race_is_done_again(spark, table, monkeypatch):
     commit = module.commit_merge
     rivals = []
 
-    def after_a_rival(*arguments):
+    def after_a_rival(*arguments, **options):
         if not rivals:
             new = pa.table({"id": [80], "name": ["rival"], "n": [0]})
             rivals.append(lance.dataset(table).merge_insert("id").when_not_matched_insert_all())
             rivals[0].execute(new)
-        return commit(*arguments)
+        return commit(*arguments, **options)
 
     monkeypatch.setattr(module, "commit_merge", after_a_rival)
     rows = source(spark, (80, "ours", 8))
