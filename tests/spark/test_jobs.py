@@ -154,6 +154,18 @@ def test_an_upsert_needs_some_columns_only(spark, table):
     assert len(found) == 52
 
 
+def test_a_merge_takes_fields_by_their_names(spark, tmp_path):
+    uri = str(tmp_path / "nested.lance")
+    ls.write(spark.sql("SELECT 1L AS id, struct(1L AS a, 2L AS b) AS s"), uri)
+    row = spark.sql("SELECT 1L AS id, struct(20 AS B, 10 AS a) AS s")
+    ls.merge(row, uri, on="id").when_matched_update({"s": "source.s"}).execute()
+    assert ls.scan(spark, uri).collect() == [(1, (10, 20))]
+    other = {"s": "named_struct('a', 1, 'c', 2)"}
+    with pytest.raises(SchemaMismatchError, match="fields of a value"):
+        ls.merge(row, uri, on="id").when_matched_update(other).execute()
+    assert lance.dataset(uri).version == 2
+
+
 def test_a_merge_is_refused_where_it_cannot_be_meant(spark, table, monkeypatch):
     twice = source(spark, (3, "a", 1), (3, "b", 2))
     with monkeypatch.context() as patch:

@@ -119,6 +119,8 @@ def test_values_are_stored_as_spark_stores_them(run, table, spark):
     run("INSERT INTO <t> VALUES (300, 5, 3L)")
     assert rows_of(table)[300] == ("5", 3)
     assert lance.dataset(table).version == 2
+    run("INSERT INTO <t> VALUES (301, DEFAULT, 3), (302, 'DEFAULT', default)")
+    assert (rows_of(table)[301], rows_of(table)[302]) == ((None, 3), ("DEFAULT", None))
 
 
 def test_updates_and_deletes_compute_as_spark_does(run, table):

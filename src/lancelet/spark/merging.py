@@ -33,14 +33,21 @@ from typing import Final, Unpack
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import DataType, LongType, StructField, StructType
 
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError, similar_names
+from lancelet.errors import (
+    FieldNotFoundError,
+    InvalidInputError,
+    SchemaMismatchError,
+    UnsupportedError,
+    similar_names,
+)
 from lancelet.ops.jobs.engine import Job, JobReport
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Retries, with_retries
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.files import plan_files
+from lancelet.spark.fitting import fitted, has_names
 from lancelet.spark.frames import quoted, run_over
 from lancelet.spark.merge_tasks import (
     ACTION,
@@ -188,18 +195,40 @@ class Merge:
         read = names if self._reads_target(names) else list(self.on)
         target = scan_version(
             self.frame.sparkSession, self.table, snapshot, columns=[*read, "_rowaddr"]
-        ).select(F.struct(*read).alias("target"), F.col("_rowaddr").alias(ADDRESS))
-        source = self.frame.select(F.struct(*self.frame.columns).alias("source"))
-        keys = [F.col(f"source.`{name}`") == F.col(f"target.`{name}`") for name in self.on]
+        ).select(F.struct(*map(quoted, read)).alias("target"), F.col("_rowaddr").alias(ADDRESS))
+        source = self.frame.select(F.struct(*map(quoted, self.frame.columns)).alias("source"))
+        keys = [_of("source", name) == _of("target", name) for name in self.on]
         # Spark takes both sides for small, and would send all of one to every worker.
         joined = source.hint("merge").join(
             target.hint("merge"), reduce(and_, keys), self._join_type()
         )
         clause = self._clause_number()
         chosen = joined.withColumn("clause", clause).where("clause is not null")
-        values = [self._value(name, schema, set(read)).alias(name) for name in names]
-        action = _choose("clause", [F.lit(int(each.action)) for each in self.clauses]).alias(ACTION)
-        return chosen.select(action, F.col(ADDRESS), *values).sortWithinPartitions(ACTION)
+        made = {
+            (number, name): value
+            for number, each in enumerate(self.clauses)
+            for name in names
+            if (value := self._value(each, name, set(read))) is not None
+        }
+        labels = {key: f"__lancelet_{key[0]}_{key[1]}" for key in made}
+        shown = [
+            F.when(F.col("clause") == key[0], value).alias(labels[key])
+            for key, value in made.items()
+        ]
+        given = chosen.select("clause", ADDRESS, *shown)
+        types = {each.name: each.dataType for each in given.schema}
+        values = []
+        for field in schema:
+            value = F.lit(None).cast(field.dataType)
+            for key in [key for key in made if key[1] == field.name]:
+                of = _fitted(F.col(quoted(labels[key])), types[labels[key]], field)
+                value = F.when(F.col("clause") == key[0], of).otherwise(value)
+            values.append(value.alias(field.name))
+        actions = F.lit(None).cast("int")
+        for number, each in enumerate(self.clauses):
+            actions = F.when(F.col("clause") == number, int(each.action)).otherwise(actions)
+        chosen = given.select(actions.alias(ACTION), F.col(ADDRESS), *values)
+        return chosen.sortWithinPartitions(ACTION)
 
     def _join_type(self) -> str:
         cases = {clause.case for clause in self.clauses}
@@ -224,24 +253,16 @@ class Merge:
         ]
         return F.coalesce(*found)
 
-    def _value(self, name: str, schema: StructType, read: set[str]) -> Column:
-        """Return the new value of a column, by the clause of the row."""
-        brought = set(self.frame.columns)
-        nothing = F.lit(None)
-        values = []
-        for clause in self.clauses:
-            is_kept = clause.action is Action.UPDATE and name in read
-            default = F.col(f"target.`{name}`") if is_kept else nothing
-            if clause.action is Action.DELETE:
-                value = nothing
-            elif clause.values is None:
-                value = F.col(f"source.`{name}`") if name in brought else default
-            elif name in clause.values:
-                value = F.expr(clause.values[name])
-            else:
-                value = default
-            values.append(value.cast(schema[name].dataType))
-        return _choose("clause", values)
+    def _value(self, clause: Clause, name: str, read: set[str]) -> Column | None:
+        """Return the new value of a column in rows of a clause, None for a null."""
+        if clause.action is Action.DELETE:
+            return None
+        if clause.values is None and name in self.frame.columns:
+            return _of("source", name)
+        if clause.values is not None and name in clause.values:
+            return F.expr(clause.values[name])
+        is_kept = clause.action is Action.UPDATE and name in read
+        return _of("target", name) if is_kept else None
 
     def _reads_target(self, names: Sequence[str]) -> bool:
         """Say whether more of the table than its keys is needed."""
@@ -359,9 +380,16 @@ def target_schema(snapshot: Snapshot, brought: StructType | None = None) -> Stru
     return spark_schema(pa.schema(fields))
 
 
-def _choose(number: str, values: Sequence[Column]) -> Column:
-    """Return the value whose place a column says."""
-    chain = F.when(F.col(number) == 0, values[0])
-    for place, value in enumerate(values[1:], 1):
-        chain = chain.when(F.col(number) == place, value)
-    return chain
+def _of(side: str, name: str) -> Column:
+    return F.col(f"{side}.{quoted(name)}")
+
+
+def _fitted(value: Column, found: DataType, field: StructField) -> Column:
+    """Return a value as the type of a column; fields within are those of the same name."""
+    facts = {"expected": field.dataType.simpleString(), "found": found.simpleString()}
+    if not has_names(found, field.dataType):
+        raise SchemaMismatchError(
+            "the fields of a value are not those of its column", column=field.name, **facts
+        )
+    message = f"a value does not fit `{field.name}`, which has type {facts['expected']}"
+    return fitted(value, found, field.dataType, F.lit(message), by_name=True)

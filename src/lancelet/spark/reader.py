@@ -34,6 +34,7 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import ScanOptions
 from lancelet.query.scan_types import scan_field
+from lancelet.query.traversal import columns_of
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.types import JSON_KEY, arrow_schema, spark_schema
@@ -161,28 +162,25 @@ def _is_part(wanted: DataType, found: DataType, *, is_json: bool = False) -> boo
 def plan_tasks(
     snapshot: Snapshot, wanted: ReadOptions, names: tuple[str, ...]
 ) -> tuple[ScanTask, ...]:
-    """Return the tasks that read columns of a version."""
+    """Return the tasks that read columns of a version, and those that its filter speaks of."""
     table = ref_of(snapshot, wanted)
-    fields = [field for field in snapshot.schema.fields if field.name in names]
+    read, can_cut = set(names), True
+    if wanted.filter is not None:
+        options = ScanOptions(columns=(), filter=wanted.filter, fragments=wanted.fragments)
+        plan = plan_scan(snapshot, options)
+        read.update(path[0] for path in columns_of(plan.filter))
+        # Where an index finds the rows, tasks for parts of a fragment would all ask it.
+        can_cut = not (plan.is_filtered and choose_parts(plan))
     splits = plan_splits(
         snapshot,
-        fields=fields,
+        fields=[field for field in snapshot.schema.fields if field.name in read],
         fragments=wanted.fragments,
         split_bytes=wanted.split_bytes,
-        can_cut=not _is_answered_by_index(snapshot, wanted),
+        can_cut=can_cut,
     )
     if wanted.limit is not None:
         splits = _limited(snapshot, splits, wanted)
     return tuple(ScanTask(table, names, each, wanted.filter, wanted.limit) for each in splits)
-
-
-def _is_answered_by_index(snapshot: Snapshot, wanted: ReadOptions) -> bool:
-    """Say whether an index finds the rows; tasks for parts of a fragment would all ask it."""
-    if wanted.filter is None:
-        return False
-    options = ScanOptions(columns=(), filter=wanted.filter, fragments=wanted.fragments)
-    plan = plan_scan(snapshot, options)
-    return plan.is_filtered and bool(choose_parts(plan))
 
 
 def ref_of(snapshot: Snapshot, wanted: ReadOptions) -> TableRef:
@@ -208,7 +206,9 @@ def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> li
     limit = wanted.limit or 0
     if wanted.filter is not None:
         fragments = dict.fromkeys(number for split in splits for number in split.fragments)
-        return [Split(tuple(fragments))] if limit and fragments else []
+        size = sum(split.num_bytes for split in splits)
+        size = size * min(limit, snapshot.num_rows) // max(snapshot.num_rows, 1)
+        return [Split(tuple(fragments), num_bytes=size)] if limit and fragments else []
     kept: list[Split] = []
     for split in splits:
         if limit <= 0:
@@ -217,6 +217,7 @@ def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> li
         if rows is None:
             by_id = snapshot.fragments.by_id
             rows = sum(snapshot.live_rows(by_id(number)) for number in split.fragments)
-        kept.append(replace(split, num_rows=min(rows, limit)))
+        count = min(rows, limit)
+        kept.append(replace(split, num_rows=count, num_bytes=split.num_bytes * count // rows))
         limit -= rows
     return kept

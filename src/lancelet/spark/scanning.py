@@ -26,7 +26,6 @@ from lancelet.errors import InvalidInputError
 from lancelet.ops import mem_wal
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.ops.jobs.split import estimate_bytes
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.execute import count_rows
 from lancelet.query.plan import plan_scan
@@ -141,12 +140,9 @@ def scan_version(
 def _scan_frame(
     spark: SparkSession, snapshot: Snapshot, wanted: ReadOptions, schema: StructType
 ) -> DataFrame:
-    names = schema.fieldNames()
-    tasks = plan_tasks(snapshot, wanted, tuple(names))
+    tasks = plan_tasks(snapshot, wanted, tuple(schema.fieldNames()))
     rows = snapshot.num_rows if wanted.limit is None else min(snapshot.num_rows, wanted.limit)
-    fields = [field for field in snapshot.schema.fields if field.name in names]
-    size = estimate_bytes(snapshot, fields=fields, fragments=wanted.fragments)
-    size = size * rows // max(snapshot.num_rows, 1)
+    size = sum(task.split.num_bytes for task in tasks)
     read = partial(_scan, arrow_schema(schema))
     return sized_frame(spark, read, tasks, schema, rows=rows, num_bytes=size)
 

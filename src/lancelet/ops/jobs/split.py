@@ -10,7 +10,8 @@ by its width and any other as `_VARIABLE_WIDTH` bytes a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
@@ -31,11 +32,13 @@ class Split:
     """Rows that one task reads: all live rows of fragments, or some live rows of a single one.
 
     `first_row` counts live rows from the first of the fragment; `num_rows` is None for all.
+    `num_bytes` is about what the fields that are read have in files.
     """
 
     fragments: tuple[int, ...]
     first_row: int = 0
     num_rows: int | None = None
+    num_bytes: int = 0
 
 
 def plan_splits(
@@ -79,7 +82,15 @@ def _sizes(
     ]
     wanted = None if fields is None else frozenset(leaf.id for leaf in _leaves(fields))
     widths = {int(leaf.id): _width(leaf) for leaf in _leaves(snapshot.schema.fields)}
-    return chosen, [_bytes_of(fragment, wanted, widths, snapshot) for fragment in chosen]
+
+    @cache
+    def widths_of(numbers: tuple[int, ...]) -> tuple[int, int]:
+        held = sum(widths.get(number, 0) for number in numbers) or 1
+        if wanted is None:
+            return held, held
+        return held, sum(widths.get(number, 0) for number in wanted.intersection(numbers))
+
+    return chosen, [_bytes_of(fragment, widths_of, snapshot) for fragment in chosen]
 
 
 def _target(total_bytes: int) -> int:
@@ -98,7 +109,7 @@ def _cut(
     held = 0
     for fragment, size in zip(fragments, sizes, strict=True):
         if group and held + size > target:
-            yield Split(tuple(group))
+            yield Split(tuple(group), num_bytes=held)
             group, held = [], 0
         parts = -(-size // target) if can_cut else 1
         if parts <= 1:
@@ -108,24 +119,22 @@ def _cut(
         rows = snapshot.live_rows(fragment)
         step = max(1, -(-rows // parts))
         for start in range(0, rows, step):
-            yield Split((int(fragment.id),), start, min(step, rows - start))
+            count = min(step, rows - start)
+            yield Split((int(fragment.id),), start, count, size * count // rows)
     if group:
-        yield Split(tuple(group))
+        yield Split(tuple(group), num_bytes=held)
 
 
 def _bytes_of(
-    fragment: Fragment, wanted: frozenset[int] | None, widths: dict[int, int], snapshot: Snapshot
+    fragment: Fragment,
+    widths_of: Callable[[tuple[int, ...]], tuple[int, int]],
+    snapshot: Snapshot,
 ) -> int:
     rows = snapshot.physical_rows(fragment)
     alive = snapshot.live_rows(fragment) / max(rows, 1)
     total = 0.0
     for file in fragment.files:
-        held = sum(widths.get(number, 0) for number in file.fields) or 1
-        read = (
-            held
-            if wanted is None
-            else sum(widths.get(number, 0) for number in file.fields if number in wanted)
-        )
+        held, read = widths_of(tuple(file.fields))
         total += (file.size_bytes or rows * held) * read / held
     return int(total * alive)
 

@@ -27,6 +27,7 @@ from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark import change
 from lancelet.spark.columns import ROW_ADDRESS
+from lancelet.spark.fitting import fitted, has_names, paired
 from lancelet.spark.frames import literal, quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import Matched, MergeResult, change_rows, target_schema
@@ -145,7 +146,7 @@ def insert(session: Session, words: Words) -> DataFrame | None:
                 "REPLACE WHERE takes comparisons of columns with constants", start, found=condition
             )
     start = words.position
-    text = words.source.text[start:]
+    text = _with_nulls(words.source.text[start:])
     frame = plan_query(session, Source(text, words.source)).run()
     brought = frame.columns
     names = brought if by_name else (given or schema.fieldNames())
@@ -168,6 +169,22 @@ def insert(session: Session, words: Words) -> DataFrame | None:
         **target.running,
     )
     return _counts(session, inserted=done.num_rows)
+
+
+def _with_nulls(text: str) -> str:
+    """Return VALUES in which DEFAULT is null, as columns have no other; else the text as it is."""
+    tokens = Source(text).tokens
+    if not tokens or tokens[0].word != "VALUES":
+        return text
+    edits, depth = [], 0
+    for before, token, after in zip(tokens, tokens[1:], (*tokens[2:], None), strict=False):
+        depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
+        is_value = before.kind in {"L_PAREN", "COMMA", "VALUES"} and (
+            after is None or after.kind in {"R_PAREN", "COMMA"}
+        )
+        if token.word == "DEFAULT" and depth <= 1 and is_value:
+            edits.append((token.start, token.stop, "NULL"))
+    return edited(text, edits)
 
 
 def delete(session: Session, words: Words) -> DataFrame | None:
@@ -672,7 +689,7 @@ def _fitted(
     *,
     by_name: bool,
 ) -> Column:
-    if by_name and not _has_names(found, wanted):
+    if by_name and not has_names(found, wanted):
         target.source.fail(
             f"`{name}` has type {wanted.simpleString()}, whose fields are not those of "
             f"{found.simpleString()}",
@@ -685,64 +702,7 @@ def _fitted(
             start,
         )
     message = F.lit(f"a value does not fit `{name}`, which has type {wanted.simpleString()}")
-    return _cast(value, found, wanted, message, by_name=by_name)
-
-
-def _cast(
-    value: Column, found: DataType, wanted: DataType, message: Column, *, by_name: bool
-) -> Column:
-    """Return a value as another type; one that does not fit, or a part of it, is an error."""
-    if found.simpleString() == wanted.simpleString():
-        return value
-    cast = partial(_cast, message=message, by_name=by_name)
-    match found, wanted:
-        case ArrayType(), ArrayType():
-            items = found.elementType, wanted.elementType
-            return F.transform(value, lambda item: cast(item, *items))
-        case MapType(), MapType():
-            keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
-            entries = F.transform(
-                F.map_entries(value),
-                lambda entry: F.struct(
-                    cast(entry.getField("key"), *keys).alias("key"),
-                    cast(entry.getField("value"), *values).alias("value"),
-                ),
-            )
-            return F.map_from_entries(entries)
-        case StructType(), StructType():
-            fields = [
-                cast(value.getField(one.name), one.dataType, two.dataType).alias(two.name)
-                for one, two in _paired(found, wanted, by_name=by_name)
-            ]
-            return F.when(value.isNotNull(), F.struct(*fields))
-    fitted = F.coalesce(value.try_cast(wanted), F.raise_error(message).cast(wanted))
-    return F.when(value.isNull(), F.lit(None).cast(wanted)).otherwise(fitted)
-
-
-def _paired(
-    found: StructType, wanted: StructType, *, by_name: bool
-) -> Iterator[tuple[StructField, StructField]]:
-    """Yield fields of a type with those of another that they are stored as."""
-    named = {each.name.lower(): each for each in found}
-    for place, two in enumerate(wanted):
-        yield (named[two.name.lower()] if by_name else found[place]), two
-
-
-def _has_names(found: DataType, wanted: DataType) -> bool:
-    """Say whether the fields in a type have the names of those in another, in any order."""
-    match found, wanted:
-        case ArrayType(), ArrayType():
-            return _has_names(found.elementType, wanted.elementType)
-        case MapType(), MapType():
-            is_named = _has_names(found.keyType, wanted.keyType)
-            return is_named and _has_names(found.valueType, wanted.valueType)
-        case StructType(), StructType():
-            names = [sorted(map(str.lower, each.fieldNames())) for each in (found, wanted)]
-            return names[0] == names[1] and all(
-                _has_names(one.dataType, two.dataType)
-                for one, two in _paired(found, wanted, by_name=True)
-            )
-    return True
+    return fitted(value, found, wanted, message, by_name=by_name)
 
 
 def is_storable(found: DataType, wanted: DataType, *, by_name: bool = False) -> bool:
@@ -761,7 +721,7 @@ def is_storable(found: DataType, wanted: DataType, *, by_name: bool = False) -> 
         case StructType(), StructType():
             return len(found) == len(wanted) and all(
                 storable(one.dataType, two.dataType)
-                for one, two in _paired(found, wanted, by_name=by_name)
+                for one, two in paired(found, wanted, by_name=by_name)
             )
     if isinstance(found, number) and isinstance(wanted, number):
         return True

@@ -63,10 +63,11 @@ class Opened:
         """Return what a scan is asked for."""
         return replace(self.wanted, columns=use.columns, filter=use.filter, limit=use.limit)
 
-    def bytes_read(self, names: Sequence[str], fragments: Sequence[int] | None = None) -> int:
-        """Return about how many bytes of files hold columns, of all or some fragments."""
-        fields = [each for each in self.snapshot.schema.fields if each.name in names]
-        return estimate_bytes(self.snapshot, fields=fields, fragments=fragments)
+    def bytes_read(self, names: Sequence[str]) -> int:
+        """Return about how many bytes of files hold columns."""
+        known = frozenset(names)
+        fields = [each for each in self.snapshot.schema.fields if each.name in known]
+        return estimate_bytes(self.snapshot, fields=fields)
 
     @property
     def num_rows(self) -> int:
@@ -84,8 +85,9 @@ def frame_of(spark: SparkSession, opened: Opened, use: Use) -> tuple[DataFrame, 
         return local_frame(spark, small, schema), small
     tasks = plan_tasks(opened.snapshot, wanted, tuple(schema.fieldNames()))
     made = partial(_scan, arrow_schema(schema))
-    size = opened.bytes_read(schema.fieldNames())
-    return sized_frame(spark, made, tasks, schema, rows=opened.num_rows, num_bytes=size), None
+    rows = opened.num_rows if use.limit is None else min(opened.num_rows, use.limit)
+    size = sum(task.split.num_bytes for task in tasks)
+    return sized_frame(spark, made, tasks, schema, rows=rows, num_bytes=size), None
 
 
 def with_keys(opened: Opened, use: Use, read: Mapping[str, tuple[int, pa.Table]]) -> Use:
@@ -133,7 +135,7 @@ def partial_frame(
     wanted = replace(opened.wanted, columns=columns, filter=use.filter, fragments=rest)
     tasks = plan_tasks(opened.snapshot, wanted, columns)
     run = partial(_aggregate, replace(aggregation, select=None), shown)
-    if opened.bytes_read(columns, rest) > FILTERED_BYTES // 8:
+    if sum(task.split.num_bytes for task in tasks) > FILTERED_BYTES // 8:
         if aggregation.keys or aggregation.is_repeated:
             # There may be nearly as many groups as rows, which Spark must not take for few.
             made = sized_frame(spark, run, tasks, schema, rows=opened.num_rows)
