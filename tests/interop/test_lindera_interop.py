@@ -9,7 +9,7 @@ import pytest
 
 import lancelet
 from lancelet.index.text.models import HOME_VARIABLE
-from lancelet.index.text.packages import UnreadableModelError
+from lancelet.index.text.segments import UnreadableModelError
 
 WORDS = (
     "東京 名詞 100|京都 名詞 100|東 名詞 300|都 名詞 200|に 助詞 50|住む 動詞 100|"

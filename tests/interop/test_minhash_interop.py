@@ -13,7 +13,7 @@ from lance.query import MinHashQuery as ReferenceQuery
 
 import lancelet
 from lancelet.dataset.scan.builder import ScannerBuilder
-from lancelet.index.scalar.minhash.settings import Settings
+from lancelet.index.scalar.minhash.signatures import Settings
 from lancelet.query import MinHashQuery
 
 pytestmark = pytest.mark.interop

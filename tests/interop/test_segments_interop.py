@@ -15,8 +15,7 @@ import pytest
 import lancelet
 from lancelet.index.text.characters import class_ranges
 from lancelet.index.text.icu_dictionary import read_words
-from lancelet.index.text.segments import segment_cutter
-from lancelet.index.text.system_icu import icu_library
+from lancelet.index.text.segments import icu_library, segment_cutter
 
 NAMES = ["icu", "icu/split"]
 PLAIN = {

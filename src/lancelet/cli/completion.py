@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from lancelet.cli.commands import COMMANDS
 from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.main import COMMANDS
 from lancelet.cli.output import Output
 
 

@@ -13,7 +13,7 @@ from lancelet.buffers import Int64s
 from lancelet.dataset.arguments import whole_numbers
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.query.blobs import BlobPlace, find_blobs, read_part, read_places
-from lancelet.query.kinds import is_bytes
+from lancelet.query.data_types import is_bytes
 from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
 from lancelet.rowids.address import UInt64s
 

@@ -22,9 +22,12 @@ import importlib.util
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from email.message import Message
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +49,6 @@ from lancelet.io.credentials import (
 )
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.options import OUR_OPTIONS, option_of, sort_options
-from lancelet.io.region import bucket_region
 from lancelet.io.retry import RetryPolicy
 from lancelet.io.store import name_taken, not_stored
 
@@ -92,6 +94,8 @@ _NOT_SATISFIABLE: Final = 416
 _SERVER_ERRORS: Final = 500
 _TOO_EARLY_OR_MANY: Final = frozenset({408, 425, 429})
 """Refusals that only ask for patience."""
+
+_TIMEOUT_SECONDS: Final = 5.0
 
 
 class _Native:
@@ -367,3 +371,34 @@ def _has_any(
 ) -> bool:
     """Say whether options or environment have any of several settings."""
     return option_of(config, *names) is not None or option_of(environment, *names) is not None
+
+
+def bucket_region(
+    bucket: str, *, head: Callable[[str], Message | None] | None = None
+) -> str | None:
+    """Return the region that a bucket lies in, or None when S3 cannot be asked.
+
+    `head` sends a HEAD request and returns the headers of the answer, whatever its status.
+
+    >>> headers = Message()
+    >>> headers["x-amz-bucket-region"] = "eu-west-1"
+    >>> bucket_region("shelf", head=lambda url: headers)
+    'eu-west-1'
+    """
+    # Path style, because a name with dots has no certificate of its own.
+    headers = (head or _head)(f"https://s3.amazonaws.com/{bucket}")
+    return None if headers is None else headers.get("x-amz-bucket-region")
+
+
+def _head(url: str) -> Message | None:
+    request = urllib.request.Request(url, method="HEAD")  # noqa: S310  # the URL is our own
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310  # the same
+            headers: Message = answer.headers
+            return headers
+    except urllib.error.HTTPError as error:
+        # A refusal or a redirection names the region as well.
+        error.close()
+        return error.headers
+    except OSError:
+        return None

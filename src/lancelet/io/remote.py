@@ -1,7 +1,7 @@
 """A store in a bucket: S3 and what is compatible with it, Google Cloud Storage, Azure.
 
     store                       requests
-    read_ranges                 one for each group of near ranges (`coalesce`), side by side
+    read_ranges                 one for each group of near ranges (`ranged`), side by side
     read_tail, size unknown     one: the answer also says the size
     put_if_absent               one conditional put, never sent twice by itself
     open_writer                 one put, or parts of an upload that ends with one request

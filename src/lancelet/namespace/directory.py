@@ -57,9 +57,17 @@ from lancelet.dataset.session import Session
 from lancelet.dataset.write.write import write_dataset
 from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
-from lancelet.namespace.catalog import NAMESPACE, SEPARATOR, TABLE, Catalog, Entry
+from lancelet.namespace.catalog import (
+    NAMESPACE,
+    SEPARATOR,
+    TABLE,
+    Catalog,
+    Entry,
+    Folder,
+    check_location,
+    check_name,
+)
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
-from lancelet.namespace.folder import Folder, check_location, check_name
 from lancelet.namespace.history import HistoryOperations
 from lancelet.namespace.operations import read_stream
 from lancelet.namespace.tables import TableOperations

@@ -28,7 +28,7 @@ from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.io.store import StorageOptions
 from lancelet.query.blobs import BlobPlace, read_places
-from lancelet.query.kinds import is_bytes
+from lancelet.query.data_types import is_bytes
 from lancelet.values import dataclass
 
 _SCHEMAS_KEPT: Final = 16

@@ -26,9 +26,8 @@ from lancelet.format.manifest_file import parse_manifest_file, read_transaction
 from lancelet.format.operation import Operation
 from lancelet.format.seal import sealed
 from lancelet.format.transaction import Transaction
-from lancelet.io.discarding import DiscardingStore
 from lancelet.io.local import LocalStore
-from lancelet.io.scratch import ScratchStore
+from lancelet.io.scratch import DiscardingStore, ScratchStore
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.io.store import Store
 from lancelet.table.conflict.rules import judge

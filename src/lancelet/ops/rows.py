@@ -28,7 +28,7 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import BlobType, blob_array
 from lancelet.format.schema import Schema
-from lancelet.query.kinds import is_bytes, is_text
+from lancelet.query.data_types import is_bytes, is_text
 from lancelet.values import dataclass
 
 _CHUNK_ROWS: Final = 8192

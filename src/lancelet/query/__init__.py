@@ -15,11 +15,11 @@ from lancelet.query.full_text import (
     FullTextQuery,
     FullTextQueryType,
     MatchQuery,
+    MinHashQuery,
     MultiMatchQuery,
     Occur,
     PhraseQuery,
 )
-from lancelet.query.near_text import MinHashQuery
 from lancelet.query.search.fusion import Fusion, ReciprocalRank, WeightedSum
 
 __all__ = [

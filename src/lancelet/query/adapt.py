@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query import expression as ex
+from lancelet.query.data_types import is_number, is_text
 from lancelet.query.expression import Bound, Expression, Operator
 from lancelet.query.functions.calendar import unit_of_interval
 from lancelet.query.functions.casting import cast
-from lancelet.query.kinds import is_number, is_text
 from lancelet.query.literal_text import UnfitError
 from lancelet.query.literals import Gap, fit, limits
 

@@ -20,12 +20,12 @@ from lancelet.format.geometry import WKB, geometry_kind
 from lancelet.query import expression as ex
 from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
 from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.data_types import is_bytes, is_number, is_text
 from lancelet.query.expression import Bound, Expression, Operator
 from lancelet.query.functions.arithmetic import arithmetic_types, result_with_interval
 from lancelet.query.functions.geometry import FROM_ARROW, is_geometric
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.functions.times import current
-from lancelet.query.kinds import is_bytes, is_number, is_text
 from lancelet.query.literal_text import UnfitError
 from lancelet.query.literals import Gap, fit
 from lancelet.query.names import extension_at, is_json, resolve

@@ -20,7 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.query.kinds import is_any_list, is_bytes, is_number, is_text
+from lancelet.query.data_types import is_any_list, is_bytes, is_number, is_text
 from lancelet.query.literal_text import DECIMAL256_DIGITS, NANOSECONDS, decimal_type
 
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}

@@ -24,8 +24,7 @@ from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.io.metered import IoCounts
 from lancelet.query.node_meter import meter_of
-from lancelet.query.overlays import Overlays
-from lancelet.query.parts import Piece, assemble, part_within
+from lancelet.query.parts import Overlays, Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass

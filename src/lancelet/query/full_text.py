@@ -18,6 +18,7 @@ from typing import Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import ArgumentTypeError, whole_number
+from lancelet.values import dataclass
 
 _BOOST_MAX: Final = 1 << 20
 
@@ -322,3 +323,20 @@ def _text(query: str) -> str:
     if not isinstance(query, str):
         raise ArgumentTypeError("a query of texts is text", found=type(query).__name__)
     return query
+
+
+@dataclass(frozen=True, slots=True)
+class MinHashQuery:
+    """A search for texts that are nearly the same, in a column with a MINHASHLSH index.
+
+    Passed as `nearest` to a scan, it returns the rows whose texts are most similar, with
+    `_distance`, the estimated share of shingles in which each differs. Their number is the limit of
+    the scan, or 10.
+
+    Attributes:
+        text: The text to compare with; it is cut into words as those of the index are.
+        column: The column that has the index.
+    """
+
+    text: str
+    column: str

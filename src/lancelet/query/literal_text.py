@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.encodings.arrow import arrow_of
-from lancelet.query.data_types import print_arrow_type
-from lancelet.query.kinds import is_any_list, is_bytes, is_text
+from lancelet.query.data_types import is_any_list, is_bytes, is_text, print_arrow_type
 from lancelet.values import dataclass
 
 NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from lancelet.query.kinds import is_any_list, is_bytes, is_number, is_text, is_ticking
+from lancelet.query.data_types import is_any_list, is_bytes, is_number, is_text, is_ticking
 from lancelet.query.literal_text import (
     DAY_NS,
     NANOSECONDS,

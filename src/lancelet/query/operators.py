@@ -29,8 +29,8 @@ from lancelet.query.estimate import (
     format_io,
     index_nodes,
 )
+from lancelet.query.indexing.choose import render_part
 from lancelet.query.indexing.first_rows import bound_of_first_rows
-from lancelet.query.indexing.render import render_part
 from lancelet.query.indexing.search import find_candidates
 from lancelet.query.looks import Look, spread
 from lancelet.query.node_meter import INDICES, READ, REFINE, SEARCH, SORT, TAKE, filter_node

@@ -16,8 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lancelet.query import expression as ex
+from lancelet.query.data_types import is_text
 from lancelet.query.expression import Comparison, Operator
-from lancelet.query.kinds import is_text
 from lancelet.values import dataclass
 
 _FORM: Final = re.compile(

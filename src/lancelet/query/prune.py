@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 
 from lancelet.query import expression as ex
 from lancelet.query.coercion import plain
+from lancelet.query.data_types import is_text, is_ticking
 from lancelet.query.evaluate import compare
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.kinds import is_text, is_ticking
 from lancelet.query.matching import literal_prefix
 from lancelet.values import dataclass
 

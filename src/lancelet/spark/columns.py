@@ -34,9 +34,13 @@ from lancelet.errors import InvalidInputError
 from lancelet.ops.columns.add import join_columns_to_fragment
 from lancelet.ops.columns.from_given import Joined, plan_join
 from lancelet.ops.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns
-from lancelet.ops.jobs.add_columns import BackfillOptions, NewFile, publish_columns
+from lancelet.ops.jobs.add_columns import (
+    BackfillOptions,
+    FolderCheckpoint,
+    NewFile,
+    publish_columns,
+)
 from lancelet.ops.jobs.add_columns import add_columns as backfill
-from lancelet.ops.jobs.checkpoint import FolderCheckpoint
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.mem_wal.guard import refuse_with_log

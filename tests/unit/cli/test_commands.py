@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancelet
-from lancelet.cli.commands import COMMANDS, load_command
 from lancelet.cli.convert import _metadata_number
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.main import main
+from lancelet.cli.main import COMMANDS, load_command, main
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = pa.table(

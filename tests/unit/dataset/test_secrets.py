@@ -10,7 +10,7 @@ import pytest
 import lancelet
 from lancelet.errors import LanceletError
 from lancelet.ops.blob_input import BlobPolicy
-from lancelet.ops.jobs.checkpoint import FolderCheckpoint
+from lancelet.ops.jobs.add_columns import FolderCheckpoint
 from lancelet.ops.jobs.part import plan_parts
 from lancelet.ops.jobs.scan_task import ScanTask
 from lancelet.ops.jobs.split import plan_splits

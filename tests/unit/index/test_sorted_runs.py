@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.index.parts import sorted_runs
-from lancelet.index.parts.ordering import floats_as_keys, keys_as_floats, order_of
+from lancelet.index.parts.ordering import floats_as_keys, keys_as_floats, order_of, sort_texts
 from lancelet.index.parts.sorted_runs import sorted_parts
-from lancelet.index.parts.text_order import sort_texts
 
 VALUES = {
     pa.int32(): st.integers(-5, 5),

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.index.base import IndexedRows
-from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.zone_bounds import bounds_of
-from lancelet.index.parts.zones import NullRows, zone_runs
+from lancelet.index.parts.zones import NullRows, in_pieces, zone_runs
 
 FRAGMENTS = st.lists(st.lists(st.booleans(), max_size=20), max_size=5)
 

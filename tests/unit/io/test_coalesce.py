@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.buffers import Ranges
-from lancelet.io.coalesce import plan_fetch
+from lancelet.io.ranged import plan_fetch
 
 FILE = np.random.default_rng(3).integers(0, 256, 2000, np.uint8)
 

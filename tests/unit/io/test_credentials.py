@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from lancelet.errors import InvalidInputError
+from lancelet.io.client import _head, bucket_region
 from lancelet.io.credentials import (
     RefreshedOptions,
     credential_provider,
     profile_options,
 )
 from lancelet.io.options import sort_options
-from lancelet.io.region import _head, bucket_region
 from lancelet.io.retry import RetryPolicy
 from lancelet.testing.http_server import Answer, ScriptedServer
 

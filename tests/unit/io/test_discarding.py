@@ -3,8 +3,8 @@
 import pytest
 
 from lancelet.errors import InvalidInputError
-from lancelet.io.discarding import DiscardingStore
 from lancelet.io.memory import MemoryStore
+from lancelet.io.scratch import DiscardingStore
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from lancelet.index.scalar.fm.kind import FmSegment
 from lancelet.index.scalar.zonemap.kind import ZoneMapSegment
 from lancelet.indices import IndexConfig
 from lancelet.ops.check.finding import Severity
-from lancelet.ops.check.scalar_indices import SCALAR_INDICES
+from lancelet.ops.check.indices import SCALAR_INDICES
 
 KINDS = ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST")
 

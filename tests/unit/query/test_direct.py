@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.query.indexing.direct import rows_at_once
+from lancelet.query.indexing.search import rows_at_once
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 

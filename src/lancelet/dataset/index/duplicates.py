@@ -120,10 +120,10 @@ def hamming_clustering_for_ivf_partition(
         The columns `representative`, the row with the least id, and `duplicates`, the others.
     """
     chosen = segment_ids(index_segments)
-    numbers, words = ops.duplicates.indexed.hashes_of_partition(
+    numbers, words = ops.duplicates.pairs.hashes_of_partition(
         dataset.snapshot, index_name, partition_id, chosen
     )
-    return ops.duplicates.clusters.clusters_of(
+    return ops.duplicates.hashes.clusters_of(
         numbers, ops.duplicates.hashes.pairs_of_hashes(words, hamming_threshold)
     )
 
@@ -210,7 +210,7 @@ def _clusters(rows: pa.Table, bits_max: int) -> pa.RecordBatchReader:
     hashes, numbers = (rows.column(at).combine_chunks() for at in range(2))
     is_there = hashes.is_valid()
     words = ops.duplicates.hashes.words_of(hashes.filter(is_there))
-    return ops.duplicates.clusters.clusters_of(
+    return ops.duplicates.hashes.clusters_of(
         numbers.filter(is_there).to_numpy().astype(np.uint64),
         ops.duplicates.hashes.pairs_of_hashes(words, bits_max),
     )

@@ -161,7 +161,7 @@ class IndexMethods:
             if callback is not None:
                 built = replace_fields(built, progress=_reporting(callback))
             if dry_run:
-                return ops.indexing.report.report_scalar_index(self._handle.snapshot, built)
+                return ops.indexing.staged.report_scalar_index(self._handle.snapshot, built)
             self._build_scalar_index(built, resume=resume)
         return None
 
@@ -199,7 +199,7 @@ class IndexMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.indexing.report.report_optimize(handle.snapshot, wanted)
+            return ops.indexing.staged.report_optimize(handle.snapshot, wanted)
         options = CommitOptions(handler=handle.options.handler)
         handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, wanted, options)
         return None

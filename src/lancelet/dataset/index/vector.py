@@ -140,7 +140,7 @@ class VectorIndexMethods:
                 arguments = replace_fields(arguments, progress_callback=by_stages(callback))
             request = arguments.request(handle.snapshot.schema)
             if dry_run:
-                return ops.indexing.report.report_vector_index(handle.snapshot, request)
+                return ops.indexing.staged.report_vector_index(handle.snapshot, request)
             handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
         return cast("LanceDataset", self)
 

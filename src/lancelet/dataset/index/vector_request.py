@@ -2,6 +2,12 @@
 
 index_type="IVF_PQ", metric="L2", num_partitions=16, num_sub_vectors=8
 IvfRequest("IVF_PQ", Metric.L2, partitions=16, pieces=8)
+
+Centroids and PQ codebooks trained on an accelerator, if one is available.
+
+An index needs none: without PyTorch, or on a machine that does not have the device, the log says
+so and the models are found as ever. They differ by what chance chose, not in how good they are.
+Words are found for `L2` and `cosine`, whose codes are of residuals.
 """
 
 from __future__ import annotations
@@ -22,15 +28,16 @@ import pyarrow as pa
 from lancelet import index as kinds
 from lancelet import ops
 from lancelet.dataset.handle import OpenOptions, locate, text_of
-from lancelet.dataset.index.accelerated import models_on
 from lancelet.errors import InvalidInputError, UnsupportedError, similar_names
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.kernels import Metric
+from lancelet.log import LOGGER
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import open_snapshot
+from lancelet.torch.device import preferred_device
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
@@ -60,6 +67,10 @@ _FLOATS: Final = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype
 _WORDS_AXES: Final = 3
 _CALLER: Final = 6
 """How far up the stack the caller of `create_index` is."""
+
+_WORD_BITS = 8
+_ITERATIONS = 50
+_SAMPLE_RATE = 256
 
 
 class WrongTypeError(InvalidInputError, TypeError):
@@ -302,3 +313,54 @@ def matrix_of_values(given: Any) -> npt.NDArray[Any]:
     if isinstance(given, pa.FixedSizeListArray):
         return kinds.vector.vectors.values_of(given).reshape(len(given), given.type.list_size)
     return np.asarray(given)
+
+
+def models_on(
+    accelerator: Any, table: LanceDataset, column: str, index_type: str, values: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return centroids and words as `create_index` takes them, None for what is found without.
+
+    Args:
+        accelerator: The device.
+        table: Where the vectors are.
+        column: Their column.
+        index_type: What is to be built.
+        values: The parameters of the index, its metric among them.
+    """
+    partitions, metric = values.get("num_partitions"), str(values["metric"])
+    if not partitions or metric.lower() == "hamming" or not _has(accelerator):
+        return None, None
+    from lancelet.torch.training import (  # noqa: PLC0415 - PyTorch is slow to load
+        one_pass_train_ivf_pq_on_accelerator,
+        train_ivf_centroids_on_accelerator,
+    )
+
+    options: dict[str, Any] = {
+        "sample_rate": values.get("sample_rate") or _SAMPLE_RATE,
+        "max_iters": values.get("max_iters") or _ITERATIONS,
+    }
+    has_words = index_type.upper().endswith("PQ") and values.get("num_bits") in (None, _WORD_BITS)
+    if not has_words or not values.get("num_sub_vectors") or metric.lower() == "dot":
+        found = train_ivf_centroids_on_accelerator(
+            table, column, partitions, metric, accelerator, **options
+        )
+        return found[0], None
+    centroids, _, words, _ = one_pass_train_ivf_pq_on_accelerator(
+        table, column, partitions, metric, accelerator, values["num_sub_vectors"], **options
+    )
+    return centroids, words
+
+
+def _has(accelerator: Any) -> bool:
+    try:
+        import torch  # noqa: PLC0415 - an extra
+
+        torch.empty(1, device=preferred_device(accelerator))
+    except (ImportError, UnsupportedError, RuntimeError, AssertionError) as error:
+        LOGGER.warning(
+            "this machine does not support GPU acceleration; falling back to CPU (%s: %s)",
+            accelerator,
+            error,
+        )
+        return False
+    return True

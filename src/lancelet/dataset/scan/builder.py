@@ -26,7 +26,7 @@ from lancelet.query import search as searches
 from lancelet.query.aggregate import Aggregate
 from lancelet.query.blob_scan import blob_columns
 from lancelet.query.explain import ScanMetrics
-from lancelet.query.near_text import MinHashQuery
+from lancelet.query.full_text import MinHashQuery
 from lancelet.query.plan import plan_scan
 from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Ordering, ScanOptions

@@ -6,6 +6,15 @@
 DuckDB reads a dataset as one of pyarrow's: it asks for the columns that a query needs, and hands
 down what of the conditions it can. Rows stream through it. A query sees the tables it is given, or
 if none are, the variables of its caller, and no files.
+
+Queries that are nothing but a scan of one dataset, which needs no other engine.
+
+    SELECT * FROM dataset WHERE json_get_int(doc, 'age') > 28      columns and a filter
+    SELECT count(*) FROM dataset                                   DuckDB
+
+Rows keep the types of the dataset then, and its functions on JSON can be used. A query is only
+taken for a scan if it means the same to both: what they may read differently, such as `/`, is left
+to DuckDB.
 """
 
 from __future__ import annotations
@@ -22,8 +31,13 @@ from lancelet.dataset.handle import Handle
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.sql.database import duckdb_module
 from lancelet.dataset.sql.prepared import Prepared, give_back, prepare
-from lancelet.dataset.sql.scan import scan_of_query
-from lancelet.errors import ExpressionError, InvalidInputError, similar_names
+from lancelet.errors import (
+    ExpressionError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+    similar_names,
+)
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
@@ -34,6 +48,16 @@ _DEFAULT_NAME: Final = "dataset"
 _BATCH_ROWS: Final = 65536
 _WIDE: Final = frozenset({"HUGEINT", "UHUGEINT"})
 _BATCH_ROWS_MAX: Final = 2**32 - 1
+
+_QUERY: Final = re.compile(
+    r"\s*SELECT\s+(?P<columns>\*|\w+(?:\s*,\s*\w+)*)\s+FROM\s+(?P<table>\w+)"
+    r"(?:\s+WHERE\s+(?P<filter>.+?))?\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_TEXTS: Final = re.compile(r"'(?:[^']|'')*'")
+_READ_ALIKE: Final = re.compile(r"[\w\s.,()<>=!+*-]*", re.ASCII)
+_CALL: Final = re.compile(r"(\w+)\s*\(")
+_NO_FUNCTIONS: Final = frozenset({"and", "or", "not", "in", "where", "between"})
 
 
 class SqlError(ExpressionError):
@@ -387,3 +411,33 @@ def _told(error: Exception, query: SqlQuery) -> SqlError:
             f"or those that `tables` names{similar_names(missing[1], sorted(query.tables))}"
         )
     return SqlError(message, query=query.text, tables=sorted(query.tables))
+
+
+def scan_of_query(text: str, name: str, dataset: Any, batch_size: int) -> LanceScanner | None:
+    """Return the scan that a query over one dataset is, or None if it is more than that."""
+    query = _QUERY.fullmatch(text)
+    if query is None or query["table"].lower() != name.lower():
+        return None
+    condition = query["filter"]
+    if condition is not None and not _is_read_alike(condition):
+        return None
+    options: dict[str, Any] = {"filter": condition, "batch_size": batch_size}
+    if query["columns"] != "*":
+        names = re.findall(r"\w+", query["columns"])
+        if not set(names).issubset(dataset.schema.names):
+            return None
+        options |= {"columns": names, "with_row_id": False, "with_row_address": False}
+    try:
+        found: LanceScanner = dataset.scanner(**options)
+    except (InvalidInputError, NotFoundError, UnsupportedError):
+        return None  # DuckDB may understand it, or says what is wrong
+    return found
+
+
+def _is_read_alike(condition: str) -> bool:
+    """Return whether a condition means the same to everybody."""
+    bare = _TEXTS.sub("", condition)
+    called = {found.lower() for found in _CALL.findall(bare)} - _NO_FUNCTIONS
+    return _READ_ALIKE.fullmatch(bare) is not None and all(
+        each.startswith("json_") for each in called
+    )

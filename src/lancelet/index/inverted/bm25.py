@@ -5,6 +5,10 @@
 
 N, n and L are those of all partitions of an index, so that scores of different partitions can be
 compared. Everything but the idf is in 32 bits, as the reference has it.
+
+Lengths of documents in a byte: exact below 8, else the four highest bits.
+
+length    5    19 = 10011b     code 5,  0b0010001 = 17     read as 5, 18
 """
 
 from __future__ import annotations
@@ -56,4 +60,25 @@ def weights(freqs: UInt32s, norms: Float32s) -> Float32s:
     """Return what is multiplied with the idf, for tokens of these frequencies."""
     often = freqs.astype(np.float32)
     found: Float32s = np.float32(K1 + 1) * often / (often + norms)
+    return found
+
+
+def length_codes(lengths: UInt32s) -> UInt32s:
+    """Return the code of each length.
+
+    >>> length_codes(np.array([5, 8, 19], np.uint32)).tolist()
+    [5, 8, 17]
+    """
+    bits = np.frexp(lengths.astype(np.float64))[1]
+    shift = np.maximum(bits - 4, 0).astype(np.uint32)
+    large = lengths >= 8
+    codes = (lengths >> shift & 7) | (shift + 1) << 3
+    return np.where(large, codes, lengths).astype(np.uint32)
+
+
+def quantized_lengths(lengths: UInt32s) -> UInt32s:
+    """Return the smallest length with the same code, for each length."""
+    bits = np.frexp(lengths.astype(np.float64))[1]
+    shift = np.maximum(bits - 4, 0).astype(np.uint32)
+    found: UInt32s = lengths >> shift << shift
     return found

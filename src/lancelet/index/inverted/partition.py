@@ -20,16 +20,14 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.arena import ListArena
-from lancelet.index.inverted.automaton import TokenAutomaton
-from lancelet.index.inverted.bm25 import Corpus, norms_of
+from lancelet.index.inverted.bm25 import Corpus, norms_of, quantized_lengths
 from lancelet.index.inverted.layout import Codec
-from lancelet.index.inverted.positions import parse_positions
-from lancelet.index.inverted.postings import Postings, positions_of
-from lancelet.index.inverted.quantized import quantized_lengths
+from lancelet.index.inverted.postings import Postings, parse_positions, positions_of
 from lancelet.index.inverted.token_list import Blocks, TokenList, streams_of
 from lancelet.index.inverted.tokens import (
     AutomatonTokens,
     SortedTokens,
+    TokenAutomaton,
     TokenSet,
     all_tokens,
 )

@@ -23,13 +23,17 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.index.base import Progress, silent
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
-from lancelet.index.inverted.automaton import render_automaton
-from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
+from lancelet.index.inverted.bm25 import Corpus, length_codes, norms_of, weights
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.packed import WaitingPostings
-from lancelet.index.inverted.positions import render_positions
-from lancelet.index.inverted.postings import Postings, invert, join, position_steps
-from lancelet.index.inverted.quantized import length_codes
+from lancelet.index.inverted.postings import (
+    Postings,
+    invert,
+    join,
+    position_steps,
+    render_positions,
+)
+from lancelet.index.inverted.tokens import render_automaton
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
 from lancelet.index.text.elements import Places, no_places
 from lancelet.index.text.options import TextOptions

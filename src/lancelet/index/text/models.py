@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from lancelet.buffers import Slices
 from lancelet.errors import InvalidInputError
-from lancelet.index.text.packages import UnreadableModelError, package_of_words
 from lancelet.index.text.pieces import Cutter, Pieces, texts_of
-from lancelet.index.text.segments import segment_cutter
+from lancelet.index.text.segments import UnreadableModelError, package_of_words, segment_cutter
 
 HOME_VARIABLE: Final = "LANCE_LANGUAGE_MODEL_HOME"
 _DEFAULT_HOME: Final = "lance/language_models"

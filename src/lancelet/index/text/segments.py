@@ -6,22 +6,38 @@
 Words end by the rules of Unicode; the class of each character is data of this package, as an
 index must find what it was built of. Chinese, Japanese, Thai, Lao, Burmese and Khmer put no blanks
 between words: these are looked up in the lists of the ICU library, each read when it is needed.
+
+The ICU library that is at hand, for its lists of words in languages without blanks.
+
+    PyICU is installed     the library that its module is linked to
+    otherwise              the library of the system, `libicuuc`
+
+    udata_open, udata_getMemory     the bytes of "thaidict", "cjdict", ...
+
+The library's functions have its version in their names: `udata_open_72` of `libicuuc.so.72`. Some
+systems leave the lists out of the library's data and have them in a package of their own.
 """
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import importlib
+import re
+import sys
+import warnings
+from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
+from lancelet.errors import StorageError, UnsupportedError
 from lancelet.index.text.characters import class_ranges, letters_and_digits
 from lancelet.index.text.icu_dictionary import WordTree, join_trees, read_words
-from lancelet.index.text.packages import MissingPackageError
 from lancelet.index.text.pieces import Cutter, Pieces, places_within, texts_of
-from lancelet.index.text.system_icu import icu_library
 from lancelet.kernels import (
     CharacterClass,
     ClusterPart,
@@ -45,6 +61,11 @@ _RULES_KEPT: Final = 4
 _UNLISTED: Final = WordTree(
     np.zeros(1, np.uint16), np.zeros(1, np.int32), np.zeros(1, np.uint16), np.zeros(1, np.uint8)
 )
+
+_PACKAGE: Final = "icu._icu_"
+_TOTAL_SIZE: Final = 3
+_HEADER_BYTES: Final = 32
+_BYTES_MOST: Final = 1 << 28
 
 
 def segment_cutter(*, splits: bool) -> Cutter:
@@ -110,3 +131,98 @@ def _classes() -> Bytes:
         for first, last in ranges:
             classes[first : last + 1] = number
     return classes
+
+
+@cache
+def icu_library() -> Library | None:
+    """Return the library, or None if there is none."""
+    return next(_libraries(), None)
+
+
+class Library:
+    """The functions of an ICU library that give its data."""
+
+    def __init__(self, path: str, version: str) -> None:
+        """Load a library; raise OSError or AttributeError if it is none of this version."""
+        self.path, self.version = path, version
+        library, code = ctypes.CDLL(path), ctypes.POINTER(ctypes.c_int)
+        names = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p)
+        self._open = _function(library, f"udata_open_{version}", ctypes.c_void_p, *names, code)
+        self._memory = _function(
+            library, f"udata_getMemory_{version}", ctypes.c_void_p, ctypes.c_void_p
+        )
+        self._close = _function(library, f"udata_close_{version}", None, ctypes.c_void_p)
+
+    def dictionary(self, name: str) -> bytes:
+        """Return a list of words as the library has it."""
+        package = f"icudt{self.version}{sys.byteorder[0]}-brkitr".encode()
+        code = ctypes.c_int(0)
+        found = self._open(package, b"dict", name.encode(), ctypes.byref(code))
+        if not found:
+            raise StorageError(
+                "the data of the ICU library lacks a dictionary; install the library's whole "
+                "data, or PyICU",
+                name=name, library=self.path, version=self.version, code=code.value,
+            )  # fmt: skip
+        try:
+            start = self._memory(found)
+            header = (ctypes.c_int32 * (_HEADER_BYTES // 4)).from_address(start)
+            size = header[_TOTAL_SIZE]
+            if not _HEADER_BYTES <= size <= _BYTES_MOST:
+                raise StorageError("a dictionary is damaged", name=name, library=self.path)
+            return ctypes.string_at(start, size)
+        finally:
+            self._close(found)
+
+
+def _libraries() -> Iterator[Library]:
+    for path, version in _places():
+        try:
+            yield Library(path, version)
+        except (OSError, AttributeError):
+            # It cannot be loaded here, or is built with names of its own.
+            continue
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
+            package = importlib.import_module(_PACKAGE)
+        # Functions are looked up in what a module is linked to as well.
+        yield str(package.__file__), str(package.ICU_VERSION).partition(".")[0]
+    except ImportError:
+        pass
+    name = ctypes.util.find_library("icuuc")
+    version = re.search(r"\d+", name.partition("icuuc")[2]) if name else None
+    if name and version:
+        yield name, version[0]
+
+
+def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(library, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+class MissingPackageError(UnsupportedError, OSError):
+    """A package that knows the words of a language is not installed."""
+
+
+class UnreadableModelError(StorageError, ValueError):
+    """The files of a model are missing or damaged.
+
+    pylance raises OSError when an index is built, and ValueError when a text is cut.
+    """
+
+
+def package_of_words(name: str, install: str, what: str) -> Any:
+    """Return a package; raise an error that says which texts need it if it is not installed."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{what} are tokenized by the package {install}; install it, or choose another "
+            "base_tokenizer",
+            package=install,
+        ) from error

@@ -2,30 +2,41 @@
 
 model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000
 partition   numbers of rows, their codes    kept in an arena
+
+The rows of a segment in memory: one array for the codes of all partitions, filled as needed.
+
+    partition    0          1        2
+    rows         0..328     328..667 667..1000
+    codes        loaded     -        loaded       nothing is held for what was not asked for
+
+A kernel is given the whole arrays and the places of the partitions to look at. Memory that was
+never written takes no room. When the cache has no room for the whole of it, it is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.errors import InternalError, ObjectNotFoundError
+from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError, InternalError, ObjectNotFoundError
 from lancelet.index.base import Found
-from lancelet.index.folder import SegmentFolder
+from lancelet.index.folder import IndexLoads, SegmentFolder, StoredFile
 from lancelet.index.question import Question
 from lancelet.index.vector import layout
-from lancelet.index.vector.arena import Arena, Loaded
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.graph import StoredGraphs
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.one_file import OneFile, Origin, is_one_file
-from lancelet.index.vector.quantizers.base import Codes, Quantizer
-from lancelet.index.vector.quantizers.registry import quantizer_name
-from lancelet.index.vector.two_files import TwoFiles
+from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
+from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
+from lancelet.index.vector.vectors import values_of
 from lancelet.io.cache import weight_of
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, Metric, PackedCodes
@@ -38,6 +49,9 @@ _INNER_NOTES: Final = frozenset({"codebook_position", "codebook_tensor"})
 
 
 _ARENA: Final = "partitions"
+
+ReadPartition = Callable[[int], tuple[UInt64s, PackedCodes]]
+"""Returns the numbers of the rows of a partition and its codes as kernels want them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,3 +225,142 @@ def _open(folder: SegmentFolder) -> TwoFiles | OneFile:
         if not is_one_file(folder):
             raise
         return OneFile(folder)
+
+
+class TwoFiles:
+    """Open files of this layout: models in memory, partitions read as they are asked for."""
+
+    version_name = "V3"
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read the model."""
+        self._storage: StoredFile = folder.open(layout.STORAGE_FILE)
+        self._index: StoredFile = folder.open(layout.INDEX_FILE)
+        self.name, metric = layout.read_kind(self._index)
+        own = layout.read_partitions(self._index)
+        rows = layout.read_partitions(self._storage)
+        if own.centroids is None or own.centroids.ndim != 2:
+            raise CorruptDataError("a vector index has no centroids", path=folder.path)
+        if len(own.centroids) != len(rows.lengths):
+            raise CorruptDataError(
+                "an index has not as many partitions as centroids",
+                path=folder.path,
+                partitions=len(rows.lengths),
+                centroids=len(own.centroids),
+            )
+        self.model = IvfModel(metric, own.centroids, own.loss)
+        self.starts, self.lengths = rows.starts, rows.lengths
+        notes = StorageNotes(
+            layout.read_notes(self._storage),
+            lambda number: self._storage.global_buffer(str(number)),
+        )
+        self.notes: Mapping[str, Any] = notes.values
+        columns = [field for field in self._storage.schema if field.name != "_rowid"]
+        self.quantizer: Quantizer = parse_quantizer(self.name, notes, metric, columns)
+
+    @cached_property
+    def left_out(self) -> int | None:
+        """How many rows had no vector that can be compared, None if nobody counted."""
+        return layout.read_left_out(self._storage)
+
+    @cached_property
+    def graphs(self) -> StoredGraphs | None:
+        """The graphs of kinds that have them."""
+        return StoredGraphs(self._index) if self.name.startswith(GRAPH) else None
+
+    def read(self, number: int) -> tuple[UInt64s, Codes]:
+        """Return the numbers of the rows of a partition, and their codes row by row."""
+        ids, *columns = self._storage.read(self._columns, self._rows(number))
+        arrays = [_array_of(column) for column in columns]
+        return ids.to_numpy(zero_copy_only=False).astype(np.uint64), self.quantizer.load(arrays)
+
+    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+        """Return about what reading partitions asks of storage."""
+        return self._storage.expected_reads(self._columns, *map(self._rows, numbers))
+
+    @property
+    def _columns(self) -> list[str]:
+        return ["_rowid", *(field.name for field in self.quantizer.fields)]
+
+    def _rows(self, number: int) -> RowRange:
+        start, count = int(self.starts[number]), int(self.lengths[number])
+        return RowRange(start, start + count)
+
+
+def _array_of(column: pa.Array) -> npt.NDArray[Any]:
+    if pa.types.is_fixed_size_list(column.type):
+        return values_of(column).reshape(len(column), column.type.list_size)
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values.reshape(len(column), 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """Arrays with places for all rows; rows of partitions that were loaded are in theirs."""
+
+    numbers: UInt64s
+    codes: PackedCodes
+
+
+class Arena:
+    """The partitions of a segment, read when they are first asked for; for any thread."""
+
+    def __init__(self, starts: Int64s, lengths: Int64s) -> None:
+        """Hold nothing yet."""
+        self._starts = starts
+        self._lengths = lengths
+        self._lock = threading.Lock()
+        self._is_there = np.zeros(len(starts), np.bool_)
+        self._loaded: Loaded | None = None
+        self.memory_bytes = 0
+
+    def load(
+        self, partitions: Int64s, read: ReadPartition, loads: IndexLoads | None = None
+    ) -> Loaded:
+        """Return arrays in which these partitions are, each of which has rows.
+
+        Those that are missing are read; `loads` counts them, and those that were there.
+        """
+        loads = IndexLoads() if loads is None else loads
+        with self._lock:
+            loaded = self._loaded
+            if loaded is not None and self._is_there[partitions].all():
+                loads.count(found=len(partitions))
+                return loaded
+            missing = partitions[~self._is_there[partitions]].tolist()
+            loads.count(parts=len(missing))
+            loads.count(found=len(partitions) - len(missing))
+            return self._fill(missing, read)
+
+    def missing(self, partitions: Int64s) -> Int64s:
+        """Return which of some partitions would be read."""
+        with self._lock:
+            return partitions[~self._is_there[partitions]]
+
+    def _fill(self, missing: Iterable[int], read: ReadPartition) -> Loaded:
+        for number in missing:
+            numbers, codes = read(number)
+            loaded = self._loaded
+            if loaded is None:
+                loaded = self._loaded = self._empty(codes, len(numbers))
+            start, length = int(self._starts[number]), int(self._lengths[number])
+            loaded.numbers[start : start + length] = numbers
+            self.memory_bytes += 8 * length
+            for kept, own in zip(_arrays(loaded.codes), _arrays(codes), strict=True):
+                per_row = len(own) // max(length, 1)
+                kept[start * per_row : (start + length) * per_row] = own
+                self.memory_bytes += own.nbytes
+            self._is_there[number] = True
+        assert self._loaded is not None, "a partition was loaded"
+        return self._loaded
+
+    def _empty(self, codes: PackedCodes, count: int) -> Loaded:
+        rows = int((self._starts + self._lengths).max(initial=0))
+        values, *others = (
+            np.empty(rows * (len(each) // max(count, 1)), each.dtype) for each in _arrays(codes)
+        )
+        return Loaded(np.empty(rows, np.uint64), PackedCodes(values, codes.row_bytes, *others))
+
+
+def _arrays(codes: PackedCodes) -> tuple[npt.NDArray[Any], ...]:
+    return codes.values, codes.add, codes.scale, codes.numbers

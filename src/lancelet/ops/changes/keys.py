@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
-from lancelet.ops.changes.candidates import candidates
-from lancelet.ops.changes.rows import ChangedRows, ChangeKind, deleted, inserted
+from lancelet.ops.changes.rows import ChangedRows, ChangeKind, candidates, deleted, inserted
 from lancelet.ops.merge_insert.key_bytes import key_bytes
 from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
 from lancelet.query.plan import projection_of

@@ -2,6 +2,15 @@
 
 What an index says of rows is checked by its kind, by one of `CHECKERS`. Of other kinds it is noted
 that their content was not looked at.
+
+Checking what scalar indices say of rows: each entry against the row that it is of.
+
+    table     row 0 = 'a'    row 1 = null    row 2 = 'a'
+    index     'a': 0 2       null: 1         sound
+    index     'a': 0         null: 1         row 2 is missing
+
+Entries of rows that were deleted since are passed over. Kinds that know zones and not rows are
+asked for the values that are there: each row must be among those they would have looked at.
 """
 
 from __future__ import annotations
@@ -10,27 +19,30 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import FrozenBitMap
 
+from lancelet.buffers import Int64s
 from lancelet.encodings.base import FileVersion
-from lancelet.errors import (
-    CorruptDataError,
-    LanceletError,
-    ObjectNotFoundError,
-    UnsupportedError,
-)
+from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.file.memo import CachedHeads
 from lancelet.file.open import open_data_file
 from lancelet.file.v2.footer import VERSION_BYTES, parse_version
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES, index_file_identity
-from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
+from lancelet.index.base import Listing
+from lancelet.index.question import IsNull, OneOf
+from lancelet.index.scalar.fm.kind import FmSegment, folded
+from lancelet.ops.check.files import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
-from lancelet.ops.check.scalar_indices import SCALAR_INDICES
-from lancelet.ops.check.segments import SegmentChecker
+from lancelet.ops.check.segments import SegmentChecker, covered_rows
 from lancelet.ops.check.text_indices import TEXT_INDICES
 from lancelet.ops.check.vector_indices import VECTOR_INDICES
+from lancelet.query.indexing.segments import TableSegment
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.location import Place
@@ -41,7 +53,11 @@ _SUFFIXES: Final = (".lance", _VECTORS)
 _DROP: Final = "drop the index and build it anew"
 
 
-CHECKERS: Final[tuple[SegmentChecker, ...]] = (SCALAR_INDICES, TEXT_INDICES, VECTOR_INDICES)
+_KINDS: Final = frozenset(
+    {"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER", "NGRAM", "FM"}
+)
+_VALUES_ASKED: Final = 256
+"""So many values of each batch of rows are asked of a kind that knows zones."""
 
 
 def check_indices(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
@@ -170,3 +186,67 @@ def _unchecked(index: IndexMetadata, kind: str) -> Finding:
 
 def _finding(severity: Severity, index: IndexMetadata, what: str) -> Finding:
     return Finding(severity, index.directory, f"{index.name}: {what}", _DROP, index=index.name)
+
+
+def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
+    opened = segment.open()
+    is_listing = isinstance(opened, Listing)
+    rows = covered_rows(snapshot, segment, by_address=not (segment.is_by_id and is_listing))
+    if not isinstance(opened, Listing):
+        for values, addresses in rows.parts:
+            yield from _overlooked(segment, values, addresses)
+        return
+    parts = list(rows.parts)
+    numbers = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
+    values = pa.concat_arrays([pa.array([], rows.data_type), *(part[0] for part in parts)])
+    listed, listed_numbers = opened.entries()
+    moved = segment.renumber(listed_numbers, by_address=not segment.is_by_id)
+    kept = (moved != NO_ADDRESS) & np.isin(moved, numbers)
+    if isinstance(opened, FmSegment):
+        numbers = numbers[values.is_valid().to_numpy(zero_copy_only=False)]
+        values = folded(values.drop_null())
+    if pa.types.is_list(rows.data_type) or pa.types.is_large_list(rows.data_type):
+        parents = pc.list_parent_indices(values).to_numpy()
+        numbers, values = numbers[parents], pc.list_flatten(values)
+    expected, found = _pairs(values, numbers, listed.filter(pa.array(kept)), moved[kept])
+    lacking, wrong = len(np.setdiff1d(expected, found)), len(np.setdiff1d(found, expected))
+    if lacking:
+        yield f"it lacks the values of {lacking} rows"
+    if wrong:
+        yield f"it has {wrong} rows with values that they do not have"
+
+
+SCALAR_INDICES: Final = SegmentChecker(_KINDS, _differences)
+CHECKERS: Final[tuple[SegmentChecker, ...]] = (SCALAR_INDICES, TEXT_INDICES, VECTOR_INDICES)
+
+
+def _pairs(
+    values: pa.Array, numbers: UInt64s, listed: pa.Array, listed_numbers: UInt64s
+) -> tuple[Int64s, Int64s]:
+    """Return a number for each pair of row and value, of the rows and of the index."""
+    both = pa.concat_arrays([values, listed.cast(values.type)])
+    if pa.types.is_float16(both.type):
+        both = both.cast(pa.float32())
+    codes = both.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
+    _, places = np.unique(np.concatenate([numbers, listed_numbers]), return_inverse=True)
+    pairs: Int64s = places.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes
+    return pairs[: len(values)], pairs[len(values) :]
+
+
+def _overlooked(segment: TableSegment, values: pa.Array, addresses: UInt64s) -> Iterator[str]:
+    """Yield how many rows a question about their own values would not find."""
+    opened = segment.open()
+    present = values.drop_null()
+    step = max(1, len(present) // _VALUES_ASKED)
+    asked = present.take(pa.array(np.arange(0, len(present), step))).unique()
+    wanted = pc.is_in(values, asked).to_numpy(zero_copy_only=False)
+    missing = 0
+    if len(asked) and opened.estimate(OneOf(asked)) is not None:
+        found = segment.addresses(opened.search(OneOf(asked)).rows)
+        missing += int((~found.contains(addresses[wanted])).sum())
+    if values.null_count and opened.estimate(IsNull()) is not None:
+        nulls = values.is_null().to_numpy(zero_copy_only=False)
+        found = segment.addresses(opened.search(IsNull()).rows)
+        missing += int((~found.contains(addresses[nulls])).sum())
+    if missing:
+        yield f"it would not find {missing} rows by their values"

@@ -5,12 +5,21 @@
     {"l.item.v": "u * 2"}   a field of the structs in l; names are those of their fields
 
 A column that is null by its expression alone is not written, where the format can say so.
+
+Whether what an expression computes may be null, given which columns may be.
+
+a not null, n nullable
+a + 1            never null: what cannot be computed is an error
+a + n            may be null
+n IS NULL        never null
+coalesce(n, 0)   never null
+upper(a)         said to be nullable, as of all other functions
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -23,18 +32,36 @@ from lancelet.format.version import FileVersion
 from lancelet.ops.columns.column_file import file_version_of
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
 from lancelet.ops.columns.nested import GivenExpressions
-from lancelet.ops.columns.nullability import may_be_null
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
 from lancelet.ops.columns.rows import read_live
 from lancelet.ops.columns.sources import Expressions
 from lancelet.query.compile import compile_value
-from lancelet.query.expression import Bound, Column, Literal
+from lancelet.query.expression import (
+    And,
+    Bound,
+    Call,
+    Cast,
+    Column,
+    Comparison,
+    Expression,
+    In,
+    IsNull,
+    IsTrue,
+    Like,
+    Literal,
+    Not,
+    Or,
+)
 from lancelet.query.projection import needed, scan_schema
+from lancelet.query.traversal import children
 from lancelet.table.snapshot import Snapshot
 
 Path: TypeAlias = tuple[str, ...]
 
 _LISTS = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
+
+_STRICT: Final = frozenset({"+", "-", "*", "/", "%", "||"})
+"""Functions that are null only if an argument is."""
 
 
 def plan_expressions(snapshot: Snapshot, source: Expressions) -> ColumnPlan:
@@ -143,3 +170,35 @@ def _walk(prefix: Path, fields: tuple[Field, ...]) -> Iterator[tuple[Path, Field
         path = (*prefix, field.name)
         yield path, field
         yield from _walk(path, field.children)
+
+
+def may_be_null(expression: Expression, names: pa.Schema) -> bool:
+    """Say whether a bound expression over columns of `names` may be null."""
+    match expression:
+        case Literal(scalar):
+            return not scalar.is_valid
+        case Column(path):
+            return _column_may_be_null(path, names)
+        case IsNull() | IsTrue():
+            return False
+        case Call("coalesce", arguments):
+            return all(may_be_null(argument, names) for argument in arguments)
+        case In(operand, values):
+            return bool(values.null_count) or may_be_null(operand, names)
+        case Call(function, _) if function not in _STRICT:
+            return True
+        case Cast(_, _, True):
+            return True
+        case And() | Or() | Not() | Comparison() | Like() | Cast() | Call():
+            return any(may_be_null(child, names) for child in children(expression))
+        case _:
+            return True
+
+
+def _column_may_be_null(path: tuple[str, ...], names: pa.Schema) -> bool:
+    field = names.field(path[0])
+    for name in path[1:]:
+        if field.nullable or not pa.types.is_struct(field.type):
+            return True
+        field = field.type.field(name)
+    return bool(field.nullable)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.ops.duplicates import clusters, hashes, indexed, pairs
+    from lancelet.ops.duplicates import hashes, pairs
 
-__all__ = ["clusters", "hashes", "indexed", "pairs"]
+__all__ = ["hashes", "pairs"]
 
 import_on_demand(__name__, {})

@@ -28,8 +28,8 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows, Parameters, Segment, Typed
 from lancelet.index.folder import SegmentFolder
+from lancelet.index.vector.balance import Imbalance, write_balanced
 from lancelet.index.vector.kind import IVF
-from lancelet.ops.indexing.balance import write_rebalanced
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
@@ -42,8 +42,12 @@ from lancelet.query.indexing.segments import (
     table_segment,
     warn_unusable,
 )
+from lancelet.query.plan import projection_of
+from lancelet.query.take import take_addresses
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of, trimmed_entry
+from lancelet.table.lineage import row_id_index_of
 from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
@@ -363,3 +367,40 @@ class _NewSegment:
             version=self.version,
             dataset_version=dataset_version,
         )
+
+
+def write_rebalanced(
+    snapshot: Snapshot,
+    field_id: int,
+    written: SegmentFolder,
+    details: bytes,
+    target: SegmentFolder,
+    *,
+    by_address: bool,
+) -> bool:
+    """Write a segment again in better partitions, if there are any; its files are then removed.
+
+    Rows that are lists of vectors stay where they are, since a part of them cannot be read.
+    """
+    field = snapshot.schema.field_by_id(field_id)
+    if not pa.types.is_fixed_size_list(field.storage_type):
+        return False
+    segment = IVF.open(written, details)
+    imbalance = Imbalance.of(segment)
+    if not imbalance:
+        return False
+    vectors = partial(_vectors_of, snapshot, field_id, by_address)
+    write_balanced(segment, imbalance, vectors, target)
+    for file in written.written:
+        written.store.delete(f"{written.path}/{file.path}")
+    return True
+
+
+def _vectors_of(
+    snapshot: Snapshot, field_id: int, by_address: bool, numbers: UInt64s
+) -> tuple[pa.Array, UInt64s]:
+    addresses = numbers if by_address else row_id_index_of(snapshot).addresses(numbers)
+    kept = addresses != NO_ADDRESS
+    projection = projection_of(snapshot, (snapshot.schema.path_of(field_id),))
+    rows = take_addresses(snapshot, addresses[kept], projection)
+    return rows.column(0).combine_chunks(), numbers[kept]

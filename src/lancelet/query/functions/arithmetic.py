@@ -26,9 +26,9 @@ from lancelet.query.coercion import (
     common_type,
     finest_unit,
 )
+from lancelet.query.data_types import is_number
 from lancelet.query.functions.base import Value, of_arrow
 from lancelet.query.functions.calendar import add_interval, unit_of_interval
-from lancelet.query.kinds import is_number
 from lancelet.query.literal_text import DECIMAL256_DIGITS, decimal_type
 
 _CHECKED: Final[dict[str, Callable[..., Value]]] = {

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query.coercion import CoercionError, common_type, plain
-from lancelet.query.kinds import is_any_list, is_bytes, is_number, is_text
+from lancelet.query.data_types import is_any_list, is_bytes, is_number, is_text
 from lancelet.values import dataclass
 
 Value: TypeAlias = Any

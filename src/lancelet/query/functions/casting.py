@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.query.data_types import is_text
 from lancelet.query.functions.base import Value
 from lancelet.query.functions.calendar import off_clock, on_clock
-from lancelet.query.kinds import is_text
 from lancelet.query.literal_text import NANOSECONDS
 
 _WIDEST_DECIMAL: Final = 76

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.data_types import is_any_list
 from lancelet.query.functions.base import (
     Compute,
     Function,
@@ -32,7 +33,6 @@ from lancelet.query.functions.base import (
     text,
 )
 from lancelet.query.functions.each_value import each
-from lancelet.query.kinds import is_any_list
 from lancelet.values import dataclass
 
 _List = list[Any]

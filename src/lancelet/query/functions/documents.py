@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 from lancelet.query.coercion import CoercionError
+from lancelet.query.data_types import is_bytes, is_text
 from lancelet.query.functions.base import Compute, Function, Value, constant, printable, text
 from lancelet.query.functions.json_path import Json, find_values
-from lancelet.query.kinds import is_bytes, is_text
 
 _ABSENT: Final = object()
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.data_types import is_any_list
 from lancelet.query.functions.base import (
     Function,
     Value,
@@ -26,7 +27,6 @@ from lancelet.query.functions.base import (
     on_arrays,
     text,
 )
-from lancelet.query.kinds import is_any_list
 
 
 def items_of(lists: pa.Array) -> pa.Array:

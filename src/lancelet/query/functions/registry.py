@@ -13,8 +13,7 @@ from lancelet.query.functions.each_value import VALUE_FUNCTIONS
 from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS
 from lancelet.query.functions.lists import LIST_FUNCTIONS
 from lancelet.query.functions.numbers import CHOICE_FUNCTIONS, NUMBER_FUNCTIONS
-from lancelet.query.functions.regexp import REGEXP_FUNCTIONS
-from lancelet.query.functions.text import TEXT_FUNCTIONS
+from lancelet.query.functions.text import REGEXP_FUNCTIONS, TEXT_FUNCTIONS
 from lancelet.query.functions.times import TIME_FUNCTIONS
 
 ALL_FUNCTIONS: Final[tuple[Function, ...]] = (

@@ -13,10 +13,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.query.data_types import is_text, is_ticking
 from lancelet.query.functions.base import Function, Takes, Value, constant, integer, text
 from lancelet.query.functions.calendar import date_part, date_trunc, on_clock, to_unix_seconds
 from lancelet.query.functions.casting import cast
-from lancelet.query.kinds import is_text, is_ticking
 
 
 def _time(data_type: pa.DataType) -> pa.DataType | None:

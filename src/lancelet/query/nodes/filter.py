@@ -32,8 +32,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, few_rows, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
-from lancelet.query.indexing.direct import count_by_index, rows_at_once
-from lancelet.query.indexing.search import Candidates, find_candidates
+from lancelet.query.indexing.search import Candidates, count_by_index, find_candidates, rows_at_once
 from lancelet.query.node_meter import READ, TAKE
 from lancelet.query.nodes.pace import Pace, WeighedSource, pace_of
 from lancelet.query.nodes.pack import Pack, packed

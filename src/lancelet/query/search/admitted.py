@@ -2,11 +2,18 @@
 
 fragment 0    1 1 0 1     row 2 was deleted
 fragment 4    0 0 1       rows 0 and 1 do not pass the filter
+
+Rows that passed a filter, kept with a version for the next search with the same filter.
+
+"g < 50"    fragment 0: offsets 0 1 2 50 ...    looked up once, found by any number of searches
+
+Versions never change, so rows that pass a filter once always do, unless the filter calls a
+function; then it is asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -15,12 +22,16 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.kernels import RowMasks, admit_rows
+from lancelet.query.compile import is_lasting
 from lancelet.query.fragment_reader import FragmentReader
+from lancelet.query.plan import ScanPlan
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 _ROWS_BELIEVED: Final = 1 << 24
 """Of a fragment that is said to have more rows files are asked before a byte is made for each."""
+
+_TEXT_MAX: Final = 4096
 
 
 class AdmittedRows:
@@ -97,3 +108,41 @@ def _joined(masks: Mapping[int, npt.NDArray[np.bool_]]) -> RowMasks:
     ordered = [masks[each] for each in fragments.tolist()]
     starts = np.cumsum([0, *(len(mask) for mask in ordered)], dtype=np.int64)
     return RowMasks(fragments, starts, np.concatenate([np.empty(0, np.bool_), *ordered]))
+
+
+class KeptRows(Mapping[int, Int64s]):
+    """Offsets of rows by fragment, and the filter that they passed."""
+
+    def __init__(self, text: str, rows: Mapping[int, Int64s]) -> None:
+        """Hold the rows of a filter."""
+        self.text, self._rows = text, rows
+        self.memory_bytes = sum(own.nbytes for own in rows.values())
+
+    def __getitem__(self, fragment_id: int) -> Int64s:
+        """Return the offsets of the rows of a fragment."""
+        return self._rows[fragment_id]
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the ids of the fragments."""
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        """Return how many fragments there are."""
+        return len(self._rows)
+
+
+def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Mapping[int, Int64s]:
+    """Return the rows that pass the filter of a plan, from memory if it was asked lately."""
+    options = plan.options
+    written = options.filter
+    is_kept = (
+        isinstance(written, str)
+        and len(written) <= _TEXT_MAX
+        and is_lasting(written)
+        and options.fragments is None
+        and options.rows is None
+    )
+    if not is_kept:
+        return find()
+    text = str(written)
+    return plan.snapshot.kept.get_or_make(("rows passing", text), lambda: KeptRows(text, find()))

@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.file.pool import map_ordered
-from lancelet.index.vector.arena import Loaded
 from lancelet.index.vector.quantizers.base import Quantizer
-from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.segment import IvfSegment, Loaded
 from lancelet.index.vector.vectors import prepare_query
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import (
@@ -36,9 +35,8 @@ from lancelet.kernels import (
 from lancelet.kernels.metric import Floats
 from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.query.indexing.segments import TableSegment
-from lancelet.query.search.admitted import AdmittedRows, live_masks, masks_of_offsets
+from lancelet.query.search.admitted import AdmittedRows, KeptRows, live_masks, masks_of_offsets
 from lancelet.query.search.hits import NO_HITS, Hits
-from lancelet.query.search.kept_rows import KeptRows
 from lancelet.rowids.address import UInt64s
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of

@@ -28,9 +28,9 @@ from lancelet.index.scalar.minhash.kind import MinHash
 from lancelet.index.scalar.minhash.search import MinHashSegment
 from lancelet.index.scalar.minhash.signatures import Signer, UInt16s, band_keys, distances
 from lancelet.io.metered import IoCounts
+from lancelet.query.full_text import MinHashQuery
 from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.indexing.segments import warn_unusable
-from lancelet.query.near_text import MinHashQuery
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import Projection, project

@@ -24,8 +24,8 @@ from lancelet.query.nodes.pace import pace_of
 from lancelet.query.nodes.sort import sort_order
 from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.query.projection import OutputColumn, project, without_columns
+from lancelet.query.search.admitted import rows_passing
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
-from lancelet.query.search.kept_rows import rows_passing
 from lancelet.query.take import take_addresses
 from lancelet.query.traversal import columns_of
 

@@ -52,10 +52,10 @@ from lancelet.query.search.text_parts import (
     Blamed,
     TextGroup,
     TextPart,
+    read_unindexed,
     statistics_of,
 )
 from lancelet.query.search.text_targets import target_of
-from lancelet.query.search.unindexed import read_unindexed
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass

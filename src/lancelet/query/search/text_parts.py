@@ -4,24 +4,42 @@
     group 2   rows that no index has      statistics of the index and of these rows
 
 A version never changes, so what is counted for the tokens of a query is counted once.
+
+Rows that no text index has, cut into tokens as they are read.
+
+    rows 0 to 65,535       read, cut, inverted, let go of
+    rows 65,536 to ...     the same; their documents follow
+
+What stays are posting lists. A table may be huge; of rows that are read for one query alone only
+the tokens of that query stay, beside how long each document is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, ObjectNotFoundError, UnsupportedError
+from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus
-from lancelet.index.inverted.partition import Partition
+from lancelet.index.inverted.partition import MemoryPartition, Partition
+from lancelet.index.inverted.postings import Postings, invert, join
+from lancelet.index.text.analyzer import Analyzer, Vocabulary, Words
+from lancelet.index.text.elements import Places, elements_of, lists_of_texts, texts_per_row
+from lancelet.query.nodes.source import FragmentSource, sources
+from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.matches import Matches
 from lancelet.query.search.terms import Statistics, num_docs_with
-from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment
-from lancelet.rowids.address import UInt64s
+from lancelet.query.search.text_indices import BrokenSegmentError, Target, TextSegment
+from lancelet.query.search.text_targets import split_path
+from lancelet.rowids.address import UInt64s, addresses_of
 from lancelet.values import dataclass
 
 _UNREADABLE: Final = (CorruptDataError, ObjectNotFoundError, UnsupportedError)
@@ -32,6 +50,9 @@ _COUNTED_MAX: Final = 4096
 
 ALL_SHOWN: Final = np.empty(0, np.uint8)
 """What is hidden of a partition whose documents may all be found."""
+
+ROWS_TOGETHER: Final = 64 * 1024
+"""So many rows are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +149,114 @@ def statistics_of(parts: Sequence[TextPart], tokens: Sequence[str]) -> Statistic
             for token in counts:
                 counts[token] += num_docs_with(part.partition, token)
     return Statistics(corpus, counts)
+
+
+def read_unindexed(
+    plan: ScanPlan,
+    target: Target,
+    analyzer: Analyzer,
+    *,
+    covered: frozenset[int],
+    rows: Mapping[int, Int64s] | None,
+    only: frozenset[str] | None,
+) -> MemoryPartition | None:
+    """Return the rows of fragments that are not covered as a partition, or None without any.
+
+    Args:
+        plan: Which version is read, and which of its fragments.
+        target: The column, and what its documents are.
+        analyzer: What makes tokens of its texts.
+        covered: The fragments that an index has.
+        rows: The rows to read, by fragment; by default all.
+        only: The tokens to keep, by default all.
+    """
+    vocabulary = Vocabulary()
+    parts: list[Postings] = []
+    numbers: list[UInt64s] = []
+    lengths: list[Int64s] = []
+    places: list[Places] = []
+    num_docs = 0
+    for texts, own in _documents(plan, target, covered, rows, places):
+        met = vocabulary if only is None else Vocabulary()
+        words = analyzer.analyze(texts.cast(pa.large_string()), met)
+        has_tokens = (words.counts > 0) | target.by_element
+        numbers.append(own[has_tokens])
+        lengths.append(words.counts[has_tokens])
+        if only is not None:
+            words = _with_only(words, met, only, vocabulary)
+        words = Words(words.ids, words.positions, words.counts[has_tokens])
+        parts.append(invert(words, len(vocabulary.tokens), num_docs, with_position=True))
+        num_docs += len(words.counts)
+    if not parts:
+        return None
+    return MemoryPartition(
+        vocabulary.tokens,
+        join(parts, len(vocabulary.tokens)),
+        np.concatenate(numbers),
+        np.concatenate(lengths).astype(np.uint32),
+        np.concatenate(places) if places else None,
+    )
+
+
+def _documents(
+    plan: ScanPlan,
+    target: Target,
+    covered: frozenset[int],
+    rows: Mapping[int, Int64s] | None,
+    places: list[Places],
+) -> Iterator[tuple[pa.Array, UInt64s]]:
+    """Yield documents, and where their rows are; the places of elements are added to others."""
+    for values, addresses in _pieces(plan, target, covered, rows):
+        if target.by_element:
+            found = elements_of(values)
+            places.append(found.places)
+            yield found.texts, addresses[found.rows]
+        else:
+            yield texts_per_row(values), addresses
+
+
+def _pieces(
+    plan: ScanPlan, target: Target, covered: frozenset[int], rows: Mapping[int, Int64s] | None
+) -> Iterator[tuple[pa.Array, UInt64s]]:
+    """Yield values of the column, and where their rows are."""
+    above, within = split_path(plan.snapshot.schema, target.path)
+    projection = projection_of(plan.snapshot, (format_path(above),))
+    names = [field.name for field in projection.fields]
+    for source in sources(plan.snapshot, plan.options.fragments):
+        fragment_id = int(source.fragment.id)
+        if fragment_id in covered:
+            continue
+        wanted = None if rows is None else rows.get(fragment_id, np.empty(0, np.int64))
+        for start in range(0, source.num_rows, ROWS_TOGETHER):
+            whole = RowRange(start, min(start + ROWS_TOGETHER, source.num_rows))
+            offsets = _offsets(source, whole, wanted)
+            if offsets is not None and not len(offsets):
+                continue
+            read = source.read(projection.fields, whole, offsets)
+            (values,) = projection.compute(pa.RecordBatch.from_arrays(read, names)).columns
+            own = np.arange(whole.start, whole.stop) if offsets is None else offsets
+            yield lists_of_texts(values, within), addresses_of(source.fragment.id, own)
+
+
+def _offsets(source: FragmentSource, whole: RowRange, wanted: Int64s | None) -> Int64s | None:
+    """Return which rows of a range are read, or None for all."""
+    if wanted is None:
+        return source.visible(whole)
+    first, stop = np.searchsorted(wanted, [whole.start, whole.stop])
+    return wanted[first:stop]
+
+
+def _with_only(
+    words: Words, met: Vocabulary, only: frozenset[str], vocabulary: Vocabulary
+) -> Words:
+    """Return the words that are of some tokens, numbered by another vocabulary."""
+    numbers = np.full(len(met.tokens), -1, np.int64)
+    for token in only:
+        if token in met.ids:
+            numbers[met.ids[token]] = vocabulary.number(token)
+    made = numbers[words.ids]
+    kept = made >= 0
+    kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+    ends = np.cumsum(words.counts)
+    counts = kept_before[ends] - kept_before[ends - words.counts]
+    return Words(made[kept].astype(np.uint32), words.positions[kept], counts)

@@ -27,10 +27,9 @@ from lancelet.format.operation import (
     UpdateMemWalState,
 )
 from lancelet.table.apply.columns import apply_data_replacement, apply_merge, apply_project
-from lancelet.table.apply.file_versions import with_file_versions
 from lancelet.table.apply.mem_wal import apply_update_mem_wal_state
-from lancelet.table.apply.overwrite import apply_overwrite
-from lancelet.table.apply.restore import apply_restore
+from lancelet.table.apply.numbering import with_file_versions
+from lancelet.table.apply.overwrite import apply_overwrite, apply_restore
 from lancelet.table.apply.rewrite import apply_rewrite
 from lancelet.table.apply.rows import apply_append, apply_delete, apply_overlays, apply_update
 from lancelet.table.apply.settings import (

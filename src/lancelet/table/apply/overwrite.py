@@ -2,14 +2,21 @@
 
 Config, metadata and bases stay, as do the counters: fragment ids and row ids are never used
 twice. Index segments go, as they cover nothing any more.
+
+Restore: an older version becomes the latest, under a new number.
+
+Schema, rows, config and index segments are those of the old version. Counters never go back, or a
+later fragment would take the name of one that newer versions still show. Stable row ids are not
+turned off for the same reason: addresses would be row ids again, which may be those of other rows.
 """
 
 from __future__ import annotations
 
+from lancelet.errors import InternalError, InvalidInputError
 from lancelet.format.flags import Feature
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest import Manifest
-from lancelet.format.operation import Overwrite
+from lancelet.format.operation import Overwrite, Restore
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State
@@ -51,3 +58,38 @@ def _empty(operation: Overwrite, context: CommitContext) -> Manifest:
 def _version_of_files(operation: Overwrite) -> FileVersion:
     versions = [file.version for fragment in operation.fragments for file in fragment.files]
     return max(versions, key=lambda version: version.value, default=DEFAULT_VERSION)
+
+
+class RestoreError(InvalidInputError, OSError):
+    """A version cannot become the latest again."""
+
+
+def apply_restore(operation: Restore, state: State, context: CommitContext) -> State:
+    """Return the state of the version that is restored, with the counters of the latest."""
+    old = context.restored
+    if old is None or old.manifest.version != operation.version:
+        raise InternalError("a restore needs the state it goes back to", version=operation.version)
+    latest = state.manifest
+    if latest.uses_stable_row_ids and not old.manifest.uses_stable_row_ids:
+        raise RestoreError(
+            "rows got stable ids after that version, and the addresses that it goes by may be ids "
+            "of other rows by now; read it with checkout_version and write its rows anew",
+            version=operation.version,
+            latest=latest.version,
+        )
+    counts_field_ids = latest.writer_flags & Feature.NON_REUSABLE_FIELD_IDS
+    manifest = replace(
+        old.manifest,
+        writer_flags=old.manifest.writer_flags | counts_field_ids,
+        max_fragment_id=_highest(old.manifest.max_fragment_id, latest.max_fragment_id),
+        next_row_id=max(old.manifest.next_row_id, latest.next_row_id),
+        max_clustering_id=max(old.manifest.max_clustering_id, latest.max_clustering_id),
+        max_allocated_field_id=_highest(
+            old.manifest.max_allocated_field_id, latest.max_allocated_field_id
+        ),
+    )
+    return replace(old, manifest=manifest)
+
+
+def _highest(*counters: int | None) -> int | None:
+    return max((count for count in counters if count is not None), default=None)

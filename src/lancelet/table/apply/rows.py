@@ -4,7 +4,7 @@
     delete          fragments with fewer live rows; those without any go
     update, moved   old fragments get deletions, new fragments get the rows with their ids
     in place        the fragment gets a file that takes fields over; indices on them shrink
-    overlays        new values lie over rows of fragments; see `lancelet.query.overlays`
+    overlays        new values lie over rows of fragments; see `lancelet.query.parts`
 
 The version in which a moved row was created is looked up where the row was. Fragments that were
 updated in place say which rows changed, and their last updated versions change for those alone.

@@ -19,7 +19,7 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.manifest import Manifest
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
-from lancelet.table.apply.file_versions import MixedVersionsError
+from lancelet.table.apply.numbering import MixedVersionsError
 from lancelet.values import dataclass, replace
 
 

@@ -25,8 +25,15 @@ from lancelet.format.operation import (
     UpdateMemWalState,
     UpdateMode,
 )
-from lancelet.table.conflict.touched import removed_fragments, touched_fragments
-from lancelet.table.conflict.verdict import COMPATIBLE, Outcome, Verdict, incompatible, retry
+from lancelet.table.conflict.verdict import (
+    COMPATIBLE,
+    Outcome,
+    Verdict,
+    incompatible,
+    removed_fragments,
+    retry,
+    touched_fragments,
+)
 
 _OVER_LISTS: Final = frozenset({"LabelListIndexDetails", "InvertedIndexDetails"})
 """The kinds of indices whose field may be a list."""

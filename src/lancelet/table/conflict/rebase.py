@@ -24,8 +24,7 @@ from lancelet.buffers import Int64s
 from lancelet.format.fragment import DeletionFile, Fragment
 from lancelet.format.operation import Delete, Operation, Update
 from lancelet.rowids.deletion import DeletionVector
-from lancelet.table.conflict.touched import removed_fragments, updated_fragments
-from lancelet.table.conflict.verdict import Verdict, retry
+from lancelet.table.conflict.verdict import Verdict, removed_fragments, retry, updated_fragments
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass, replace
 

@@ -6,9 +6,14 @@ What databases need is imported with the first of them.
 from typing import TYPE_CHECKING
 
 from lancelet.on_demand import import_on_demand
-from lancelet.table.handlers.base import CommitHandler, CommitLock
+from lancelet.table.handlers.base import (
+    CommitHandler,
+    CommitLock,
+    PutIfAbsent,
+    RenameIfAbsent,
+    UserLock,
+)
 from lancelet.table.handlers.choose import handler_of
-from lancelet.table.handlers.direct import PutIfAbsent, RenameIfAbsent, UserLock
 from lancelet.table.handlers.external import ExternalStore, ManifestRecord, ManifestRecords
 
 if TYPE_CHECKING:

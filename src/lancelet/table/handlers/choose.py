@@ -15,8 +15,7 @@ from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.options import option_of
 from lancelet.io.uri import Location, parse_uri
-from lancelet.table.handlers.base import CommitHandler
-from lancelet.table.handlers.direct import PutIfAbsent
+from lancelet.table.handlers.base import CommitHandler, PutIfAbsent
 from lancelet.table.handlers.external import ExternalStore, ManifestRecords
 
 MANIFEST_STORE: Final = "manifest_store"

@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError
-from lancelet.index.inverted.automaton import TokenAutomaton, render_automaton
-from lancelet.index.inverted.tokens import AutomatonTokens, all_tokens
+from lancelet.index.inverted.tokens import (
+    AutomatonTokens,
+    TokenAutomaton,
+    all_tokens,
+    render_automaton,
+)
 
 TOKENS = st.text("abté", max_size=6)
 

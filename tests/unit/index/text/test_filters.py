@@ -3,7 +3,7 @@
 import lance
 import pytest
 
-from lancelet.index.text.filters import token_filter
+from lancelet.index.text.analyzer import token_filter
 from lancelet.index.text.options import TextOptions
 
 

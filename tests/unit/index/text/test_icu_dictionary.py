@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lancelet.errors import StorageError
 from lancelet.index.text.icu_dictionary import join_trees, read_words
-from lancelet.index.text.system_icu import icu_library
+from lancelet.index.text.segments import icu_library
 
 BASE = 0xE00
 

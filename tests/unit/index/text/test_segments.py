@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lancelet.errors import UnsupportedError
-from lancelet.index.text import segments, system_icu
-from lancelet.index.text.segments import segment_cutter
-from lancelet.index.text.system_icu import Library, icu_library
+from lancelet.index.text import segments
+from lancelet.index.text.segments import Library, icu_library, segment_cutter
 
 
 def cut(texts, *, splits=False):
@@ -38,7 +37,7 @@ def fresh():
 @pytest.fixture
 def no_library(fresh, monkeypatch):
     monkeypatch.setitem(sys.modules, "icu._icu_", None)
-    monkeypatch.setattr(system_icu.ctypes.util, "find_library", lambda _: None)
+    monkeypatch.setattr(segments.ctypes.util, "find_library", lambda _: None)
 
 
 def test_texts_are_cut_into_words():
@@ -73,7 +72,7 @@ def test_the_library_of_the_package_comes_first(fresh, monkeypatch):
     assert own is not None
     package = SimpleNamespace(__file__=own.path, ICU_VERSION=f"{own.version}.1")
     monkeypatch.setitem(sys.modules, "icu._icu_", package)
-    monkeypatch.setattr(system_icu.ctypes.util, "find_library", lambda _: None)
+    monkeypatch.setattr(segments.ctypes.util, "find_library", lambda _: None)
     icu_library.cache_clear()
     assert isinstance(icu_library(), Library)
     assert cut(["東京都"]) == [["東京", "都"]]

@@ -22,7 +22,7 @@ from lancelet.errors import (
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.manifest_file import render_manifest_file
 from lancelet.ops.changes.between import RowsNotTrackedError
-from lancelet.ops.changes.candidates import candidates
+from lancelet.ops.changes.rows import candidates
 
 _counter = itertools.count()
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.format.schema import Schema
-from lancelet.ops.columns.cast import cast_values, check_castable
+from lancelet.ops.columns.alter import cast_values, check_castable
 from lancelet.ops.columns.fields import ColumnError
 
 FAMILIES = [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lancelet
 import lancelet.fragment
-from lancelet.ops.columns.nullability import may_be_null
+from lancelet.ops.columns.from_expressions import may_be_null
 from lancelet.query.compile import compile_value
 from lancelet.query.evaluate import evaluate
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet.errors import InvalidInputError
-from lancelet.ops.duplicates.clusters import clusters_of
-from lancelet.ops.duplicates.hashes import pairs_of_hashes
+from lancelet.ops.duplicates.hashes import clusters_of, pairs_of_hashes
 from lancelet.vector import (
     get_ivf_partition_info,
     hamming_clustering_for_ivf_partition,

@@ -10,8 +10,7 @@ import pytest
 import lancelet.ops.jobs.add_columns as module
 from lancelet.errors import InvalidInputError
 from lancelet.ops.columns.sources import Expressions, Function
-from lancelet.ops.jobs.add_columns import BackfillOptions, add_columns
-from lancelet.ops.jobs.checkpoint import FolderCheckpoint
+from lancelet.ops.jobs.add_columns import BackfillOptions, FolderCheckpoint, add_columns
 from lancelet.ops.jobs.engine import Job
 from lancelet.ops.jobs.local import LocalEngine
 from lancelet.ops.jobs.table_ref import TableRef

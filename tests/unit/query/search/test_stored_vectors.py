@@ -7,9 +7,9 @@ import pytest
 import lancelet
 from lancelet.kernels import Metric
 from lancelet.query.plan import projection_of
-from lancelet.query.search import stored_vectors
+from lancelet.query.search import vector
 from lancelet.query.search.exact import distances_to
-from lancelet.query.search.stored_vectors import StoredVectors
+from lancelet.query.search.vector import StoredVectors
 from lancelet.query.take import take_addresses
 
 DIMENSION = 96
@@ -51,7 +51,7 @@ def test_nothing_is_read_of_vectors_that_lie_as_they_are(tmp_path, monkeypatch):
     dataset = table_at(tmp_path, vectors_of(300, "f4"), data_storage_version="2.1")
     snapshot = dataset._handle.snapshot
     field = snapshot.schema.field_by_path("v")
-    monkeypatch.setattr(stored_vectors, "take_addresses", None)
+    monkeypatch.setattr(vector, "take_addresses", None)
     rows = np.array([5, 9, 1], np.uint64)
     query = np.zeros(DIMENSION, np.float32)
     found = StoredVectors.of(snapshot, field).distances(snapshot, rows, query, Metric.L2)

@@ -18,7 +18,7 @@ from lancelet.query import (
     MatchQuery,
     PhraseQuery,
 )
-from lancelet.query.search import text_column, unindexed
+from lancelet.query.search import text_column, text_parts
 
 WORDS = np.array(["red", "fox", "dog", "cat", "owl", "elk", "", "!"])
 QUERIES = (
@@ -56,7 +56,7 @@ def answers(path, **options):
 def test_answers_are_the_same_however_rows_are_read(path, options, together):
     whole = list(answers(path, **options))
     with (
-        mock.patch.object(unindexed, "ROWS_TOGETHER", together),
+        mock.patch.object(text_parts, "ROWS_TOGETHER", together),
         mock.patch.object(text_column, "_KEPT_ROWS_MAX", 0),
     ):
         assert list(answers(path, **options)) == whole
@@ -69,7 +69,7 @@ def test_columns_that_are_combined_keep_the_words_of_the_query(path):
     dataset = lancelet.write_dataset(more, path, mode="append")
     query = CombinedFieldsQuery("red fox", ["t", "tags"], operator=FullTextOperator.AND)
     whole = dataset.to_table(columns=["id"], full_text_query=query)
-    with mock.patch.object(unindexed, "ROWS_TOGETHER", 3):
+    with mock.patch.object(text_parts, "ROWS_TOGETHER", 3):
         again = lancelet.dataset(path).to_table(columns=["id"], full_text_query=query)
     assert again == whole
     assert 900 in whole["id"].to_pylist()

@@ -16,10 +16,8 @@ from lancelet.index.base import (
     ScalarKind,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.scalar.minhash.layout import Signed, write_signatures
-from lancelet.index.scalar.minhash.search import MinHashSegment
-from lancelet.index.scalar.minhash.settings import Settings
-from lancelet.index.scalar.minhash.signatures import Signer
+from lancelet.index.scalar.minhash.search import MinHashSegment, Signed, write_signatures
+from lancelet.index.scalar.minhash.signatures import Settings, Signer
 from lancelet.index.text.elements import is_text
 from lancelet.rowids.address import NO_ADDRESS
 

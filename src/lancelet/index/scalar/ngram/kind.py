@@ -29,8 +29,8 @@ from lancelet.index.base import (
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.grouping import Groups, group_rows, join_groups, moved_groups
-from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.sorted_runs import Part
+from lancelet.index.parts.zones import in_pieces
 from lancelet.index.question import Contains, IsNull, Question
 from lancelet.index.text.characters import fold, lower
 from lancelet.index.text.elements import is_text

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.index.vector.quantizers import rq_layout
+from lancelet.index.vector.quantizers import rq
 from lancelet.index.vector.quantizers.rotation import FastRotation
 from lancelet.index.vector.quantizers.rq import RotatedCodes, nearest_directions
 from lancelet.kernels import Metric
@@ -14,22 +14,22 @@ from lancelet.kernels import Metric
 @given(st.integers(0, 100), st.integers(1, 9), st.integers(0, 1 << 30))
 def test_unpacking_undoes_packing_of_signs(rows, width, seed):
     signs = np.random.default_rng(seed).integers(0, 256, (rows, width)).astype(np.uint8)
-    np.testing.assert_array_equal(rq_layout.unpack_signs(rq_layout.pack_signs(signs)), signs)
+    np.testing.assert_array_equal(rq.unpack_signs(rq.pack_signs(signs)), signs)
 
 
 @given(st.integers(0, 20), st.integers(1, 8), st.integers(1, 25), st.integers(0, 1 << 30))
 def test_unpacking_undoes_packing_of_further_bits(rows, width, eighths, seed):
     shape = (rows, 8 * eighths)
     codes = np.random.default_rng(seed).integers(0, 1 << width, shape).astype(np.uint8)
-    packed = rq_layout.pack_extra(codes, width)
+    packed = rq.pack_extra(codes, width)
     assert packed.shape == (rows, -(-shape[1] // 64) * 8 * width)
-    np.testing.assert_array_equal(rq_layout.unpack_extra(packed, width, shape[1]), codes)
+    np.testing.assert_array_equal(rq.unpack_extra(packed, width, shape[1]), codes)
 
 
 def test_four_bits_lie_as_the_format_says():
     codes = np.zeros((1, 64), np.uint8)
     codes[0, 17], codes[0, 25] = 0xA, 0x5
-    packed = rq_layout.pack_extra(codes, 4)
+    packed = rq.pack_extra(codes, 4)
     assert packed[0, 9] == 0x5A
 
 
