@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -75,6 +76,79 @@ def test_a_stateful_loader_goes_on_in_the_middle(table):
         assert seen(before) + seen(second) == wanted
 
 
+def stateful(table, batch_size, workers, rank=0, world=1, state=None):
+    made = LanceDataset(
+        table.uri,
+        batch_size=batch_size,
+        columns=["id", "x"],
+        shuffle="rows",
+        seed=1,
+        rank=rank,
+        world_size=world,
+    )
+    if state is not None:
+        made.load_state_dict(state)
+    return StatefulDataLoader(made, batch_size=None, num_workers=workers)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more than cores
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+def test_a_stateful_loader_goes_on_with_other_ranks_workers_and_batches(table):
+    wanted = seen(stateful(table, 20, 0))
+    found, state = [], None
+    # Ranks, workers, samples of a batch, steps; the last one ends the epoch.
+    for world, workers, size, steps in (
+        (1, 2, 20, 3),
+        (2, 0, 13, 2),
+        (3, 1, 11, 2),
+        (4, 2, 9, 3),
+        (1, 3, 17, 2),
+        (1, 0, 500, 1),
+    ):
+        loaders = [stateful(table, size, workers, rank, world, state) for rank in range(world)]
+        running = [iter(loader) for loader in loaders]
+        for _ in range(steps):
+            found += seen(next(each) for each in running)
+        states = [loader.state_dict() for loader in loaders]
+        state = json.loads(json.dumps(states[-1]))
+        del running
+    assert found == wanted
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+def test_the_state_of_workers_is_refused_by_others(table):
+    first = stateful(table, 20, 2)
+    running = iter(first)
+    for _ in range(3):
+        next(running)
+    other = stateful(table, 30, 2)
+    other.load_state_dict(first.state_dict())
+    with pytest.raises(InvalidInputError, match="whole StatefulDataLoader"):
+        list(other)
+    with pytest.raises(InvalidInputError, match="neither of a dataset"):
+        stateful(table, 20, 2, state={"rows": 3})
+    with pytest.raises(InvalidInputError, match="each step"):
+        stateful(table, 20, 2, state={**first.state_dict(), "_steps_since_snapshot": 1})
+
+
+def test_tensors_are_pinned_where_cuda_is_and_not_by_workers(table, monkeypatch):
+    loader = training.plan(table).loader(8, to="torch", pin_memory=True)
+    assert not next(iter(loader))["x"].is_pinned()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self + 1000)
+    assert next(iter(loader))["id"].min() >= 1000
+    with pytest.raises(InvalidInputError, match="DataLoader"):
+        loader.share(0, 2)
+
+
+def test_decoded_tensors_of_one_shape_are_one(table):
+    plan = training.plan(table, columns=["id"], shuffle="none")
+    (batch, *_) = plan.loader(3, to="torch", decode={"id": lambda value: torch.full((2,), value)})
+    assert batch["id"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    ragged = plan.loader(3, to="torch", decode={"id": torch.zeros})
+    assert [len(each) for each in next(iter(ragged))["id"]] == [0, 1, 2]
+
+
 def test_options_that_are_unknown_are_refused(table):
     with pytest.raises(InvalidInputError, match="did you mean shuffle"):
         LanceDataset(table.uri, batch_size=2, shufle="rows")
@@ -113,10 +187,16 @@ dist.destroy_process_group()
 """
 
 
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
 def test_processes_that_train_together_have_equal_steps_under_a_filter(table, tmp_path):
     program = tmp_path / "train.py"
     program.write_text(TRAIN)
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517", "WORLD_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(program), table.uri],

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.dataset.arguments import whole_numbers
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.query.blobs import BlobPlace, find_blobs, read_part, read_places
+from lancelet.query.blobs import BlobPlace, find_blobs, part_of, read_places
 from lancelet.query.data_types import is_bytes
 from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
 from lancelet.rowids.address import UInt64s
@@ -119,9 +119,8 @@ class _RawBlob(io.RawIOBase):
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._check_open()
-        return read_part(
-            self._place, [position for position, _ in ranges], [size for _, size in ranges]
-        )
+        found = read_places([part_of(self._place, position, size) for position, size in ranges])
+        return [data for data in found if data is not None]
 
     def readinto(self, buffer: Any) -> int:
         self._check_open()
@@ -303,10 +302,11 @@ class BlobMethods:
         rows = self._rows_of(**chosen)
         places = find_blobs(self._handle.snapshot, blob_column, rows.addresses)
         parts = [
-            _part(place, offset, length)
+            None if place is None else part_of(place, offset, length)
             for place, (_, offset, length) in zip(places, requests, strict=True)
         ]
-        return list(zip(range(len(parts)), rows.addresses.tolist(), parts, strict=True))
+        found = read_places(parts)
+        return list(zip(range(len(found)), rows.addresses.tolist(), found, strict=True))
 
     def _rows_of(self, ids: Any, addresses: Any, indices: Any) -> _Rows:
         given = [each for each in (ids, addresses, indices) if each is not None]
@@ -333,7 +333,3 @@ class BlobMethods:
 def _check_buffer(io_buffer_size: int | None) -> None:
     if io_buffer_size is not None and io_buffer_size < 1:
         raise InvalidInputError("io_buffer_size must be greater than 0", found=io_buffer_size)
-
-
-def _part(place: BlobPlace | None, offset: int, length: int) -> bytes | None:
-    return None if place is None else read_part(place, [offset], [length])[0]

@@ -339,7 +339,7 @@ class LruCache:
         self._lock = threading.Lock()
         self._dead.clear()
         for own in self._order.values():
-            for entry in own:
+            for entry in list(own):  # values that die bury the entries of scopes they held
                 scope = entry.scope()
                 if scope is not None:
                     scope.entries.clear()

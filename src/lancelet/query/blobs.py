@@ -96,26 +96,19 @@ def read_places(places: Sequence[BlobPlace | None]) -> list[bytes | None]:
     return found
 
 
-def read_part(place: BlobPlace, positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-    """Return parts of a blob, which have to lie within it."""
+def part_of(place: BlobPlace, position: int, size: int) -> BlobPlace:
+    """Return where a part of a blob is, which has to lie within it."""
     blob = place.measured()
     assert blob.size is not None
-    for position, size in zip(positions, sizes, strict=True):
-        if position < 0 or size < 0:
-            raise NegativeRangeError("a range of a blob is negative", position=position, size=size)
-        if position + size >> _OFFSET_BITS:
-            raise InvalidInputError(
-                f"offset + length overflowed: {position} + {size}", path=blob.path
-            )
-        if position + size > blob.size:
-            raise InvalidInputError(
-                f"Blob range end {position + size} exceeds blob size {blob.size}", path=blob.path
-            )
-    parts = [
-        BlobPlace(blob.store, blob.path, blob.position + position, size)
-        for position, size in zip(positions, sizes, strict=True)
-    ]
-    return _read_of_file(parts)
+    if position < 0 or size < 0:
+        raise NegativeRangeError("a range of a blob is negative", position=position, size=size)
+    if position + size >> _OFFSET_BITS:
+        raise InvalidInputError(f"offset + length overflowed: {position} + {size}", path=blob.path)
+    if position + size > blob.size:
+        raise InvalidInputError(
+            f"Blob range end {position + size} exceeds blob size {blob.size}", path=blob.path
+        )
+    return BlobPlace(blob.store, blob.path, blob.position + position, size)
 
 
 def _is_null_of_2_0(found: Mapping[str, Any]) -> bool:

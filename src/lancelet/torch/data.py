@@ -36,6 +36,7 @@ from lancelet.torch.required import Dataset, IterableDataset, require_torch
 from lancelet.torch.tensors import parts_of, to_tensor, to_tensors
 from lancelet.training import Loader, plan
 from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
+from lancelet.training.plan import blob_columns
 
 _OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
 """Samplers that leave out the rows that were seen without reading them."""
@@ -154,7 +155,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self.shard_granularity = shard_granularity
         self.sampler = sampler
         self.cache = cache
-        self._blobs = _blob_columns(self.dataset, columns)
+        self._blobs = blob_columns(self.dataset, columns)
         self._to_tensor = to_tensor_fn
         self._detects_rank = auto_detect_rank
         self._cached: list[pa.RecordBatch] | None = None
@@ -213,9 +214,13 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         return {"rows": self._seen_rows, "version": self.dataset.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a saved position, at the version of the run, with the next iteration."""
+        """Resume from a saved position, at the version of the run, with the next iteration.
+
+        The state of a whole `StatefulDataLoader` resumes a plan with any number of workers, in a
+        loader that is made of the dataset afterwards.
+        """
         if self._loader is not None:
-            self._loader.load_state_dict(state)
+            self._loader.load_state_dict(_latest(state))
             return
         if state["version"] != self.dataset.version:
             self.dataset = self.dataset.checkout_version(state["version"])
@@ -362,15 +367,23 @@ def _check_plan_options(
         )
 
 
-def _blob_columns(
-    table: Table, columns: Sequence[str] | Mapping[str, str] | None
-) -> frozenset[str]:
-    """Return the blob columns among those that are read; computed columns are not blobs."""
-    if isinstance(columns, Mapping):
-        return frozenset()
-    fields = table._handle.snapshot.schema.fields  # noqa: SLF001 - a part of it
-    blobs = frozenset(field.name for field in fields if field.is_blob)
-    return blobs if columns is None else blobs.intersection(columns)
+def _latest(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the position of a whole loader of PyTorch: that of the batch it yielded last."""
+    if "plan" in state:
+        return state
+    parts, unseen = [state], 0
+    if "_snapshot" in state:
+        parts = list(state["_snapshot"]["_worker_snapshots"].values())
+        unseen = state["_steps_since_snapshot"]
+    if unseen or not all("dataset_state" in part for part in parts):
+        raise InvalidInputError(
+            "the state is neither of a dataset nor of a StatefulDataLoader that keeps one of each "
+            "step (snapshot_every_n_steps=1)",
+            found=sorted(state),
+        )
+    positions = [part["dataset_state"] for part in parts]
+    found = max(positions, key=lambda each: (each["epoch"], each["position"]))
+    return {name: found[name] for name in found if name not in ("origin", "share")}
 
 
 def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.torch.tensors import numbers_of, parts_of
+from lancelet.training.decoders import decoder_of
 from lancelet.values import dataclass
 
 Form = Literal["arrow", "numpy", "torch", "jax"]
@@ -32,13 +33,13 @@ class Converter:
 
     Attributes:
         to: The form, or a function that makes batches.
-        decode: A function by column that converts each value.
+        decode: A function by column, or the name of one, that converts each value.
         collate: Converts each batch to the yielded value.
         pin_memory: Whether tensors are copied to pinned memory.
     """
 
     to: str | ToBatches
-    decode: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    decode: Mapping[str, Any] = field(default_factory=dict)
     collate: Callable[[Any], Any] | None = None
     pin_memory: bool = False
 
@@ -57,11 +58,12 @@ class Converter:
         if self.decode and self.to == "arrow":
             raise InvalidInputError("decoded values have no Arrow form; choose another `to`")
         _split(self.to)
+        object.__setattr__(self, "decode", {n: decoder_of(each) for n, each in self.decode.items()})
 
     def __call__(self, rows: Any, sizes: Sequence[int]) -> list[Any]:
         """Return batches of these sizes, in their form."""
         made = self.to(rows, sizes) if callable(self.to) else self._batches(rows, sizes, self.to)
-        if self.pin_memory:
+        if self.pin_memory and _has_cuda():
             made = [_pinned(batch) for batch in made]
         return list(made if self.collate is None else map(self.collate, made))
 
@@ -107,10 +109,10 @@ def _column(values: Any, decode: Callable[[Any], Any] | None, split: ToBatches) 
     """Return the values of one batch."""
     if decode is not None:
         decoded = [None if each is None else decode(each) for each in _values(values)]
-        arrays = [each for each in decoded if isinstance(each, np.ndarray)]
-        is_alike = len({(each.shape, each.dtype) for each in arrays}) == 1
-        if is_alike and len(arrays) == len(decoded):
-            return split(np.stack(arrays), [len(arrays)])[0]
+        # Arrays and tensors of one shape are one, whichever library has made them.
+        kinds = {(getattr(e, "shape", None), str(getattr(e, "dtype", None))) for e in decoded}
+        if len(kinds) == 1 and None not in next(iter(kinds)):
+            return split(np.stack([np.asarray(each) for each in decoded]), [len(decoded)])[0]
         return decoded
     if not isinstance(values, pa.Array):
         return values
@@ -158,6 +160,12 @@ def _split_tensor() -> ToBatches:
         return parts
 
     return split
+
+
+def _has_cuda() -> bool:
+    from lancelet.torch.required import require_torch  # noqa: PLC0415 - an extra
+
+    return bool(require_torch().cuda.is_available())
 
 
 def _pinned(value: Any) -> Any:

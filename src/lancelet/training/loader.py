@@ -10,6 +10,7 @@ rank has the same number of steps with the same number of rows.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,16 +18,18 @@ from itertools import islice
 from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.training.convert import Converter, Form, ToBatches
+from lancelet.training.decoders import Decoder
 from lancelet.training.shuffle import Places
 from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
 _BUDGET: Final = 256 << 20
+_SIZED: Final = 8
+"""How many values of a list are measured."""
 _ROWS_PER_READ: Final = 65_536
 """How many rows of small batches are read at once."""
 _BYTES_PER_READ: Final = 8 << 20
@@ -38,7 +41,7 @@ class State(TypedDict):
     """The position of a run, from which `load_state_dict` resumes; it is JSON.
 
     Each worker of a PyTorch loader has its own; `origin` is the position where their shared steps
-    began.
+    began, and `share` the worker, the number of workers and the samples of a step of all ranks.
     """
 
     version: Any
@@ -47,6 +50,7 @@ class State(TypedDict):
     position: int
     plan: str
     origin: NotRequired[int]
+    share: NotRequired[list[int]]
 
 
 class Source(Protocol):
@@ -69,6 +73,10 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """Everything else that the order depends on."""
+
+    @property
+    def layout(self) -> Any:
+        """What samples have, which is equal for the sources of a mixture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ class Loader:
         uneven: Uneven = "pad",
         full_batches: bool = False,
         to: Form | ToBatches = "arrow",
-        decode: Mapping[str, Callable[[Any], Any]] | None = None,
+        decode: Mapping[str, str | Decoder] | None = None,
         collate: Callable[[Any], Any] | None = None,
         pin_memory: bool = False,
         prefetch_bytes: int = _BUDGET,
@@ -138,11 +146,13 @@ class Loader:
             full_batches: Whether to drop a last batch that is smaller than the others.
             to: `arrow`, `numpy`, `torch` or `jax`; or a function of the rows of several batches and
                 how many each has, that returns the batches, which threads call.
-            decode: A function by column that converts each value, such as bytes to an image. Called
-                by threads.
+            decode: A function by column that converts each value, or the name of one, such as
+                `image` (see `lancelet.training.decoders`). Called by threads.
             collate: Converts each batch to the yielded value. Called by threads.
-            pin_memory: Whether tensors are copied to pinned memory, for transfers to a GPU.
-            prefetch_bytes: The maximum number of bytes to prefetch; one batch always fits.
+            pin_memory: Whether tensors are copied to pinned memory, for transfers to a GPU; where
+                there is no CUDA they stay where they are.
+            prefetch_bytes: The maximum number of bytes to prefetch, as read or as decoded,
+                whichever is more; one batch always fits.
             num_threads: The number of threads that read, by default the number of cores.
             epoch: The first epoch.
 
@@ -156,6 +166,13 @@ class Loader:
                 rank=rank,
                 world_size=world_size,
             )
+        if prefetch_bytes < 0 or epoch < 0 or (num_threads is not None and num_threads < 1):
+            raise InvalidInputError(
+                "at least one thread reads, and neither an epoch nor a budget is negative",
+                num_threads=num_threads,
+                prefetch_bytes=prefetch_bytes,
+                epoch=epoch,
+            )
         if uneven not in get_args(Uneven):
             raise InvalidInputError("unknown uneven", uneven=uneven, known=list(get_args(Uneven)))
         self._source = source
@@ -168,6 +185,7 @@ class Loader:
         self._epoch, self._position = epoch, 0
         self._origin = 0
         self._workers = (0, 1)
+        self._resumed: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -190,10 +208,16 @@ class Loader:
         still resumes in the middle of one.
         """
         if epoch != self._epoch:
-            self._epoch, self._position, self._origin = epoch, 0, 0
+            self._epoch, self._position, self._origin, self._resumed = epoch, 0, 0, ()
 
     def share(self, worker: int, workers: int) -> None:
-        """Yield only the batches of a worker: loaders of PyTorch take one from each in turn."""
+        """Yield only the batches of a worker: loaders of PyTorch take one from each in turn.
+
+        Raises:
+            InvalidInputError: Tensors are to be pinned, which a worker cannot.
+        """
+        if self._convert.pin_memory:
+            raise InvalidInputError("workers cannot pin tensors; give pin_memory to the DataLoader")
         self._workers = (worker, workers)
 
     def state_dict(self) -> State:
@@ -207,8 +231,11 @@ class Loader:
             plan=source.name,
         )
         if self._workers[1] > 1:
-            state["origin"] = self._origin
+            state["origin"], state["share"] = self._origin, self._share()
         return state
+
+    def _share(self) -> list[int]:
+        return [*self._workers, self._batch_size * self._world_size]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume a run from its position.
@@ -227,9 +254,23 @@ class Loader:
                 )
         self._epoch, self._position = int(state["epoch"]), int(state["position"])
         self._origin = int(state.get("origin", self._position))
+        self._resumed = tuple(state.get("share", ()))
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the remaining batches of the epoch."""
+        """Yield the remaining batches of the epoch.
+
+        Raises:
+            InvalidInputError: The state of one of several workers was loaded, and batches are
+                shared otherwise now.
+        """
+        if self._resumed and self._resumed != tuple(self._share()):
+            raise InvalidInputError(
+                "the state of a worker resumes only with as many workers, ranks and samples of a "
+                "batch; load the state of the whole StatefulDataLoader into the dataset before a "
+                "loader is made of it",
+                found=self._resumed,
+                expected=self._share(),
+            )
         epoch = self._epoch
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
@@ -257,24 +298,22 @@ class Loader:
                 yield step
 
     def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[Any], int]:
-        """Return the converted batches of steps, and the number of bytes read."""
+        """Return the converted batches of steps, and the bytes of them or of their rows."""
         rows = self._source.read(np.concatenate([step.places for step in run]), epoch)
-        return self._convert(rows, [len(step.places) for step in run]), size_of(rows)
+        batches = self._convert(rows, [len(step.places) for step in run])
+        return batches, max(size_of(rows), size_of(batches))
 
 
-def size_of(rows: Any) -> int:
-    """Return the size of samples in memory."""
-    if isinstance(rows, pa.Table):
-        return int(rows.nbytes)
-    return sum(
-        each.nbytes if isinstance(each, np.ndarray) else size_of_objects(each)
-        for each in rows.values()
-    )
-
-
-def size_of_objects(values: Any) -> int:
-    """Return the approximate size of a column that is not an array of numbers."""
-    return int(values.nbytes) if hasattr(values, "nbytes") else sum(map(len, values))
+def size_of(values: Any) -> int:
+    """Return the approximate size of samples in memory; of a list, by a few of its values."""
+    if hasattr(values, "nbytes"):
+        return int(values.nbytes)
+    if isinstance(values, Mapping):
+        return sum(map(size_of, values.values()))
+    if isinstance(values, list | tuple) and values:
+        some = values[:: -(-len(values) // _SIZED)]
+        return sum(map(size_of, some)) * len(values) // len(some)
+    return sys.getsizeof(values)
 
 
 def _ahead(

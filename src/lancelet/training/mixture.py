@@ -1,4 +1,4 @@
-"""Several plans as one: each sample of an epoch comes from one of them, by weights.
+"""Several plans, windows or packed sequences as one, each sample from one of them, by weights.
 
     weights {a: 2, b: 1}    a b a a b a ...    the first of a, the first of b, the second of a, ...
 
@@ -16,17 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
-from lancelet.training.loader import Loader
-from lancelet.training.plan import Plan
+from lancelet.training.loader import Loader, Source
 from lancelet.training.shuffle import Places, fractions, mixed_key
 from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Samples of several plans; `mix` creates it."""
+    """Samples of several sources; `mix` creates it."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[Source, ...]
     ends: npt.NDArray[np.float64]
     samples: int
     seed: int
@@ -47,7 +46,12 @@ class Mixture:
         shares = np.diff(self.ends, prepend=0.0).tolist()
         return repr((self.samples, shares, [(plan.seed, plan.name) for plan in self.plans]))
 
-    def read(self, places: Places, epoch: int) -> pa.Table:
+    @property
+    def layout(self) -> Any:
+        """What the samples of each source have."""
+        return self.plans[0].layout
+
+    def read(self, places: Places, epoch: int) -> Any:
         """Return the samples at positions of an epoch, in order."""
         chosen, numbers = self._deal(epoch)
         chosen, numbers = chosen[places], numbers[places]
@@ -60,8 +64,7 @@ class Mixture:
                 now = epochs == each
                 parts.append(plan.read(within[now], int(each)))
                 order.append(mine[now])
-        rows = pa.concat_tables(parts)
-        return rows.take(pa.array(np.argsort(np.concatenate(order))))
+        return _joined(parts, np.argsort(np.concatenate(order)))
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the mixture for one rank."""
@@ -69,7 +72,8 @@ class Mixture:
 
     def _deal(self, epoch: int) -> tuple[npt.NDArray[np.int8], Places]:
         """Return the plan of each sample of an epoch, and its number in that plan."""
-        if epoch not in self._dealt:
+        found = self._dealt.get(epoch)
+        if found is None:
             before = np.zeros(len(self.plans), np.int64)
             for earlier in range(epoch):
                 before += np.bincount(self._chosen(earlier), minlength=len(self.plans))
@@ -78,9 +82,10 @@ class Mixture:
             for index in range(len(self.plans)):
                 mine = chosen == index
                 numbers[mine] = before[index] + np.arange(np.count_nonzero(mine))
+            found = chosen, numbers
             self._dealt.clear()
-            self._dealt[epoch] = chosen, numbers
-        return self._dealt[epoch]
+            self._dealt[epoch] = found
+        return found
 
     def _chosen(self, epoch: int) -> npt.NDArray[np.int8]:
         drawn = fractions(np.arange(self.samples), mixed_key(self.seed, epoch)) * self.ends[-1]
@@ -88,8 +93,24 @@ class Mixture:
         return chosen
 
 
+def _joined(parts: Sequence[Any], order: Places) -> Any:
+    """Return the samples of all parts, in an order of them."""
+    if isinstance(parts[0], pa.Table):
+        return pa.concat_tables(parts).take(pa.array(order))
+    found: dict[str, Any] = {}
+    for name in parts[0]:
+        values = [part[name] for part in parts]
+        if all(isinstance(each, np.ndarray) for each in values):
+            found[name] = np.concatenate(values)[order]
+        else:
+            # A column with nulls, or of other values than numbers, has lists.
+            samples = [sample for each in values for sample in each]
+            found[name] = [samples[at] for at in order.tolist()]
+    return found
+
+
 def mix(
-    plans: Sequence[Plan],
+    plans: Sequence[Source],
     weights: Sequence[float] | None = None,
     *,
     samples: int | None = None,
@@ -98,8 +119,8 @@ def mix(
     """Return samples of several plans as one.
 
     Args:
-        plans: The plans; all read the same columns.
-        weights: How often samples of each come; by default as they have rows.
+        plans: The plans, or what `pack` or `windows` makes of them; all have the same columns.
+        weights: How often samples of each come; by default as they have samples.
         samples: How many samples an epoch has; by default as many as all plans together.
         seed: Another order.
 
@@ -111,8 +132,14 @@ def mix(
     shares = [float(len(plan)) for plan in plans] if weights is None else list(map(float, weights))
     if len(shares) != len(plans) or min(shares) < 0 or not sum(shares) > 0:
         raise InvalidInputError("there is one weight from 0 on for each plan", weights=shares)
-    if len({tuple(plan.columns) for plan in plans}) > 1:
-        raise InvalidInputError("plans of a mixture read the same columns")
+    layouts = [plan.layout for plan in plans]
+    for layout in layouts:
+        if layout != layouts[0]:
+            raise InvalidInputError(
+                "plans of a mixture read the same columns of the same types",
+                found=str(layout),
+                expected=str(layouts[0]),
+            )
     count = sum(map(len, plans)) if samples is None else samples
     if count < 1:
         raise InvalidInputError("an epoch has at least one sample", samples=count)

@@ -55,6 +55,11 @@ class PackedPlan:
         """Everything else that the order depends on."""
         return repr(("packed", self.column, self.length, self.plan.name))
 
+    @property
+    def layout(self) -> Any:
+        """The column and the length of samples."""
+        return [self.column, self.length]
+
     def read(self, places: Places, epoch: int) -> dict[str, npt.NDArray[Any]]:
         """Return tokens, and the number of the sequence that each belongs to."""
         ends = self._ends_of(epoch)
@@ -90,11 +95,12 @@ class PackedPlan:
         return Loader(self, batch_size, **options)
 
     def _ends_of(self, epoch: int) -> Places:
-        if epoch not in self._ends:
+        found = self._ends.get(epoch)
+        if found is None:
+            found = np.cumsum(self.lengths_at(np.arange(len(self.plan)), epoch))
             self._ends.clear()
-            everything = np.arange(len(self.plan))
-            self._ends[epoch] = np.cumsum(self.lengths_at(everything, epoch))
-        return self._ends[epoch]
+            self._ends[epoch] = found
+        return found
 
 
 def pack(plan: Plan, column: str, length: int) -> PackedPlan:

@@ -8,6 +8,7 @@ a run resumes from the number of samples that were taken, with any number of ran
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -43,6 +44,8 @@ class Plan:
     Attributes:
         dataset: The table, at one version.
         columns: The columns to read.
+        blobs: The blob columns among them, each with the columns of the offset and the length of
+            the bytes to read, or None for whole blobs.
         order: Maps a position of an epoch to a row.
         rows: The row indices that remain after filter and split; None if all rows do.
         seed: The seed of the order.
@@ -51,6 +54,7 @@ class Plan:
 
     dataset: LanceDataset
     columns: tuple[str, ...] | Mapping[str, str]
+    blobs: Mapping[str, tuple[str, str] | None]
     order: Order
     rows: Places | None
     seed: int
@@ -65,6 +69,13 @@ class Plan:
         """The version that is read."""
         return self.dataset.version
 
+    @property
+    def layout(self) -> Any:
+        """The columns of samples."""
+        columns = self.columns if isinstance(self.columns, Mapping) else list(self.columns)
+        schema = self.dataset.scanner(columns=columns, limit=0).projected_schema
+        return list(zip(schema.names, schema.types, strict=True))
+
     def rows_at(self, places: Places, epoch: int) -> Places:
         """Return the row indices of the samples at positions of an epoch.
 
@@ -78,12 +89,47 @@ class Plan:
 
     def read(self, places: Places, epoch: int) -> pa.Table:
         """Return the samples at positions of an epoch, in order."""
-        columns: Any = self.columns if isinstance(self.columns, Mapping) else list(self.columns)
-        rows = self.rows_at(places, epoch)
-        if len(rows) and (np.diff(rows) == 1).all():
+        return self.rows_of(self.rows_at(places, epoch))
+
+    def rows_of(self, rows: Places) -> pa.Table:
+        """Return rows by index, with the bytes of blobs, which are read by a request a file."""
+        columns: Any = self.columns
+        if not isinstance(columns, Mapping):
+            extents = [name for extent in self.blobs.values() for name in extent or ()]
+            columns = dict.fromkeys([*columns, *extents])
+            columns = [name for name in columns if name not in self.blobs]
+        if columns and len(rows) and (np.diff(rows) == 1).all():
             # Rows that follow each other are scanned, in a third of the time of looking each up.
-            return self.dataset.to_table(columns=columns, offset=int(rows[0]), limit=len(rows))
-        return self.dataset.take(rows, columns=columns)
+            found = self.dataset.to_table(columns=columns, offset=int(rows[0]), limit=len(rows))
+        else:
+            found = self.dataset.take(rows, columns=columns)
+        if not self.blobs:
+            return found
+        parts = [
+            self._blobs_of(name, rows, found) if name in self.blobs else found[name]
+            for name in self.columns
+        ]
+        return pa.table(parts, names=list(self.columns))
+
+    def _blobs_of(self, column: str, rows: Places, found: pa.Table) -> pa.Array:
+        """Return the bytes of a blob column: all, or the range that other columns give."""
+        extent = self.blobs[column]
+        if extent is None:
+            read = self.dataset.read_blobs(column, indices=rows)
+            return pa.array([data for _, data in read], pa.large_binary())
+        numbers = rows.tolist()
+        offsets, sizes = (found[name].to_pylist() for name in extent)
+        values: list[bytes | None] = [None] * len(numbers)
+        given = [
+            (place, request)
+            for place, request in enumerate(zip(numbers, offsets, sizes, strict=True))
+            if None not in request
+        ]
+        requests = [request for _, request in given]
+        parts = self.dataset.read_blob_ranges(column, requests, selector="indices")
+        for (place, _), (_, _, data) in zip(given, parts, strict=True):
+            values[place] = data
+        return pa.array(values, pa.large_binary())
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the plan for one rank; see `Loader` for the options."""
@@ -96,6 +142,7 @@ def plan(
     dataset: LanceDataset,
     *,
     columns: Sequence[str] | Mapping[str, str] | None = None,
+    blob_ranges: Mapping[str, tuple[str, str]] | None = None,
     filter: str | None = None,  # noqa: A002 - the name that scans have
     row_ids: Sequence[int] | npt.NDArray[Any] | None = None,
     splits: Mapping[str, float] | None = None,
@@ -115,7 +162,9 @@ def plan(
 
     Args:
         dataset: The dataset; the plan is pinned to its version.
-        columns: The columns to read, as for a scan; by default all.
+        columns: The columns to read, as for a scan; by default all. Blobs come as bytes.
+        blob_ranges: For a blob column, the columns with the offset and the length of the bytes to
+            read of each row, such as the frames of a window of a video. Other blobs are read whole.
         filter: SQL; only rows for which it is true are read.
         row_ids: Only rows with these ids are read.
         splits: The fraction of rows of each part, such as `{"train": 0.9, "valid": 0.1}`.
@@ -123,7 +172,8 @@ def plan(
         split: The part to read.
         split_key: A column; rows of one value are in one part. By default each row is drawn by its
             id, which compaction changes unless the table has stable row ids.
-        stratify_by: A column; each of its values is divided as exactly as the whole.
+        stratify_by: A column; each of its values is divided as exactly as the whole. A row that
+            is deleted, or gets another value, may move others of the value.
         split_seed: The seed of the division into parts.
         shuffle: `rows`: all rows at random. `clumps`: runs of `clump_size` consecutive rows stay
             together. `fragments`: the rows of a fragment stay together. `none`: in the order of
@@ -139,8 +189,11 @@ def plan(
 
     Raises:
         InvalidInputError: Arguments contradict each other, or no row remains.
+        FieldNotFoundError: If there is no such column.
     """
     _check(locals())
+    schema = dataset.scanner(columns=columns, limit=0).projected_schema
+    blobs = _blobs(dataset, columns, blob_ranges or {})
     extra = [name for name in (split_key, stratify_by, balance_by) if name is not None]
     if isinstance(weights, str):
         extra.append(weights)
@@ -152,10 +205,14 @@ def plan(
         wanted = pa.array(np.asarray(row_ids, np.uint64))
         found = found.filter(pc.is_in(found["_rowid"], wanted))
     if found is not None and split is not None and splits is not None:
+        divided = found
+        if stratify_by is not None:
+            # A filter chooses among the rows of a part, and never moves rows between parts.
+            divided = dataset.to_table(columns=["_rowid", stratify_by])
         kept = rows_of_split(
-            found, splits, split, key=split_key, stratum=stratify_by, seed=split_seed
+            divided, splits, split, key=split_key, stratum=stratify_by, seed=split_seed
         )
-        found = found.filter(pa.array(kept))
+        found = found.filter(pc.is_in(found["_rowid"], divided["_rowid"].filter(pa.array(kept))))
     rows = None if found is None else found["_rowoffset"].to_numpy().astype(np.int64)
     count = dataset.count_rows() if rows is None else len(rows)
     if not count:
@@ -173,11 +230,11 @@ def plan(
         order = InOrder(count)
     else:
         order = ByClumps(_clumps(dataset, rows, count, shuffle, clump_size), seed)
-    names = columns if isinstance(columns, Mapping) else tuple(columns or dataset.schema.names)
-    ids = None if row_ids is None else len(row_ids)
+    names = columns if isinstance(columns, Mapping) else tuple(schema.names)
+    ids = None if row_ids is None else _digest(np.unique(np.asarray(row_ids, np.uint64)))
     parts = (splits and dict(splits), split, split_key, stratify_by, split_seed)
     ways = (shuffle, clump_size, _described(weights), balance_by, replacement, samples)
-    return Plan(dataset, names, order, rows, seed, repr((filter, ids, *parts, *ways)))
+    return Plan(dataset, names, blobs, order, rows, seed, repr((filter, ids, *parts, *ways)))
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -192,8 +249,10 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InvalidInputError("a clump has at least one row", clump_size=given["clump_size"])
     if (given["splits"] is None) != (given["split"] is None):
         raise InvalidInputError("splits says which parts there are, split which to read; give both")
-    if given["split"] is None and (given["split_key"] or given["stratify_by"]):
-        raise InvalidInputError("split_key and stratify_by are about splits; give splits and split")
+    if given["split"] is None and any(given[n] for n in ("split_key", "stratify_by", "split_seed")):
+        raise InvalidInputError(
+            "split_key, stratify_by and split_seed are about splits; give splits and split"
+        )
     if given["weights"] is not None and given["balance_by"] is not None:
         raise InvalidInputError("rows are drawn by weights or balanced, not both")
     drawn = given["replacement"] or given["weights"] is not None or given["balance_by"] is not None
@@ -207,6 +266,41 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             "rows that are drawn have no other shuffle", shuffle=given["shuffle"]
         )
+
+
+def _blobs(
+    dataset: LanceDataset,
+    columns: Sequence[str] | Mapping[str, str] | None,
+    ranges: Mapping[str, tuple[str, str]],
+) -> dict[str, tuple[str, str] | None]:
+    """Return the blob columns that are read, and where the extents of ranges are."""
+    blobs = blob_columns(dataset, columns)
+    schema = dataset.schema
+    for name, extent in ranges.items():
+        if name not in blobs:
+            raise InvalidInputError("blob_ranges are of blob columns that are read", column=name)
+        wrong = [each for each in extent if each not in schema.names]
+        if (
+            len(extent) != 2
+            or wrong
+            or not all(pa.types.is_integer(schema.field(each).type) for each in extent)
+        ):
+            raise InvalidInputError(
+                "a range of a blob is given by two columns of integers: offset and length",
+                column=name,
+                found=list(extent),
+            )
+    return {name: ranges.get(name) for name in sorted(blobs)}
+
+
+def blob_columns(
+    dataset: LanceDataset, columns: Sequence[str] | Mapping[str, str] | None
+) -> frozenset[str]:
+    """Return the blob columns among those that are read; computed columns are not blobs."""
+    if isinstance(columns, Mapping):
+        return frozenset()
+    blobs = frozenset(field.name for field in dataset.snapshot.schema.fields if field.is_blob)
+    return blobs if columns is None else blobs.intersection(columns)
 
 
 def _clumps(
@@ -249,4 +343,8 @@ def _weights(
 def _described(weights: Any) -> Any:
     if weights is None or isinstance(weights, str):
         return weights
-    return float(np.sum(np.asarray(weights) * np.arange(1, len(weights) + 1)))
+    return _digest(np.asarray(weights, np.float64))
+
+
+def _digest(values: npt.NDArray[Any]) -> str:
+    return hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()

@@ -47,7 +47,7 @@ def rows_of_split(
     if stratum is not None:
         if key is not None:
             raise InvalidInputError("split by a key or by strata, not by both")
-        drawn = _within_strata(rows[stratum], seed)
+        drawn = _within_strata(rows[stratum], rows["_rowid"].to_numpy(), seed)
     else:
         hashes = (
             mixed(rows["_rowid"].to_numpy().astype(np.uint64), mixed_key(seed, _SPLIT))
@@ -71,15 +71,18 @@ def _bounds(fractions: Mapping[str, float], name: str) -> tuple[float, float]:
     return (float(ends[at - 1]) if at else 0.0), float(ends[at])
 
 
-def _within_strata(values: pa.ChunkedArray, seed: int) -> npt.NDArray[np.float64]:
+def _within_strata(
+    values: pa.ChunkedArray, row_ids: npt.NDArray[np.uint64], seed: int
+) -> npt.NDArray[np.float64]:
     """Return a number for each row, so that the first k rows of any stratum are spread evenly.
 
-    It is the number of the row within its stratum with its bits reversed (0, 1/2, 1/4, 3/4, ...),
-    and with bits that the stratum chooses flipped. Appended rows change nothing of those before.
+    It is the number of the row within its stratum by row id, with its bits reversed (0, 1/2, 1/4,
+    3/4, ...), and with bits that the stratum chooses flipped. Appended rows change nothing of those
+    before, and with stable row ids updates of other columns do not either.
     """
     codes = pc.dictionary_encode(values.combine_chunks(), null_encoding="encode")
     stratum = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    order = np.argsort(stratum, kind="stable")
+    order = np.lexsort((row_ids, stratum))
     counts = np.bincount(stratum, minlength=len(codes.dictionary))
     first = np.cumsum(counts) - counts
     rank = np.empty(len(stratum), np.uint32)

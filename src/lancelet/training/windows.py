@@ -49,14 +49,16 @@ class WindowPlan:
         """Everything else that the order depends on."""
         return repr(("windows", self.size, self.described, self.plan.name))
 
+    @property
+    def layout(self) -> Any:
+        """The size of windows and their columns."""
+        return [self.size, *self.plan.layout]
+
     def read(self, places: Places, epoch: int) -> dict[str, Any]:
         """Return the windows at positions: for each column, an array of windows by rows."""
         first = self.starts[self.order.at(places, epoch)]
         numbers = (first[:, None] + np.arange(self.size)).ravel()
-        rows = self.plan.dataset.take(
-            numbers if self.plan.rows is None else self.plan.rows[numbers],
-            columns=_columns(self.plan),
-        )
+        rows = self.plan.rows_of(numbers if self.plan.rows is None else self.plan.rows[numbers])
         return {name: _windowed(rows[name], len(places), self.size) for name in rows.schema.names}
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
@@ -97,10 +99,6 @@ def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None
     is_shuffled = isinstance(plan.order, ByRows)
     order = ByRows(len(starts), plan.seed) if is_shuffled else InOrder(len(starts))
     return WindowPlan(plan, size, starts, order, repr((step, group_by)))
-
-
-def _columns(plan: Plan) -> Any:
-    return plan.columns if isinstance(plan.columns, dict) else list(plan.columns)
 
 
 def _windowed(values: pa.ChunkedArray, count: int, size: int) -> npt.NDArray[Any] | list[Any]:

@@ -11,6 +11,7 @@ import pytest
 import lancelet
 from lancelet.blob import Blob, BlobColumn, BlobFile, blob_array, blob_field
 from lancelet.errors import FieldNotFoundError
+from lancelet.query import blobs
 from lancelet.query.take import RowNotFoundError
 
 OUTSIDE = b"0123456789" * 10
@@ -139,6 +140,19 @@ def test_parts_of_blobs_are_read_together(tmp_path: Path) -> None:
         ds.read_blob_ranges("b", [(0, 0, 4)], selector="indices")
     with pytest.raises(ValueError, match="selector"):
         ds.read_blob_ranges("b", [], selector="rows")
+
+
+def test_ranges_of_one_file_are_one_request(tmp_path: Path, monkeypatch) -> None:
+    field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    values = [bytes([row]) * 200 for row in range(40)]
+    rows = pa.table([values], schema=pa.schema([field]))
+    ds = lancelet.write_dataset(rows, tmp_path / "t", max_rows_per_file=20)
+    read, requests = blobs._read_of_file, []
+    monkeypatch.setattr(blobs, "_read_of_file", lambda parts: requests.append(parts) or read(parts))
+    wanted = [(row, 3, 190) for row in range(40)]
+    found = ds.read_blob_ranges("b", wanted, selector="indices")
+    assert [data for _, _, data in found] == [value[3:193] for value in values]
+    assert [len(parts) for parts in requests] == [20, 20]
 
 
 def test_scans_return_places_or_bytes(tmp_path: Path) -> None:

@@ -140,6 +140,19 @@ def test_forked_child_starts_empty_and_does_not_wait(run_program):
     assert run_program(FORK_WHILE_LOCKED) == "0 1\n"
 
 
+def test_values_that_hold_scopes_go_when_a_child_starts_empty():
+    cache = LruCache(10_000)
+    outer, inner = cache.scope(), cache.scope()
+    outer.put("inner", inner, value_bytes=1)
+    for key in range(3):
+        inner.put(key, b"", value_bytes=1)
+    del inner
+    cache._renew()
+    assert outer.get("inner") is None
+    outer.put("a", 1, value_bytes=1)
+    assert outer.get("a") == 1
+
+
 def test_process_has_one_cache_with_the_configured_budget():
     assert CACHE.stats.budget_bytes == CACHE_BYTES
 

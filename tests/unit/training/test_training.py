@@ -1,5 +1,6 @@
 """The laws of training: every row once, whoever reads it, and again from wherever a run stopped."""
 
+import io
 import itertools
 import json
 import subprocess
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet import training
-from lancelet.errors import InvalidInputError
+from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.training.loader import steps_of
 from lancelet.training.shuffle import ByClumps, ByRows, mixed_key, permuted
 
@@ -180,6 +181,31 @@ def test_what_is_read_ahead_fits_the_budget(table):
     assert most[0] <= 4
 
 
+def test_what_is_read_ahead_fits_the_budget_as_decoded():
+    lock, under_way, most = threading.Lock(), [0], [0]
+
+    class Counted:
+        version, seed, name = 1, 0, ""
+
+        def __len__(self):
+            return 60
+
+        def read(self, _places, _epoch):
+            with lock:
+                under_way[0] += 1
+                most[0] = max(most[0], under_way[0])
+            return pa.table({"x": [b"small"]})
+
+    grow = {"x": lambda _: [np.zeros(500), np.zeros(500)]}
+    loader = training.Loader(
+        Counted(), 1, to="numpy", decode=grow, prefetch_bytes=24_000, num_threads=4
+    )
+    for _ in loader:
+        with lock:
+            under_way[0] -= 1
+    assert most[0] <= 4
+
+
 def test_splits_are_disjoint_whole_and_stay_as_rows_are_appended(tmp_path):
     uri = str(tmp_path / "t.lance")
     rows = pa.table(
@@ -219,6 +245,29 @@ def test_splits_are_disjoint_whole_and_stay_as_rows_are_appended(tmp_path):
         assert {i for i in division(table, way) if i < 2000} == valid
 
 
+def test_strata_are_divided_before_a_filter_and_whatever_order_rows_lie_in(tmp_path):
+    rows = {"id": range(300), "c": [i % 2 for i in range(300)], "x": [0] * 300}
+    table = lancelet.write_dataset(rows, str(tmp_path / "t.lance"), enable_stable_row_ids=True)
+
+    def part(name, condition=None):
+        plan = training.plan(
+            table,
+            columns=["id"],
+            filter=condition,
+            splits={"train": 0.7, "valid": 0.3},
+            split=name,
+            stratify_by="c",
+        )
+        return set(flat(ids(plan.loader(100))))
+
+    whole = part("valid")
+    assert part("valid", "id > 1 AND id <> 40") == whole - {0, 1, 40}
+    assert not part("train", "id % 5 < 3") & whole
+    table.update({"x": "1"}, where="id < 50")  # moves rows to the end
+    table = lancelet.dataset(table.uri)
+    assert part("valid") == whole
+
+
 def test_weights_and_classes_are_drawn_as_asked(table):
     balanced = training.plan(table, columns=["id", "group"], balance_by="group", samples=7000)
     groups = flat(batch["group"].to_pylist() for batch in balanced.loader(500))
@@ -255,6 +304,35 @@ def test_mixtures_come_by_weights_and_go_on(table):
     seen = [next(steps := iter(stopped))["id"].to_pylist(), next(steps)["id"].to_pylist()]
     resumed.load_state_dict(stopped.state_dict())
     assert flat(seen) + flat(ids(resumed)) == first
+
+
+def test_packed_sequences_and_windows_are_mixed_too(tmp_path):
+    low, high = (
+        lancelet.write_dataset(
+            {"tokens": [[at + row] * (row % 4) for row in range(100)], "x": range(at, at + 100)},
+            str(tmp_path / f"{at}.lance"),
+        )
+        for at in (0, 1000)
+    )
+    packed = [training.pack(training.plan(each), "tokens", 8) for each in (low, high)]
+    mixture = training.mix(packed, [1, 3], samples=60, seed=2)
+    whole = np.concatenate([batch["tokens"] for batch in mixture.loader(7, to="numpy")])
+    assert whole.shape == (60, 8)
+    assert 30 < (whole[:, 0] >= 1000).sum() < 56
+    begun = mixture.loader(7, to="numpy")
+    first = [batch["tokens"] for batch in itertools.islice(begun, 3)]
+    rest = mixture.loader(10, to="numpy")
+    rest.load_state_dict(begun.state_dict())
+    resumed = np.concatenate([*first, *(batch["tokens"] for batch in rest)])
+    assert (resumed == whole).all()
+    with pytest.raises(InvalidInputError, match="same columns"):
+        training.mix([packed[0], training.pack(training.plan(high), "tokens", 9)])
+    with pytest.raises(InvalidInputError, match="same columns"):
+        training.mix([training.plan(low), training.plan(high, columns=["x"])])
+    seen = training.windows(training.plan(low, columns=["x"], shuffle="none"), 3)
+    both = training.mix([seen, training.windows(training.plan(high, columns=["x"]), 3)], samples=9)
+    for batch in both.loader(4, to="numpy"):
+        assert (np.diff(batch["x"]) == 1).all()
 
 
 def test_sequences_are_packed_without_losing_a_token(table):
@@ -303,6 +381,80 @@ def test_batches_come_in_the_form_asked_for(table):
     assert next(iter(images))["blob"].shape == (3, 2, 2)
 
 
+@pytest.fixture
+def videos(tmp_path):
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("begin", pa.int64()),
+            pa.field("length", pa.int64()),
+            pa.field("video", pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
+        ]
+    )
+    frames = [bytes([row]) * 100_000 + b"frame%02d" % row + bytes(100_000) for row in range(40)]
+    frames[7] = None
+    rows = pa.table([range(40), [100_000] * 39 + [None], [7] * 40, frames], schema=schema)
+    return lancelet.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=15), frames
+
+
+def test_blobs_come_as_bytes_in_any_order_windows_and_mixtures(videos):
+    table, frames = videos
+    plan = training.plan(table, columns=["video", "id"], seed=3)
+    for batch in plan.loader(8):
+        assert batch.schema.names == ["video", "id"]
+        assert batch["video"].to_pylist() == [frames[row] for row in batch["id"].to_pylist()]
+    sizes = plan.loader(8, to="numpy", decode={"video": lambda data: np.int64(len(bytes(data)))})
+    assert sum(size or 0 for batch in sizes for size in batch["video"]) == 39 * 200_007
+    only = training.plan(table, columns=["video"], shuffle="none").loader(40)
+    assert next(iter(only))["video"].to_pylist() == frames
+    pairs = training.windows(training.plan(table, columns=["id", "video"], shuffle="none"), 2)
+    (batch, *_) = pairs.loader(3, to="numpy")
+    assert batch["video"] == [frames[row : row + 2] for row in range(3)]
+
+
+def test_windows_of_videos_read_their_bytes_and_no_more(videos):
+    table, frames = videos
+    plan = training.plan(table, columns=["id", "video"], blob_ranges={"video": ("begin", "length")})
+    whole = sum(len(frame or b"") for frame in frames)
+    table.io_stats_incremental()
+    found = [row for batch in plan.loader(40) for row in batch.to_pylist()]
+    assert table.io_stats_incremental().read_bytes < whole / 20
+    for row in found:
+        assert set(row) == {"id", "video"}
+        without = row["id"] in (7, 39)
+        assert row["video"] == (None if without else b"frame%02d" % row["id"])
+    for wrong in (
+        {"id": ("begin", "length")},
+        {"video": ("begin", "video")},
+        {"video": ("begin",)},
+    ):
+        with pytest.raises(InvalidInputError, match="blob"):
+            training.plan(table, blob_ranges=wrong)
+
+
+def test_decoders_have_names_and_packages_bring_more(table, tmp_path, monkeypatch):
+    image_of = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image_of.new("L", (3, 2), 7).save(file, "png")
+    pictures = lancelet.write_dataset({"p": [file.getvalue()] * 4}, "memory://pictures")
+    (batch,) = training.plan(pictures).loader(4, to="numpy", decode={"p": "image"})
+    assert batch["p"].shape == (4, 2, 3, 3)
+    assert (batch["p"] == 7).all()
+    (tmp_path / "reversing.py").write_text("def run(data): return bytes(data)[::-1]\n")
+    (tmp_path / "reversing-1.dist-info").mkdir()
+    (tmp_path / "reversing-1.dist-info" / "METADATA").write_text("Name: reversing\nVersion: 1\n")
+    (tmp_path / "reversing-1.dist-info" / "entry_points.txt").write_text(
+        "[lancelet.decoders]\nreversed = reversing:run\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = training.plan(table, columns=["blob"], filter="id in (12, 34)", shuffle="none")
+    (batch,) = plan.loader(2, to="numpy", decode={"blob": "reversed"})
+    assert batch["blob"] == [b"21", b"43"]
+    with pytest.raises(InvalidInputError, match="no decoder") as caught:
+        plan.loader(2, to="numpy", decode={"blob": "backwards"})
+    assert caught.value.facts["known"] == ["image", "reversed"]
+
+
 def test_a_plan_stays_at_its_version(tmp_path):
     table = lancelet.write_dataset({"id": range(10)}, str(tmp_path / "t.lance"))
     plan = training.plan(table, columns=["id"])
@@ -313,6 +465,17 @@ def test_a_plan_stays_at_its_version(tmp_path):
     state = plan.loader(3).state_dict()
     with pytest.raises(InvalidInputError, match="another plan"):
         training.plan(table, columns=["id"]).loader(3).load_state_dict(state)
+
+
+def test_a_run_goes_on_only_with_the_same_rows_and_weights(table):
+    for name, first, other in (
+        ("row_ids", [1, 2], [1, 3]),
+        ("weights", [2.0, 1.0, *[1.0] * 995], [0.0, 2.0, *[1.0] * 995]),
+    ):
+        state = training.plan(table, **{name: first}).loader(3).state_dict()
+        training.plan(table, **{name: np.array(first)}).loader(3).load_state_dict(state)
+        with pytest.raises(InvalidInputError, match="another plan"):
+            training.plan(table, **{name: other}).loader(3).load_state_dict(state)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +493,14 @@ def test_a_plan_stays_at_its_version(tmp_path):
         {"weights": [1.0]},
         {"weights": "x", "shuffle": "none"},
         {"filter": "id > 5000"},
+        {"split_seed": 3},
     ],
 )
 def test_wrong_options_are_refused(table, wrong):
     with pytest.raises(InvalidInputError):
         training.plan(table, **wrong)
+    with pytest.raises(FieldNotFoundError):
+        training.plan(table, columns=["id", "no such"])
 
 
 @pytest.mark.parametrize(
@@ -346,6 +512,9 @@ def test_wrong_options_are_refused(table, wrong):
         {"to": "tensorflow"},
         {"to": "numpy", "pin_memory": True},
         {"decode": {"x": len}},
+        {"num_threads": 0},
+        {"prefetch_bytes": -1},
+        {"epoch": -1},
     ],
 )
 def test_wrong_options_of_loaders_are_refused(table, wrong):
