@@ -23,7 +23,8 @@ The shuffle of the first three is of all rows. That of MDS is its default `py1e`
 features of a row as one array, which is their quickest form. Loaders run for some seconds, an epoch
 after another; workers stay. Samples a second are those after the first batch. Processor time is
 that of a process and its workers from the start, memory that of the process alone. Needs the groups
-`test` and `torch`.
+`test` and `torch`; loaders of `mosaicml-streaming` and `webdataset` take part where those are
+installed (the first asks for versions of other packages that the groups do not have).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +55,14 @@ SHAPES: Final = {
     "tokens": (500_000, 256),
 }
 """Rows at scale 1, and rows of a batch. Ten times the images and tokens are 4 GB and 5 GB."""
-LOADERS: Final = ("lancelet", "pylance", "datasets", "mds", "webdataset")
+LOADERS: Final = {
+    "lancelet": "lancelet",
+    "pylance": "lance",
+    "datasets": "datasets",
+    "mds": "streaming",
+    "webdataset": "webdataset",
+}
+"""Loaders, each with the module it needs."""
 _GROUPS: Final = {"features": 10_000, "images": 100, "tokens": 10_000}
 _ROW_BY_ROW: Final = 200_000
 _WORKERS: Final = 2
@@ -228,9 +237,6 @@ def prepare(shape: str, rows: int, folder: Path) -> None:
 
 def prepare_row_by_row(shape: str, made: pa.Table, folder: Path) -> None:
     """Write rows as MDS and as tars."""
-    import webdataset
-    from streaming import MDSWriter
-
     columns: list[Sequence[Any]]
     if shape == "features":
         numbers = [made[name].to_numpy() for name in made.schema.names[:-1]]
@@ -242,18 +248,22 @@ def prepare_row_by_row(shape: str, made: pa.Table, folder: Path) -> None:
     else:
         columns = [[row.values.to_numpy() for row in made["tokens"]]]
         kinds, names = {"tokens": "ndarray:int32"}, ("bin",)
-    tars = folder / "tars"
-    tars.mkdir()
-    shard = made.num_rows // 8 + 1
-    with (
-        MDSWriter(out=str(folder / "mds"), columns=kinds) as mds,
-        webdataset.ShardWriter(f"{tars}/%06d.tar", maxcount=shard, verbose=0) as tar,
-    ):
-        for number, row in enumerate(zip(*columns, strict=True)):
-            mds.write(dict(zip(kinds, row, strict=True)))
-            tar.write(
-                {"__key__": f"{number:09}", **dict(zip(names, map(_bytes, row), strict=True))}
-            )
+    if find_spec("streaming") is not None:
+        from streaming import MDSWriter
+
+        with MDSWriter(out=str(folder / "mds"), columns=kinds) as mds:
+            for row in zip(*columns, strict=True):
+                mds.write(dict(zip(kinds, row, strict=True)))
+    if find_spec("webdataset") is not None:
+        import webdataset
+
+        tars = folder / "tars"
+        tars.mkdir()
+        shard = made.num_rows // 8 + 1
+        with webdataset.ShardWriter(f"{tars}/%06d.tar", maxcount=shard, verbose=0) as tar:
+            for number, row in enumerate(zip(*columns, strict=True)):
+                files = dict(zip(names, map(_bytes, row), strict=True))
+                tar.write({"__key__": f"{number:09}", **files})
 
 
 def _bytes(value: Any) -> Any:
@@ -290,7 +300,7 @@ def main() -> None:
                 continue
             run = partial(_run, folder, batch, chosen.seconds)
             for order in ("in order", "shuffled"):
-                for loader in LOADERS:
+                for loader in [name for name in LOADERS if find_spec(LOADERS[name])]:
                     found = results[f"{shape}, {order}, {loader}"] = run(loader, order)
                     print(f"{shape:9} {order:9} {loader:9}", _shown(found), flush=True)
     if not results:
