@@ -125,6 +125,14 @@ class Schema:
         """The top-level fields by their names, and the first of those that share one."""
         return {node.name: node for node in reversed(self.fields)}
 
+    @cached_property
+    def by_id(self) -> Mapping[int, Field]:
+        """All fields by their ids, and the first of those that share one."""
+        fields: dict[int, Field] = {}
+        for node in self.walk():
+            fields.setdefault(node.id, node)
+        return fields
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the top-level fields."""
@@ -144,10 +152,10 @@ class Schema:
 
     def field_by_id(self, field_id: int) -> Field:
         """Return the field with that id."""
-        for node in self.walk():
-            if node.id == field_id:
-                return node
-        raise FieldNotFoundError("no field has the id", field_id=field_id)
+        node = self.by_id.get(field_id)
+        if node is None:
+            raise FieldNotFoundError("no field has the id", field_id=field_id)
+        return node
 
     def field_by_path(self, path: str) -> Field:
         """Return the field at a dotted path."""
@@ -188,11 +196,10 @@ class Schema:
     def path_of(self, field_id: int) -> str:
         """Return the path of the field with that id."""
         names: list[str] = []
-        wanted = FieldId(field_id)
-        by_id = {node.id: node for node in self.walk()}
-        while wanted in by_id and len(names) <= _NESTING_MAX:
-            names.append(by_id[wanted].name)
-            wanted = by_id[wanted].parent_id
+        wanted = field_id
+        while wanted in self.by_id and len(names) <= _NESTING_MAX:
+            names.append(self.by_id[wanted].name)
+            wanted = self.by_id[wanted].parent_id
         if not names:
             raise FieldNotFoundError("no field has the id", field_id=field_id)
         return format_path(names[::-1])

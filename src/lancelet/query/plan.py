@@ -11,8 +11,8 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -37,17 +37,13 @@ from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.query.traversal import columns_of
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, of_schema
 from lancelet.values import cached_property, dataclass
 
 if TYPE_CHECKING:
-    from lancelet.io.cache import CacheScope
     from lancelet.query.search.hits import Search
 
 T = TypeVar("T")
-
-_FIELD_BYTES: Final = 400
-"""What a field takes in memory, about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +211,7 @@ def _filter_of(
     if plain is not None:
         return _plain(snapshot, plain, written)
     if is_lasting(written):
-        return _of_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
+        return of_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
     return _compiled(snapshot, written)
 
 
@@ -223,7 +219,7 @@ def _plain(
     snapshot: Snapshot, plain: Plain, written: str
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     """Return a filter of a plain form, which is compiled in full where its form is new."""
-    like = _of_schema(
+    like = of_schema(
         snapshot, ("plain filter", plain.form), lambda: _like(snapshot, plain, written)
     )
     bound = None if like is None else plain.bound(like.data_type)
@@ -270,29 +266,11 @@ def projection_of(
     """Return how to compute columns of a version; worked out once for names of columns."""
     if isinstance(columns, Mapping):
         return project(snapshot.schema, columns, behind=behind)
-    return _of_schema(
+    return of_schema(
         snapshot,
         ("projection", columns, behind),
         lambda: project(snapshot.schema, columns, behind=behind),
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _OfSchema:
-    """What follows from a schema, and what the schema takes, which goes with it."""
-
-    kept: CacheScope
-    memory_bytes: int
-
-
-def _of_schema(snapshot: Snapshot, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
-    """Return what follows from the schema alone, made once for all versions that have it."""
-    cache, schema = snapshot.location.kept.cache, snapshot.schema
-
-    def begin() -> _OfSchema:
-        return _OfSchema(cache.scope(), _FIELD_BYTES * sum(1 for _ in schema.walk()))
-
-    return cache.get_or_make(("schema", schema), begin).kept.get_or_make(key, make)
 
 
 def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:

@@ -7,7 +7,7 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 # manifest, and a command that prints it should not wait for them.
 
 T = TypeVar("T")
+
+_FIELD_BYTES: Final = 400
+"""What a field takes in memory, about."""
 
 _LOOKS_MAX: Final = 100
 """How often the latest version may be gone when it is read, before that is an error."""
@@ -332,7 +335,7 @@ class Snapshot:
     def stored_fields(self, file: DataFile) -> StoredFields:
         """Return the fields that this version knows of a data file, and their columns."""
         key = ("stored fields", file.fields, file.column_indices)
-        return self.kept.get_or_make(key, lambda: self._stored_fields(file))
+        return of_schema(self, key, lambda: self._stored_fields(file))
 
     def _stored_fields(self, file: DataFile) -> StoredFields:
         from lancelet.file.open import StoredFields  # noqa: PLC0415 - see above
@@ -355,6 +358,24 @@ class Snapshot:
         }
         schema = self.schema.project_ids([field_id for field_id in file.fields if field_id >= 0])
         return StoredFields(schema, columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfSchema:
+    """What follows from a schema, and what the schema takes, which goes with it."""
+
+    kept: CacheScope
+    memory_bytes: int
+
+
+def of_schema(snapshot: Snapshot, key: Hashable, make: Callable[[], T]) -> T:
+    """Return what follows from the schema alone, made once for all versions that have it."""
+    cache, schema = snapshot.location.kept.cache, snapshot.schema
+
+    def begin() -> _OfSchema:
+        return _OfSchema(cache.scope(), _FIELD_BYTES * sum(1 for _ in schema.walk()))
+
+    return cache.get_or_make(("schema", schema), begin).kept.get_or_make(key, make)
 
 
 class _WhileThere(AbstractContextManager[None]):

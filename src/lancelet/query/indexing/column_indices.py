@@ -198,12 +198,11 @@ def _is_of_vectors(segment: TableSegment) -> bool:
 
 
 def _find(snapshot: Snapshot, is_wanted: Callable[[TableSegment], bool]) -> _ByColumn:
-    fields = {int(field.id) for field in snapshot.schema.walk()}
     listed: dict[tuple[str, ...], list[TableSegment]] = {}
     for metadata in current_coverage(snapshot):
         if len(metadata.fields) != 1 or metadata.is_system:
             continue
-        if int(metadata.fields[0]) not in fields:
+        if metadata.fields[0] not in snapshot.schema.by_id:
             warn_once(snapshot, metadata, "the table does not have its column")
             continue
         segment = table_segment(snapshot, metadata)

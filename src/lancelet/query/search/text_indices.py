@@ -98,10 +98,9 @@ def text_indices(snapshot: Snapshot, of: Snapshot | None = None) -> TextIndices:
 
 
 def _find(snapshot: Snapshot) -> TextIndices:
-    fields = {int(field.id) for field in snapshot.schema.walk()}
     listed: dict[Target, list[TableSegment]] = {}
     for metadata in current_coverage(snapshot):
-        if len(metadata.fields) != 1 or int(metadata.fields[0]) not in fields:
+        if len(metadata.fields) != 1 or metadata.fields[0] not in snapshot.schema.by_id:
             continue
         segment = table_segment(snapshot, metadata)
         if segment is None or not isinstance(segment.kind, Inverted):

@@ -63,9 +63,9 @@ def retain_covering(state: State) -> State:
     """
     if not state.indices:
         return state
-    field_ids = {field.id for field in state.manifest.schema.walk()}
+    field_ids = state.manifest.schema.by_id.keys()
     alive = FrozenBitMap(int(fragment_id) for fragment_id in state.manifest.fragments.ids)
-    known = [i for i in state.indices if i.is_system or field_ids.issuperset(i.fields)]
+    known = [i for i in state.indices if i.is_system or field_ids >= set(i.fields)]
     kept: set[object] = set()
     ordered = sorted(known, key=lambda index: index.name)
     for name, group in groupby(ordered, key=lambda index: index.name):
