@@ -44,11 +44,13 @@ from lancelet.encodings.levels import (
     ShreddedLeaf,
     nest,
     paths,
+    plain_layers,
     rows_multiple,
     shred,
     shred_alike,
 )
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.miniblock.small import Small, encode_small, small_page
+from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.errors import InternalError, UnsupportedError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
@@ -122,15 +124,34 @@ def encode_plain(
     options: EncodingOptions,
     seal: Seal,
 ) -> Iterator[EncodedPages]:
-    """Yield pages of the values of plain fields of one kind, as many of each."""
-    for places, leaf in shred_alike(fields[0], arrays):
-        path = (LeafNode(fields[0], leaf.values.type),)
-        count = len(places)
-        names = [fields[place].name for place in places]
-        report = _Reported(names, value_bytes_of_each(leaf.values, count))
-        for page in encode_leaf(leaf, version, options, count=count):
-            which = [places[at] for at in page.body.which]
-            yield _sealed(which, 0, path, report, page, seal)
+    """Yield pages of the values of plain fields, as many of each."""
+    left = dict.fromkeys(range(len(arrays)))
+    if options == PLAIN_OPTIONS:
+        pages = (
+            (place, small_page(array, plain_layers(array))) for place, array in enumerate(arrays)
+        )
+        small = {place: page for place, page in pages if page is not None}
+        path = (LeafNode(fields[0], arrays[0].type),)
+        leaf = ShreddedLeaf(fields[0], plain_layers(arrays[0]), None, None, arrays[0])
+        column = ColumnLeaf(0, path, leaf)
+        names = [field.name for field in fields]
+        for encoded in _encode_small(small, names, column, version, seal):
+            yield encoded
+            for place in encoded.fields:
+                del left[place]
+    kinds: dict[str | None, list[int]] = {}
+    for place in left:
+        kinds.setdefault(plain_kind(fields[place]), []).append(place)
+    for own in kinds.values():
+        alike = [arrays[place] for place in own]
+        for within, leaf in shred_alike(fields[own[0]], alike):
+            places = [own[place] for place in within]
+            path = (LeafNode(fields[own[0]], leaf.values.type),)
+            names = [fields[place].name for place in places]
+            report = _Reported(names, value_bytes_of_each(leaf.values, len(places)))
+            for page in encode_leaf(leaf, version, options, count=len(places)):
+                which = [places[at] for at in page.body.which]
+                yield _sealed(which, 0, path, report, page, seal)
 
 
 @lru_cache(_FIELDS_KEPT)
@@ -160,9 +181,35 @@ def encode_column(
     if field.is_blob_v2:
         leaf = with_placed_blobs(leaf, options, sink_of(blobs, field))
     multiple = rows_multiple(path)
+    if leaf.repetition is None and multiple == 1 and options == PLAIN_OPTIONS:
+        small = small_page(leaf.values, leaf.layers, leaf.definition)
+        if small is not None:
+            encoded = [*_encode_small({0: small}, [name_of(path)], column, version, seal)]
+            if encoded:
+                yield from encoded
+                return
     for page in encode_leaf(leaf, version, options, multiple=multiple):
         report = _Reported([name_of(path)], [value_bytes(page.leaf.values)])
         yield _sealed([0], column.column, path, report, page, seal, multiple)
+
+
+def _encode_small(
+    pages: Mapping[int, Small],
+    names: Sequence[str],
+    like: ColumnLeaf,
+    version: FileVersion,
+    seal: Seal,
+) -> Iterator[EncodedPages]:
+    """Yield those of some pages, by the places of their fields, that turn out to be small."""
+    if not pages:
+        return
+    places, small = [*pages], [*pages.values()]
+    rows = len(like.leaf.values)
+    report = _Reported([names[place] for place in places], [each.told_bytes for each in small])
+    for which, body in encode_small(small, rows, version):
+        own = [places[at] for at in which]
+        page = PageBody(0, rows, like.leaf, body)
+        yield _sealed(own, like.column, like.path, report, page, seal)
 
 
 def _sealed(

@@ -32,9 +32,6 @@ from lancelet.encodings.base import (
     Variable,
 )
 from lancelet.encodings.choose import (
-    FEW_NUMBERS_BYTES,
-    FEW_ROWS,
-    FEW_TEXTS_BYTES,
     SMALL_CHUNK_VALUES_BYTES,
     encode_dictionary_mini_block,
     encode_full_zip,
@@ -50,9 +47,8 @@ from lancelet.encodings.constant.write import (
 from lancelet.encodings.fullzip.write import build_full_zip
 from lancelet.encodings.layout import Body, PageBody
 from lancelet.encodings.levels import LayerKind, Layers, ShreddedLeaf
-from lancelet.encodings.miniblock.few import FewPages, frame_few
 from lancelet.encodings.miniblock.write import build_mini_blocks
-from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions, StructuralEncoding
+from lancelet.encodings.options import EncodingOptions, StructuralEncoding
 from lancelet.encodings.pages import Pages
 from lancelet.errors import UnsupportedError
 from lancelet.values import replace
@@ -121,18 +117,10 @@ def _encode(
     block = block_from_arrow(array)
     pages = Pages(block, len(array) // count, count)
     waiting: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
-    few = _few(leaf, pages, version, options)
     if leaf.repetition is None and leaf.definition is None:
-        for repeating, value in _constants(pages, few, version):
+        for repeating, value in _constants(pages, version):
             waiting[repeating] = False
-            yield repeating, build_constant_value(leaf, value, repeating)
-    if few is not None:
-        framed = (waiting & few.have_chunks).nonzero()[0]
-        if len(framed):
-            waiting[framed] = False
-            yield framed.tolist(), few.body(framed)
-        if not waiting.any():
-            return
+            yield repeating, build_constant_value(leaf.layers, value, repeating)
     is_zipped = _wants_full_zip(pages, version, options) & waiting
     in_chunks = (waiting & ~is_zipped).nonzero()[0]
     if len(in_chunks):
@@ -148,40 +136,16 @@ def _encode(
         yield [place], build_full_zip(leaf.page(place, count), values, place)
 
 
-def _few(
-    leaf: ShreddedLeaf, pages: Pages, version: FileVersion, options: EncodingOptions
-) -> FewPages | None:
-    """Return pages as chunks of values as they are, if they have so few."""
-    block, rows = pages.block, pages.rows
-    is_plain = options is PLAIN_OPTIONS or options == PLAIN_OPTIONS
-    has_runs = leaf.definition is None or version >= FileVersion.V2_2
-    if leaf.repetition is not None or not (is_plain and has_runs and 0 < rows <= FEW_ROWS):
-        return None
-    if isinstance(block, Variable):
-        most = min(FEW_TEXTS_BYTES - rows * block.offsets.itemsize, WIDE_BYTES * rows - 1)
-    elif (
-        isinstance(block, FixedWidth)
-        and rows * block.bits <= 8 * FEW_NUMBERS_BYTES
-        and block.bits < 8 * WIDE_BYTES
-    ):
-        most = 0
-    else:
-        return None
-    return frame_few(leaf, pages, has_large_chunks=version >= FileVersion.V2_2, most=most)
-
-
 def _constants(
-    pages: Pages, few: FewPages | None, version: FileVersion
+    pages: Pages, version: FileVersion
 ) -> Iterator[tuple[list[int], FixedWidth | Variable]]:
     """Yield the pages that have one value all over, those of the same value together."""
     if version < FileVersion.V2_2 or not isinstance(pages.block, FixedWidth | Variable):
         return
     if not pages.rows or _is_one_long(pages.block):
         return
-    is_told = few is not None and few.have_chunks.all()
-    may_repeat = few.repeat if few is not None and is_told else pages.ends_are_equal()
     found: dict[bytes, tuple[list[int], FixedWidth | Variable]] = {}
-    for place in may_repeat.nonzero()[0].tolist():
+    for place in pages.ends_are_equal().nonzero()[0].tolist():
         block = pages.page(place)
         assert isinstance(block, FixedWidth | Variable)
         value = constant_value(block)

@@ -35,6 +35,7 @@ from lancelet.kernels.select import (
     instruction_sets,
     use_instruction_set,
 )
+from lancelet.kernels.small import Found, SmallPage, SmallPages
 from lancelet.kernels.topics import bind
 from lancelet.kernels.wavelet import WaveletTree
 from lancelet.kernels.zip_shape import ZipShape
@@ -49,6 +50,7 @@ __all__ = [
     "CodeQuery",
     "ColumnPlan",
     "Comparison",
+    "Found",
     "Graph",
     "Language",
     "LevelLimits",
@@ -65,6 +67,8 @@ __all__ = [
     "RowMasks",
     "SegmentRules",
     "SlowKernelsWarning",
+    "SmallPage",
+    "SmallPages",
     "TakenRows",
     "WaveletTree",
     "ZipShape",
@@ -83,7 +87,6 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.chunks import *
     from lancelet.kernels.reference.copies import *
     from lancelet.kernels.reference.dictionary import *
-    from lancelet.kernels.reference.few import *
     from lancelet.kernels.reference.fsst import *
     from lancelet.kernels.reference.fsst_training import *
     from lancelet.kernels.reference.full_zip import *
@@ -102,6 +105,7 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.rle import *
     from lancelet.kernels.reference.row_levels import *
     from lancelet.kernels.reference.segments import *
+    from lancelet.kernels.reference.small_pages import *
     from lancelet.kernels.reference.sort_words import *
     from lancelet.kernels.reference.split_block import *
     from lancelet.kernels.reference.split_bytes import *

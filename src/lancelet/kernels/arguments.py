@@ -21,8 +21,6 @@ _ROWS_MAX: Final = (1 << 31) - 1
 
 _SYMBOL_BYTES_MAX: Final = 8
 
-_FEW_MAX: Final = 255
-_FEW_BITS_MAX: Final = 1 << 16
 
 BLOCK: Final = 1024
 """Values in a bit-packed block."""
@@ -95,34 +93,6 @@ def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
         or bool((out_position[1:] < ends[:-1]).any())
     ):
         raise InvalidInputError("slices must be laid out in order and in bounds", bytes=out_bytes)
-
-
-def check_few(
-    values: Bytes | tuple[npt.NDArray[Any], Bytes],
-    levels: npt.NDArray[np.uint16] | None,
-    *,
-    bits: int,
-    rows: int,
-    count: int,
-) -> None:
-    """Check that pages have some values, but few, and that all of these and their levels are there.
-
-    Values are of one bit or of whole bytes; offsets of strings have so many bits.
-    """
-    total = rows * count
-    if isinstance(values, tuple):
-        has_values = bits == values[0].itemsize * 8 and len(values[0]) == total + 1
-    else:
-        has_values = values.nbytes * 8 >= total * bits
-    if (
-        not 0 < rows <= _FEW_MAX
-        or (bits != 1 and (bits % 8 or not 0 < bits <= _FEW_BITS_MAX))
-        or not has_values
-        or (levels is not None and len(levels) != total)
-    ):
-        raise InvalidInputError(
-            "a page of a few values has 1 to 255 of them", rows=rows, pages=count, bits=bits
-        )
 
 
 def check_counts(counts: Int64s, *, most: int, kernel: str) -> None:

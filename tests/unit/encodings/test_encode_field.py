@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet import kernels
 from lancelet.encodings.base import FileVersion
 from lancelet.encodings.encode_field import encode_plain, plain_kind
 from lancelet.encodings.options import PLAIN_OPTIONS
 from lancelet.encodings.v2_1.fields import seal_page
+from lancelet.encodings.v2_3.messages import seal_page as seal_page_of_2_3
 from lancelet.format.schema import Schema
+from lancelet.kernels import reference
 
 VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
 TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
@@ -44,7 +47,8 @@ def encoded(arrays, version):
     """The one page of each column, all encoded at once."""
     fields = fields_of(arrays)
     found = {}
-    for pages in encode_plain(arrays, fields, version, PLAIN_OPTIONS, seal_page):
+    seal = seal_page_of_2_3 if version is FileVersion.V2_3 else seal_page
+    for pages in encode_plain(arrays, fields, version, PLAIN_OPTIONS, seal):
         for at, (field, choice) in enumerate(zip(pages.fields, pages.report(), strict=True)):
             assert field not in found
             assert choice.path == f"c{field}"
@@ -104,6 +108,37 @@ def test_pages_are_what_each_column_would_get_alone(data_type, rows, count, vers
     for array, page in zip(arrays, encoded(arrays, version), strict=True):
         assert page.place == (0, 0, rows)
         assert page == encoded([array], version)[0]
+
+
+@pytest.mark.skipif(not kernels.NATIVE, reason="the general way is the only one")
+@given(
+    st.lists(st.sampled_from((*NUMBERS, *TEXTS, pa.bool_())), min_size=1, max_size=8),
+    ROWS,
+    st.sampled_from((*VERSIONS, FileVersion.V2_3)),
+    st.integers(0, 2**32),
+)
+def test_small_pages_are_what_the_general_way_makes_of_them(types, rows, version, seed):
+    """To the byte, and with the same report of what else they would have cost."""
+    rng = np.random.default_rng(seed)
+    arrays = [column(rng, data_type, rows) for data_type in types]
+    small = encoded(arrays, version)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "encode_small_pages", reference.encode_small_pages)
+        assert small == encoded(arrays, version)
+
+
+def test_small_pages_of_any_kinds_take_one_call(monkeypatch):
+    calls = []
+    encode = kernels.encode_small_pages
+
+    def counted(pages, rows, **shape):
+        calls.append(len(pages))
+        return encode(pages, rows, **shape)
+
+    monkeypatch.setattr(kernels, "encode_small_pages", counted)
+    rng = np.random.default_rng(0)
+    encoded([column(rng, data_type, 1000) for data_type in (*NUMBERS, pa.bool_())], VERSIONS[-1])
+    assert calls == [len(NUMBERS) + 1]
 
 
 WANTED = {

@@ -64,11 +64,7 @@ class OutOfLineBitpacking(Codec):
         out = np.empty(int(sizes.sum()), np.uint8)
         kernels.copy_slices(packed, out, starts)
         kernels.copy_slices(shape.tails_of(values), out, starts + packed.size)
-        encoding = pb21.CompressiveEncoding(
-            out_of_line_bitpacking=pb21.OutOfLineBitpacking(
-                uncompressed_bits_per_value=words.itemsize * 8, values=flat_encoding(width)
-            )
-        )
+        encoding = packed_encoding(words.itemsize * 8, width)
         return EncodedBlocks(encoding, Slices(out, starts, sizes))
 
     @classmethod
@@ -102,6 +98,12 @@ class OutOfLineBitpacking(Codec):
         tails = shape.tails_of(slices)
         kernels.copy_slices(tails, out.view(np.uint8), starts + heads.size)
         return from_words(out)
+
+
+def packed_encoding(bits: int, width: int) -> pb21.CompressiveEncoding:
+    """Return the message of words of `bits` bits that are packed to a width."""
+    packed = pb21.OutOfLineBitpacking(uncompressed_bits_per_value=bits, values=flat_encoding(width))
+    return pb21.CompressiveEncoding(out_of_line_bitpacking=packed)
 
 
 def packed_level_bits(encoding: Encoding) -> int | None:

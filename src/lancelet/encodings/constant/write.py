@@ -21,19 +21,17 @@ INLINE_BYTES_MAX = 32
 
 
 def build_constant_value(
-    leaf: ShreddedLeaf, value: FixedWidth | Variable, which: Sequence[int]
+    layers: Layers, value: FixedWidth | Variable, which: Sequence[int]
 ) -> Body:
     """Return the layout and the buffers of pages without levels that have one value all over.
 
     Pages of one value and some nulls exist as well, but their levels are never encoded, so that
     a mini-block page is smaller.
     """
-    assert leaf.repetition is None, "levels would be read as plain numbers"
-    assert leaf.definition is None, "levels would be read as plain numbers"
     if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
-        return _repeated(which, _layout_of_one(leaf.layers, value.data.tobytes()), (), "constant")
+        return _repeated(which, _layout_of_one(layers, value.data.tobytes()), (), "constant")
     buffers = (build_value(value),)
-    return _repeated(which, _layout_of_one(leaf.layers, None), buffers, "constant")
+    return _repeated(which, _layout_of_one(layers, None), buffers, "constant")
 
 
 def _repeated(

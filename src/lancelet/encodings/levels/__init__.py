@@ -13,7 +13,7 @@ from lancelet.encodings.levels.nesting import (
     paths,
     rows_multiple,
 )
-from lancelet.encodings.levels.shred import ShreddedLeaf, shred, shred_alike
+from lancelet.encodings.levels.shred import ShreddedLeaf, plain_layers, shred, shred_alike
 from lancelet.encodings.levels.unravel import (
     check_layers,
     check_levels,
@@ -46,6 +46,7 @@ __all__ = [
     "merge",
     "nest",
     "paths",
+    "plain_layers",
     "rows_multiple",
     "shred",
     "shred_alike",

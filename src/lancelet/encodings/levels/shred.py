@@ -189,6 +189,11 @@ def shred_alike(
         )
 
 
+def plain_layers(array: pa.Array) -> Layers:
+    """Return the layers of an array which nothing is around."""
+    return _SOME_NULL if array.null_count else _ALL_VALID
+
+
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     """Return arrays of one type, or of numbers of one width, as one of the type of the first."""
     data_type = arrays[0].type

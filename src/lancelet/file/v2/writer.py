@@ -27,6 +27,7 @@ from lancelet.config import CPU_THREADS
 from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
+from lancelet.encodings.miniblock.small import SMALL_BYTES
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
@@ -51,6 +52,9 @@ _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
 _SMALL_BYTES: Final = 128 * 1024
 """A page of fewer bytes is encoded at once, since another thread would only begin later."""
+
+_SMALL: Final = "small"
+"""What small pages of numbers and strings of all kinds have in common."""
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 """Pages of about so many bytes are encoded together, so that they stay in the cache, ..."""
@@ -284,10 +288,12 @@ class FileWriter:
         pending.is_cut = True
 
     def _encode_cut(self) -> None:
-        """Start encoding the pages that were cut, those together that are alike."""
+        """Start encoding the pages that were cut, those together that are alike, or small."""
         batches: dict[tuple[str | int, int], list[_Cut]] = {}
         for cut in self._cut:
-            kind = cut.pending.plan.kind or id(cut.pending)
+            kind: str | int = cut.pending.plan.kind or id(cut.pending)
+            if cut.pending.plan.kind and cut.bytes < SMALL_BYTES:
+                kind = _SMALL
             batches.setdefault((kind, cut.rows), []).append(cut)
             cut.pending.is_cut = False
         self._cut.clear()

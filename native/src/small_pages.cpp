@@ -1,0 +1,664 @@
+// Small pages of numbers and strings, from the values of Arrow to the buffers of mini-block pages.
+//
+//     int64, 1000 values   ->  plain 8.02 B, packed 1.45 B, dictionary 1.95 B  ->  words | chunks
+//
+// What each encoding would take follows from the widths of blocks, from runs, and from how many values
+// differ, so the cheapest is found by arithmetic and is the only one that is made. The definition is
+// `encodings/choose.py`, whose choices are made here for pages for which no general compression
+// and no table of symbols would be tried. Whatever else a page turns out to be is left to it.
+#include <math.h>
+
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+#define KERNEL(name, ...) int64_t name(__VA_ARGS__);
+#include "bitpack.def"
+#include "rle.def"
+#include "survey.def"
+#undef KERNEL
+
+namespace {
+
+// `columns` of a page: the bits of a value, or of an offset of strings, below zero; where values are,
+// and how many bytes of them; where in it bits begin, or offsets are; where levels are, of 16 bits,
+// or bits of validity, from a bit on; -1 if nothing is null.
+enum Column { kBits, kValues, kBytes, kFirstBit, kOffsets, kLevels, kValidity, kValidFrom, kColumn };
+
+// `found` of a page. What a dictionary would be is told wherever one was tried. Bytes include the
+// frames of chunks, and are -1 where an encoding was not tried.
+enum Found {
+  kKind, kEncoding, kLevelEncoding, kHasDictionary, kItems, kItemWidth, kIndexBits, kIndexEncoding,
+  kPosition,
+  kWordBytes, kChunkBytes, kItemBytes, kPlainBytes, kPackedBytes, kRunBytes,
+  kIndexBytes, kFound
+};
+enum Kind { kLeft, kOneValue, kChunks };
+enum Encoding { kPlain, kPacked, kRuns, kNoEncoding };
+constexpr int64_t kLevelRuns = 17;  // else levels are packed to so many bits, or there are none
+
+// The same numbers as in `encodings/choose.py`, `cost.py`, `trials.py` and `codecs/cut.py`.
+constexpr int64_t kRowsMax = 16384, kRawMax = 16 * 1024;  // larger pages have samples, or are compressed
+constexpr int64_t kFewRows = 128, kFewNumbers = 1024, kFewTexts = 2048, kTiny = 512;
+constexpr int64_t kWide = 256, kLongBefore22 = 4096, kInlineMax = 32;
+constexpr int64_t kChunkValues = 4096, kChunkAim = 8192, kSmallChunk = 16000, kBlock = 1024;
+constexpr int64_t kChunkFrame = 16, kPartFrame = 8, kRunMax = 255;
+constexpr int64_t kDictionaryFrom = 100, kCompressItemsFrom = 4096;
+constexpr double kByteNs = 8.0, kLookUpNs = 1.5, kDecodeNs = 0.07, kRunNs = 0.1;
+constexpr double kRepeatedMin = 0.05, kIndicesMax = 0.88, kObvious = 0.15, kRatio = 0.8;
+constexpr uint8_t kPad = 0xFE, kTextPad = 72;
+
+LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) & ~int64_t{7}; }
+LANCELET_INLINE int64_t parts(int64_t count, int64_t each) { return (count + each - 1) / each; }
+
+int64_t width_of(uint64_t value) {
+  int64_t width = 0;
+  for (; value; value >>= 1) ++width;
+  return width;
+}
+
+// Values of one width, or strings, whose offsets begin anywhere.
+struct Values {
+  int64_t bits;    // of a value; of an offset
+  int64_t rows;
+  const uint8_t* data;
+  const uint8_t* offsets;  // none of numbers
+  int64_t width() const { return bits / 8; }
+  int64_t end(int64_t row) const {
+    return bits == 32 ? load<int32_t>(offsets + row * 4) : load<int64_t>(offsets + row * 8);
+  }
+  int64_t text_bytes() const { return end(rows) - end(0); }
+  int64_t raw_bytes() const {
+    return offsets ? text_bytes() + rows * width() : (rows * bits + 7) / 8;
+  }
+  bool is_word() const { return !offsets && bits >= 8 && bits <= 64; }
+};
+
+// How values are stored as words, and what a reader pays for it.
+struct Choice {
+  Encoding encoding = kNoEncoding;
+  int64_t bytes[3] = {-1, -1, -1};
+  double total = 0;
+  int64_t stored() const { return bytes[encoding]; }
+};
+
+struct Dictionary {
+  bool was_tried = false;
+  int64_t items = 0, item_width = -1, item_bytes = 0;
+  Values indices = {};
+  Choice choice;
+};
+
+double decode_ns(const Values& values, double rate) {
+  return rate * (static_cast<double>(values.raw_bytes()) / static_cast<double>(values.rows));
+}
+
+// Memory for what is made on the way, of the most rows that a page has.
+struct Scratch {
+  uint8_t* memory = nullptr;
+  uint8_t *bits, *levels, *indices, *words, *items, *part;
+  int64_t* first;
+  ~Scratch() { free(memory); }
+  bool make(int64_t rows) {
+    const int64_t room = padded(rows);
+    memory = static_cast<uint8_t*>(malloc(static_cast<size_t>(room * 22 + 6 * kRawMax)));
+    first = reinterpret_cast<int64_t*>(memory);
+    indices = memory + 8 * room;
+    words = indices + 4 * room;
+    levels = words + 4 * room;
+    part = levels + 2 * room;  // levels of a chunk as runs, or one packed block of values
+    bits = part + 4 * room + 2 * kRawMax;
+    items = bits + kRawMax;
+    return memory != nullptr;
+  }
+};
+
+class Page {
+ public:
+  Page(ConstBytes source, const int64_t* column, int64_t rows, bool has_large_chunks,
+       int64_t constants, Bytes out, const Scratch& scratch, int64_t* found)
+      : source_(source), column_(column), rows_(rows), is_large_(has_large_chunks),
+        constants_(constants), out_(out), scratch_(scratch), found_(found) {}
+
+  // Returns the bytes that were made, or a fault.
+  int64_t encode() {
+    for (int64_t k = 0; k < kFound; ++k) found_[k] = 0;
+    for (int64_t k = kPlainBytes; k < kFound; ++k) found_[k] = -1;
+    if (rows_ < 1 || rows_ > kRowsMax) return 0;
+    const Fault fault = open();
+    if (fault) return fail(fault, 0);
+    const int64_t raw = values_.raw_bytes();
+    if (raw >= kRawMax || !read_levels()) return 0;
+    if (!has_levels_ && is_one_value()) {
+      found_[kKind] = kOneValue;
+      return 0;
+    }
+    if (values_.offsets && is_zipped()) return 0;
+    Choice choice;
+    Dictionary dictionary;
+    bool has_dictionary = false;
+    if (is_tiny(raw)) {
+      choice.encoding = kPlain;
+    } else if (!choose(raw, &choice, &dictionary, &has_dictionary)) {
+      return 0;
+    } else {
+      for (int64_t k = 0; k < 3; ++k) found_[kPlainBytes + k] = choice.bytes[k];
+    }
+    if (dictionary.was_tried) {
+      found_[kItems] = dictionary.items;
+      found_[kItemWidth] = dictionary.item_width;
+      found_[kIndexBits] = dictionary.indices.bits;
+      found_[kIndexEncoding] = dictionary.choice.encoding;
+      found_[kIndexBytes] = dictionary.choice.stored();
+      found_[kItemBytes] = dictionary.item_bytes;
+    }
+    found_[kHasDictionary] = has_dictionary;
+    found_[kEncoding] = has_dictionary ? dictionary.choice.encoding : choice.encoding;
+    if (!put(has_dictionary ? dictionary.indices : values_, static_cast<Encoding>(found_[kEncoding])))
+      return 0;
+    if (has_dictionary) {
+      if (found_[kItemBytes] > out_.size - at_) return 0;
+      memcpy(out_.data + at_, scratch_.items, static_cast<size_t>(found_[kItemBytes]));
+      at_ += found_[kItemBytes];
+    }
+    found_[kKind] = kChunks;
+    return at_;
+  }
+
+ private:
+  Fault open() {
+    const bool has_texts = column_[kBits] < 0;
+    const int64_t bits = has_texts ? -column_[kBits] : column_[kBits];
+    const int64_t bytes = column_[kBytes];
+    if (has_texts ? bits != 32 && bits != 64 : bits != 1 && (bits < 8 || bits % 8 || bits > 256))
+      return kBadWidth;
+    if (!within(column_[kValues], bytes, source_.size)) return kOutOfSource;
+    values_ = {bits, rows_, source_.data + column_[kValues], nullptr};
+    if (column_[kLevels] >= 0 && !within(column_[kLevels], 2 * rows_, source_.size)) return kOutOfSource;
+    if (column_[kValidity] >= 0) {
+      if (column_[kValidFrom] < 0 || column_[kValidFrom] > 7) return kBadCount;
+      if (!within(column_[kValidity], (column_[kValidFrom] + rows_ + 7) / 8, source_.size))
+        return kOutOfSource;
+    }
+    if (!has_texts) {
+      const int64_t first = bits == 1 ? column_[kFirstBit] : 0;
+      if (first < 0 || first > 7) return kBadCount;
+      if (bytes < (first + rows_ * bits + 7) / 8) return kTooShort;
+      if (bits == 1 && rows_ <= 8 * kRawMax) values_.data = aligned_bits(first);
+      return Fault{};
+    }
+    if (!within(column_[kOffsets], (rows_ + 1) * values_.width(), source_.size)) return kOutOfSource;
+    values_.offsets = source_.data + column_[kOffsets];
+    int64_t before = values_.end(0);
+    if (before < 0) return kBadOffsets;
+    for (int64_t row = 1; row <= rows_; ++row) {
+      const int64_t end = values_.end(row);
+      if (end < before) return kBadOffsets;
+      before = end;
+    }
+    if (values_.text_bytes() > bytes) return kBadOffsets;
+    // Offsets count from where the first string was, and data are those from there on.
+    return Fault{};
+  }
+
+  const uint8_t* aligned_bits(int64_t first) const {
+    const uint8_t* from = values_.data;
+    const int64_t bytes = (rows_ + 7) / 8;
+    for (int64_t k = 0; k < bytes; ++k) {
+      const int high = 8 * (k + 1) < first + rows_ ? from[k + 1] : 0;
+      scratch_.bits[k] = static_cast<uint8_t>(from[k] >> first | (first ? high << (8 - first) : 0));
+    }
+    if (rows_ % 8) scratch_.bits[bytes - 1] &= static_cast<uint8_t>((1 << rows_ % 8) - 1);
+    return scratch_.bits;
+  }
+
+  // Finds out the levels of all values. Returns whether these can be stored here: some are there,
+  // and what is null has no bytes.
+  bool read_levels() {
+    if (column_[kLevels] < 0 && column_[kValidity] < 0) return true;
+    has_levels_ = true;
+    uint16_t seen = 0;
+    int64_t valid = 0;
+    for (int64_t row = 0; row < rows_; ++row) {
+      uint16_t level;
+      if (column_[kLevels] >= 0) {
+        level = load<uint16_t>(source_.data + column_[kLevels] + 2 * row);
+      } else {
+        const int64_t bit = column_[kValidFrom] + row;
+        level = !(source_.data[column_[kValidity] + bit / 8] >> (bit % 8) & 1);
+      }
+      store<uint16_t>(scratch_.levels + 2 * row, level);
+      if (level && values_.offsets && values_.end(row) != values_.end(row + 1)) return false;
+      seen |= level;
+      valid += level == 0;
+    }
+    level_width_ = width_of(seen);
+    return seen != 0 && valid > 0;
+  }
+
+  bool is_one_value() const {
+    if (!constants_ || (constants_ == 1 && (values_.offsets || values_.width() > kInlineMax))) return false;
+    const auto repeats = [](const uint8_t* data, int64_t width, int64_t count) {
+      return memcmp(data, data + width, static_cast<size_t>((count - 1) * width)) == 0;
+    };
+    if (values_.offsets) {
+      const int64_t size = values_.end(1) - values_.end(0);
+      for (int64_t row = 1; row < rows_; ++row)
+        if (values_.end(row + 1) - values_.end(row) != size) return false;
+      return size == 0 || repeats(values_.data, size, rows_);
+    }
+    if (values_.bits > 1) return repeats(values_.data, values_.width(), rows_);
+    const uint8_t first = values_.data[0] & 1 ? 0xFF : 0;
+    for (int64_t k = 0; k < rows_ / 8; ++k)
+      if (values_.data[k] != first) return false;
+    return rows_ % 8 == 0 || values_.data[rows_ / 8] == (first & ((1 << rows_ % 8) - 1));
+  }
+
+  // Whether strings are better stored one by one.
+  bool is_zipped() const {
+    if (values_.text_bytes() >= kWide * rows_) return true;
+    for (int64_t row = 0; !is_large_ && row < rows_; ++row)
+      if (values_.end(row + 1) - values_.end(row) > kLongBefore22) return true;
+    return false;
+  }
+
+  bool is_tiny(int64_t raw) const {
+    if (rows_ > kFewRows) return raw <= kTiny;
+    return raw <= (values_.offsets ? kFewTexts : kFewNumbers);
+  }
+
+  // --- what is cheapest ---------------------------------------------------------------------
+
+  // How many values a chunk has, but for the last one.
+  int64_t chunk_values(const Values& values, Encoding encoding) const {
+    int64_t chunk = kChunkValues;
+    if (encoding == kPacked) return kBlock;
+    if (encoding == kRuns) {
+      const int64_t most = is_large_ ? int64_t{1} << 30 : kSmallChunk;
+      while (chunk > 64 && chunk * (values.width() + 1) > most) chunk /= 2;
+      return chunk;
+    }
+    if (!values.offsets) {
+      while (chunk > 2 && (chunk / 2 >= values.rows || chunk * values.bits > 8 * kChunkAim)) chunk /= 2;
+      return chunk;
+    }
+    const double total = static_cast<double>(values.text_bytes());
+    for (; chunk > 2; chunk /= 2) {
+      if (chunk / 2 >= values.rows) continue;
+      const int64_t head = (smaller(chunk, values.rows) + 1) * values.width();
+      if (total / static_cast<double>(parts(values.rows, chunk)) + static_cast<double>(head) > kChunkAim)
+        continue;
+      int64_t longest = 0;
+      for (int64_t start = 0; start < values.rows; start += chunk)
+        longest = larger(longest, values.end(smaller(start + chunk, values.rows)) - values.end(start));
+      if (is_large_ || longest + head <= kSmallChunk) break;
+    }
+    return chunk;
+  }
+
+  static int64_t text_chunk_bytes(const Values& values, int64_t start, int64_t count) {
+    const int64_t bytes = values.end(start + count) - values.end(start);
+    return (count + 1) * values.width() + parts(bytes, values.width()) * values.width();
+  }
+
+  static void weigh(const Values& values, Encoding encoding, int64_t bytes, double rate, Choice* choice) {
+    choice->bytes[encoding] = bytes;
+    const double stored = static_cast<double>(bytes) / static_cast<double>(values.rows);
+    const double total = kByteNs * stored + decode_ns(values, rate);
+    if (choice->encoding != kNoEncoding && total >= choice->total) return;
+    choice->encoding = encoding;
+    choice->total = total;
+  }
+
+  // Weighs the encodings that are worth it. `runs` is -1 if it was not counted yet.
+  void weigh_all(const Values& values, int64_t runs, Choice* choice) const {
+    const int64_t rows = values.rows, chunk = chunk_values(values, kPlain);
+    int64_t plain = values.raw_bytes();
+    if (values.offsets) {
+      plain = 0;
+      for (int64_t start = 0; start < rows; start += chunk)
+        plain += text_chunk_bytes(values, start, smaller(chunk, rows - start));
+    }
+    weigh(values, kPlain, plain + kChunkFrame * parts(rows, chunk), kDecodeNs, choice);
+    if (!values.is_word()) return;
+    const int64_t width = values.width(), blocks = parts(rows, kBlock);
+    uint8_t widths[kRowsMax / kBlock];
+    bit_widths({values.data, rows * width}, kBlock, values.bits, {widths, blocks});
+    int64_t sum = 0;
+    for (int64_t block = 0; block < blocks; ++block) sum += widths[block];
+    if (sum <= (values.bits - 1) * blocks)
+      weigh(values, kPacked, sum * (kBlock / 8) + blocks * width + kChunkFrame * blocks, kDecodeNs, choice);
+    if (runs < 0) {
+      int64_t distinct;
+      survey_words({values.data, rows * width}, width, rows, 0, {&runs, 1}, {&distinct, 1});
+    }
+    if (runs * 2 > rows) return;
+    int64_t each = chunk_values(values, kRuns), stored = 0;
+    for (int64_t start = 0; start < rows; start += each) {
+      int64_t count = smaller(each, rows - start), found = 0;
+      rle_count_chunks({values.data + start * width, count * width}, width, {&count, 1}, {&found, 1});
+      stored += found * (width + 1) + kChunkFrame + kPartFrame;
+    }
+    weigh(values, kRuns, stored, kRunNs, choice);
+  }
+
+  // Of how many equally frequent items as many values show so many distinct ones.
+  static double items_expected(int64_t distinct, int64_t rows) {
+    const double drawn = static_cast<double>(rows);
+    double low = static_cast<double>(distinct), high = drawn * drawn;
+    while (high - low > 0.01 * low + 0.5) {
+      const double middle = (low + high) / 2;
+      (middle * -expm1(-drawn / middle) < static_cast<double>(distinct) ? low : high) = middle;
+    }
+    return low;
+  }
+
+  // Returns false if only others can say what is cheapest.
+  bool choose(int64_t raw, Choice* choice, Dictionary* dictionary, bool* has_dictionary) {
+    const double rows = static_cast<double>(rows_), plain = static_cast<double>(raw) / rows;
+    const double most = static_cast<double>(rows_ / 2);
+    double items = -1;
+    int64_t runs = -1;
+    if (rows_ >= kDictionaryFrom && (values_.offsets || values_.bits > 8)) {
+      int64_t distinct = 0;
+      const int64_t width = values_.width();
+      const int64_t status =
+          values_.offsets
+              ? survey_strings({values_.offsets, (rows_ + 1) * width}, width, texts(), rows_, rows_,
+                               {&runs, 1}, {&distinct, 1})
+              : survey_words({values_.data, raw}, width, rows_, rows_, {&runs, 1}, {&distinct, 1});
+      if (status < 0) return false;
+      if (static_cast<double>(distinct) <= floor((1 - kRepeatedMin) * rows)) {
+        items = items_expected(distinct, rows_);
+        if (items > most) items = -1;
+      }
+    }
+    if (items >= 0 && values_.offsets) {
+      const double indices = log2(larger(items, 2.0)) / 8 + items * plain / rows;
+      if (kByteNs * indices + kLookUpNs < kObvious * kByteNs * plain) {
+        if (!index(rows_ / 2, dictionary)) return false;
+        *has_dictionary = is_small(*dictionary, plain);
+        if (*has_dictionary) return true;
+        *dictionary = {};
+        items = -1;
+      }
+    }
+    weigh_all(values_, runs, choice);
+    if (items < 0) return true;
+    const double to_beat = static_cast<double>(choice->stored()) / rows;
+    double pays = smaller(exp2(smaller(8 * kIndicesMax * to_beat, 62.0)), most);
+    if (runs * 2 <= rows_) pays = most;
+    if (items > pays) return true;
+    if (!index(static_cast<int64_t>(pays), dictionary)) return false;
+    const Values& own = dictionary->indices;
+    const double ns = decode_ns(own, dictionary->choice.encoding == kRuns ? kRunNs : kDecodeNs);
+    const double total = kByteNs * bytes_per_value(*dictionary) + (ns + kLookUpNs);
+    *has_dictionary = is_small(*dictionary, plain) && total < choice->total;
+    return true;
+  }
+
+  static double bytes_per_value(const Dictionary& dictionary) {
+    const double rows = static_cast<double>(dictionary.indices.rows);
+    return static_cast<double>(dictionary.choice.stored()) / rows +
+           static_cast<double>(dictionary.item_bytes) / rows;
+  }
+
+  static bool is_small(const Dictionary& dictionary, double plain) {
+    return bytes_per_value(dictionary) <= kRatio * plain;
+  }
+
+  // Data as the offsets of strings see them. Kernels look at bytes from the first string on only.
+  ConstBytes texts() const {
+    return {values_.data - values_.end(0), values_.end(rows_)};
+  }
+
+  // Makes items and indices, if there are no more than `most`, and weighs the indices.
+  bool index(int64_t most, Dictionary* dictionary) const {
+    const int64_t width = values_.width();
+    const Ints first = {scratch_.first, smaller(rows_, most)};
+    const Bytes indices = {scratch_.indices, 4 * rows_};
+    const int64_t items =
+        values_.offsets
+            ? index_strings({values_.offsets, (rows_ + 1) * width}, width, texts(), indices, first)
+            : index_words({values_.data, rows_ * width}, width, indices, first);
+    if (items < 0 || items > first.size) return false;
+    dictionary->was_tried = true;
+    dictionary->items = items;
+    if (!(values_.offsets ? put_texts(dictionary) : put_numbers(dictionary))) return false;
+    const int64_t bits = items <= 1 << 8 ? 8 : 16;
+    for (int64_t row = 0; row < rows_; ++row) {
+      const uint32_t own = load<uint32_t>(scratch_.indices + 4 * row);
+      if (bits == 8) scratch_.words[row] = static_cast<uint8_t>(own);
+      else store<uint16_t>(scratch_.words + 2 * row, static_cast<uint16_t>(own));
+    }
+    dictionary->indices = {bits, rows_, scratch_.words, nullptr};
+    weigh_all(dictionary->indices, -1, &dictionary->choice);
+    return true;
+  }
+
+  // Items as a block of strings: a head of two words, offsets, bytes.
+  template <class Offset>
+  void put_items(int64_t items, int64_t total) const {
+    constexpr int64_t width = sizeof(Offset);
+    uint8_t* to = scratch_.items;
+    const int64_t start = width * (3 + items);
+    store<Offset>(to, static_cast<Offset>(8 * width));
+    store<Offset>(to + width, static_cast<Offset>(start));
+    int64_t at = 0;
+    for (int64_t item = 0; item < items; ++item) {
+      store<Offset>(to + (2 + item) * width, static_cast<Offset>(at));
+      const int64_t row = scratch_.first[item], size = values_.end(row + 1) - values_.end(row);
+      if (size) memcpy(to + start + at, values_.data + values_.end(row) - values_.end(0), static_cast<size_t>(size));
+      at += size;
+    }
+    store<Offset>(to + (2 + items) * width, static_cast<Offset>(total));
+  }
+
+  bool put_texts(Dictionary* dictionary) const {
+    int64_t total = 0;
+    for (int64_t item = 0; item < dictionary->items; ++item)
+      total += values_.end(scratch_.first[item] + 1) - values_.end(scratch_.first[item]);
+    if (total + dictionary->items * values_.width() >= kCompressItemsFrom) return false;
+    dictionary->item_bytes = total + (3 + dictionary->items) * values_.width();
+    if (values_.bits == 32) put_items<int32_t>(dictionary->items, total);
+    else put_items<int64_t>(dictionary->items, total);
+    return true;
+  }
+
+  // Items as numbers, in as many bits as the largest needs, if that takes fewer bytes.
+  bool put_numbers(Dictionary* dictionary) const {
+    const int64_t width = values_.width(), items = dictionary->items, plain = items * width;
+    if (plain >= kCompressItemsFrom) return false;
+    dictionary->item_bytes = plain;
+    for (int64_t item = 0; item < items; ++item)
+      memcpy(scratch_.items + item * width, values_.data + scratch_.first[item] * width, static_cast<size_t>(width));
+    if (!values_.is_word()) return true;
+    uint8_t most = 0, widths[kRawMax / kBlock] = {};
+    const int64_t blocks = parts(items, kBlock);
+    bit_widths({scratch_.items, plain}, kBlock, values_.bits, {widths, blocks});
+    for (int64_t block = 0; block < blocks; ++block) most = larger(most, widths[block]);
+    int64_t tail = items % kBlock;
+    if (most * kBlock < 8 * width * tail) tail = 0;
+    const int64_t packed = parts(items - tail, kBlock) * most * (kBlock / 8);
+    if (packed + tail * width >= plain) return true;
+    pack_blocks({scratch_.items, (items - tail) * width}, most, values_.bits, {scratch_.part, packed});
+    memmove(scratch_.items + packed, scratch_.items + plain - tail * width, static_cast<size_t>(tail * width));
+    memcpy(scratch_.items, scratch_.part, static_cast<size_t>(packed));
+    dictionary->item_width = most;
+    dictionary->item_bytes = packed + tail * width;
+    return true;
+  }
+
+  // --- chunks -------------------------------------------------------------------------------
+
+  uint16_t level(int64_t row) const { return load<uint16_t>(scratch_.levels + 2 * row); }
+
+  // How many levels of a buffer are stored as they are behind packed blocks.
+  int64_t plain_levels(int64_t count) const {
+    const int64_t tail = count % kBlock;
+    return level_width_ * kBlock < 16 * tail ? 0 : tail;
+  }
+
+  int64_t packed_levels(int64_t count) const {
+    const int64_t tail = plain_levels(count);
+    return parts(count - tail, kBlock) * level_width_ * (kBlock / 8) + 2 * tail;
+  }
+
+  void choose_levels(int64_t chunk) {
+    if (!has_levels_) return;
+    found_[kLevelEncoding] = level_width_;
+    if (!is_large_) return;
+    int64_t changes = 0, packed = 0;
+    for (int64_t row = 1; row < rows_; ++row) changes += level(row) != level(row - 1);
+    for (int64_t start = 0; start < rows_; start += chunk)
+      packed += packed_levels(smaller(chunk, rows_ - start));
+    const int64_t runs = 3 * (1 + changes + rows_ / kRunMax) + 8 * parts(rows_, chunk);
+    if (runs <= packed) found_[kLevelEncoding] = kLevelRuns;
+  }
+
+  // Stores the levels of a chunk at `to` and returns their bytes, or -1 if there is no room.
+  int64_t put_levels(int64_t start, int64_t count, uint8_t* to, int64_t room) const {
+    if (found_[kLevelEncoding] != kLevelRuns) {
+      const int64_t bytes = packed_levels(count), tail = plain_levels(count);
+      if (bytes > room) return -1;
+      const uint8_t* from = scratch_.levels + 2 * start;
+      pack_blocks({from, 2 * (count - tail)}, level_width_, 16, {to, bytes - 2 * tail});
+      memcpy(to + bytes - 2 * tail, from + 2 * (count - tail), static_cast<size_t>(2 * tail));
+      return bytes;
+    }
+    int64_t runs = 0;
+    rle_count_chunks({scratch_.levels + 2 * start, 2 * count}, 2, {&count, 1}, {&runs, 1});
+    if (8 + 3 * runs > room) return -1;
+    store<int64_t>(to, 2 * runs);
+    rle_encode_chunks({scratch_.levels + 2 * start, 2 * count}, 2, {&count, 1}, {to + 8, 2 * runs},
+                      {to + 8 + 2 * runs, runs});
+    return 8 + 3 * runs;
+  }
+
+  template <class Offset>
+  static void put_strings(const Values& values, int64_t start, int64_t count, uint8_t* to) {
+    constexpr int64_t width = sizeof(Offset);
+    const int64_t first = values.end(start), head = (count + 1) * width;
+    for (int64_t k = 0; k <= count; ++k)
+      store<Offset>(to + k * width, static_cast<Offset>(head + values.end(start + k) - first));
+    const int64_t bytes = values.end(start + count) - first;
+    if (bytes) memcpy(to + head, values.data + first - values.end(0), static_cast<size_t>(bytes));
+    memset(to + head + bytes, kTextPad, static_cast<size_t>(-bytes & (width - 1)));
+  }
+
+  // Words of the chunks, then the chunks. Returns false if there is no room, or a chunk is too large.
+  bool put(const Values& values, Encoding encoding) {
+    const int64_t chunk = chunk_values(values, encoding);
+    const int64_t count = parts(rows_, chunk), word = is_large_ ? 4 : 2, size_bytes = word;
+    const int64_t num_parts = encoding == kRuns ? 2 : 1;
+    const int64_t head = padded(2 + 2 * has_levels_ + size_bytes * num_parts);
+    choose_levels(chunk);
+    found_[kWordBytes] = count * word;
+    at_ = count * word;
+    if (at_ > out_.size) return false;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t start = i * chunk, own = smaller(chunk, rows_ - start), begin = at_;
+      if (head > out_.size - at_) return false;
+      uint8_t* const to = out_.data + at_;
+      memset(to, kPad, static_cast<size_t>(head));
+      store<uint16_t>(to, static_cast<uint16_t>(has_levels_ ? own : 0));
+      at_ += head;
+      uint8_t* number = to + 2;
+      if (has_levels_) {
+        const int64_t bytes = put_levels(start, own, out_.data + at_, out_.size - at_);
+        if (bytes < 0 || !pad(bytes)) return false;
+        store<uint16_t>(number, static_cast<uint16_t>(bytes));
+        number += 2;
+      }
+      int64_t sizes[2] = {};
+      if (!put_values(values, encoding, start, own, sizes)) return false;
+      for (int64_t part = 0; part < num_parts; ++part, number += size_bytes) {
+        if (is_large_) store<uint32_t>(number, static_cast<uint32_t>(sizes[part]));
+        else store<uint16_t>(number, static_cast<uint16_t>(sizes[part]));
+      }
+      const int64_t bytes = at_ - begin;
+      if (!is_large_ && bytes > 32768) return false;
+      const int64_t text = (bytes / 8 - 1) << 4 | (i + 1 < count ? width_of(static_cast<uint64_t>(own)) - 1 : 0);
+      if (is_large_) store<uint32_t>(out_.data + i * 4, static_cast<uint32_t>(text));
+      else store<uint16_t>(out_.data + i * 2, static_cast<uint16_t>(text));
+    }
+    found_[kChunkBytes] = at_ - found_[kWordBytes];
+    return true;
+  }
+
+  // Takes bytes that were put at the end, with padding.
+  bool pad(int64_t bytes) {
+    if (padded(bytes) > out_.size - at_) return false;
+    memset(out_.data + at_ + bytes, kPad, static_cast<size_t>(padded(bytes) - bytes));
+    at_ += padded(bytes);
+    return true;
+  }
+
+  bool put_values(const Values& values, Encoding encoding, int64_t start, int64_t count, int64_t* sizes) {
+    const int64_t width = values.width(), room = out_.size - at_;
+    uint8_t* const to = out_.data + at_;
+    if (values.offsets) {
+      sizes[0] = text_chunk_bytes(values, start, count);
+      if (sizes[0] > room) return false;
+      if (width == 4) put_strings<int32_t>(values, start, count, to);
+      else put_strings<int64_t>(values, start, count, to);
+      return pad(sizes[0]);
+    }
+    const uint8_t* from = values.data + start * values.bits / 8;
+    if (encoding == kPlain) {
+      sizes[0] = (count * values.bits + 7) / 8;
+      if (sizes[0] > room) return false;
+      memcpy(to, from, static_cast<size_t>(sizes[0]));
+      return pad(sizes[0]);
+    }
+    if (encoding == kPacked) {
+      uint8_t own;
+      sizes[0] = pack_chunks({from, count * width}, kBlock, values.bits, {&own, 1}, {to, room});
+      return sizes[0] >= 0 && pad(sizes[0]);
+    }
+    int64_t runs = 0;
+    rle_count_chunks({from, count * width}, width, {&count, 1}, {&runs, 1});
+    sizes[0] = runs * width;
+    sizes[1] = runs;
+    if (padded(sizes[0]) + padded(sizes[1]) > room) return false;
+    uint8_t* const lengths = to + padded(sizes[0]);
+    rle_encode_chunks({from, count * width}, width, {&count, 1}, {to, sizes[0]}, {lengths, runs});
+    return pad(sizes[0]) && pad(sizes[1]);
+  }
+
+  const ConstBytes source_;
+  const int64_t* const column_;
+  const int64_t rows_;
+  const bool is_large_;
+  const int64_t constants_;
+  const Bytes out_;
+  const Scratch& scratch_;
+  int64_t* const found_;
+  Values values_ = {};
+  bool has_levels_ = false;
+  int64_t level_width_ = 0;
+  int64_t at_ = 0;
+};
+
+}  // namespace
+
+int64_t encode_small_pages(ConstBytes source, ConstInts columns, int64_t rows, int64_t has_large_chunks,
+                           int64_t constants, Bytes out, Ints found) {
+  const int64_t count = columns.size / kColumn;
+  if (rows < 1 || rows > kRowsMax || columns.size != count * kColumn || found.size != count * kFound)
+    return fail(kBadCount, 0);
+  Scratch scratch;
+  if (!scratch.make(rows)) return fail(kNoMemory, 0);
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t* const own = found.data + i * kFound;
+    Page page(source, columns.data + i * kColumn, rows, has_large_chunks != 0, constants,
+              {out.data + at, out.size - at}, scratch, own);
+    const int64_t bytes = page.encode();
+    if (bytes < 0) return fail(static_cast<Fault>(-bytes % 16), i);
+    own[kPosition] = at;
+    if (own[kKind] == kChunks) at += bytes;
+  }
+  return at;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,268 @@
+"""Small pages of numbers and strings, of any kinds and widths, encoded by one call.
+
+    int64, float32, bool, string, ...  ->  what is cheapest for each  ->  pages that are told alike
+
+A file of a thousand rows has nothing but pages of a few kilobytes, and choosing for each in Python
+takes ten times as long as encoding it. A kernel makes the same choices (`choose`) where no sample,
+no general compression and no table of symbols comes into question. It leaves all other pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias, overload
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet import kernels
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings import registry
+from lancelet.encodings.arrow import NUMBER_BITS
+from lancelet.encodings.base import FileVersion, FixedWidth, Variable
+from lancelet.encodings.codecs.base import Codec, Encoding
+from lancelet.encodings.codecs.flat import Flat, flat_encoding
+from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking, inline_encoding
+from lancelet.encodings.codecs.out_of_line_bitpacking import packed_encoding
+from lancelet.encodings.codecs.rle import Rle, run_encoding
+from lancelet.encodings.codecs.variable import variable_encoding
+from lancelet.encodings.constant.value import build_value
+from lancelet.encodings.constant.write import build_constant_value
+from lancelet.encodings.cost import LOOK_UP_NS, Cost, decode_ns_of
+from lancelet.encodings.layout import Body, MiniBlockLayout
+from lancelet.encodings.levels import Layers, Levels
+from lancelet.kernels import Found, SmallPage
+from lancelet.values import dataclass
+
+SMALL_BYTES: Final = 16 * 1024
+"""Pages of so many bytes may be compressed, which takes trials."""
+
+_ROWS_MAX: Final = 16384
+"""Of more values than this a sample is taken."""
+
+_LEVEL_RUNS: Final = 17
+_ONE_VALUE, _CHUNKS = 1, 2
+_NOT_PACKED: Final = -1
+_RUNS: Final = 2
+
+_OFFSET_BITS: Final = {
+    **{data_type.id: 32 for data_type in (pa.string(), pa.binary())},
+    **{data_type.id: 64 for data_type in (pa.large_string(), pa.large_binary())},
+}
+_NOTHING: Final = np.empty(0, np.uint8)
+
+_Key: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Small:
+    """A page that may be small: its values, the layers around them, and their bytes in memory."""
+
+    page: SmallPage
+    layers: Layers
+    size: int
+    told_bytes: int
+    """The same as a report tells them, with offsets and bits of validity."""
+
+    @property
+    def looked_at(self) -> tuple[int, bool, int]:
+        """The bits of values, whether they are strings, and their bytes."""
+        return self.page.bits, self.page.offsets is not None, self.size
+
+    @property
+    def value(self) -> FixedWidth | Variable:
+        """The first value."""
+        bits, values, first_bit, offsets, *_ = self.page
+        if offsets is not None:
+            ends = offsets[: bits // 4].view(f"<i{bits // 8}")
+            return Variable(ends - ends[0], values[: int(ends[1] - ends[0])])
+        if bits == 1:
+            return FixedWidth(1, values[:1] >> np.uint8(first_bit) & np.uint8(1), 1)
+        return FixedWidth(bits, values[: bits // 8], 1)
+
+
+def small_page(array: pa.Array, layers: Layers, levels: Levels | None = None) -> Small | None:
+    """Return the values of an array as a page, or None if it cannot be small.
+
+    What is null is what `levels` say, or without any what the array says.
+    """
+    rows, start, kind = len(array), array.offset, array.type.id
+    if not 0 < rows <= _ROWS_MAX:
+        return None
+    bits = NUMBER_BITS.get(kind)
+    is_number = bits is not None
+    if bits is None:
+        bits = _OFFSET_BITS.get(kind)
+        if bits is None:
+            return None
+    size = (rows * bits + 7) // 8
+    if size >= SMALL_BYTES:
+        return None
+    validity, data, *rest = array.buffers()
+    nulls = validity if levels is None and array.null_count else None
+    valid_from = 0
+    if nulls is not None:
+        first, valid_from = divmod(start, 8)
+        nulls = np.frombuffer(nulls, np.uint8)[first : (start + rows + 7) // 8]
+    if is_number:
+        first, bit = divmod(start * bits, 8)
+        values = np.frombuffer(data, np.uint8)[first : first + (bit + rows * bits + 7) // 8]
+        page = SmallPage(bits, values, bit, None, levels, nulls, valid_from)
+    else:
+        width = bits // 8
+        offsets = np.frombuffer(data, np.uint8)[start * width : (start + rows + 1) * width]
+        ends = offsets.view(f"<i{width}")
+        first, stop = int(ends[0]), int(ends[-1])
+        size += stop - first
+        if size >= SMALL_BYTES:
+            return None
+        values = _NOTHING if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
+        page = SmallPage(bits, values, 0, offsets, levels, nulls, valid_from)
+    told = size + (0 if is_number else bits // 8) + (-(-rows // 8) if array.null_count else 0)
+    return Small(page, layers, size, told)
+
+
+def encode_small(
+    pages: Sequence[Small], rows: int, version: FileVersion
+) -> Iterator[tuple[list[int], Body]]:
+    """Yield pages of `rows` values each, those together that are stored alike or have one value.
+
+    Pages with levels have the same layers. What needs a closer look is left out.
+    """
+    has_large_chunks = version >= FileVersion.V2_2
+    told_apart = 0 if not has_large_chunks else 2 if version < FileVersion.V2_3 else 1
+    encoded = kernels.encode_small_pages(
+        [each.page for each in pages],
+        rows,
+        has_large_chunks=has_large_chunks,
+        constants=told_apart,
+    )
+    if encoded is None:
+        return
+    alike: dict[_Key, list[int]] = {}
+    repeating: dict[bytes, tuple[FixedWidth | Variable, list[int]]] = {}
+    for place, found in enumerate(encoded.found.tolist()):
+        if found[Found.KIND] == _CHUNKS:
+            alike.setdefault(_key(pages[place].page, found), []).append(place)
+        elif found[Found.KIND] == _ONE_VALUE:
+            value = pages[place].value
+            repeating.setdefault(build_value(value).tobytes(), (value, []))[1].append(place)
+    for value, which in repeating.values():
+        yield which, build_constant_value(pages[which[0]].layers, value, which)
+    for key, which in alike.items():
+        layout, description = _layout(key, pages[which[0]].layers, rows, has_large_chunks)
+        found = encoded.found[which].T.copy()
+        position, *sizes = found[Found.POSITION : Found.ITEM_BYTES + 1]
+        buffers: list[Slices] = []
+        for size in sizes if layout.dictionary is not None else sizes[:2]:
+            buffers.append(Slices(encoded.data, position, size))
+            position = position + size
+        looked_at = [pages[place].looked_at for place in which]
+        refused = _Refused(looked_at, found.T, rows)
+        yield which, Body(which, layout, tuple(buffers), [description] * len(which), refused)
+
+
+def _key(page: SmallPage, found: Sequence[int]) -> _Key:
+    """Return what pages that are stored alike have in common."""
+    is_text = page.offsets is not None
+    stop = Found.INDEX_BITS + 1 if found[Found.HAS_DICTIONARY] else Found.HAS_DICTIONARY
+    return (is_text, page.bits, *found[Found.ENCODING : stop])
+
+
+@lru_cache(1024)
+def _layout(
+    key: _Key, layers: Layers, rows: int, has_large_chunks: bool
+) -> tuple[MiniBlockLayout, str]:
+    """Return the layout of pages, and what it says, for people; the same for pages alike."""
+    is_text, bits, encoding, level_bits, *indexed = key
+    definition = None
+    if level_bits:
+        has_runs = level_bits == _LEVEL_RUNS
+        definition = run_encoding(16) if has_runs else packed_encoding(16, level_bits)
+    items: Encoding | None = None
+    num_items = 0
+    if indexed:
+        _, num_items, width, index_bits = indexed
+        items = _item_encoding(bits, width, is_text=bool(is_text))
+        values = _encodings(index_bits, is_text=False)[encoding]
+        description = _indexed(items, num_items, values)
+    else:
+        values = _encodings(bits, is_text=bool(is_text))[encoding]
+        description = registry.describe(values)
+    layout = MiniBlockLayout(
+        layers,
+        values,
+        rows,
+        2 if encoding == _RUNS else 1,
+        has_large_chunks,
+        definition=definition,
+        dictionary=items,
+        num_dictionary_items=num_items,
+    )
+    return layout, description
+
+
+def _encodings(bits: int, *, is_text: bool) -> tuple[Encoding, ...]:
+    """Return how values of so many bits are stored: plain, packed, as runs; strings are plain."""
+    if is_text:
+        return (variable_encoding(bits),)
+    return flat_encoding(bits), inline_encoding(bits), run_encoding(bits)
+
+
+def _item_encoding(bits: int, width: int, *, is_text: bool) -> Encoding:
+    if is_text:
+        return variable_encoding(bits)
+    return flat_encoding(bits) if width == _NOT_PACKED else packed_encoding(bits, width)
+
+
+def _indexed(items: Encoding, num_items: int, indices: Encoding) -> str:
+    described = registry.describe(items), registry.describe(indices)
+    return f"dictionary({num_items}, {described[0]}){{{described[1]}}}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Refused(Sequence[Mapping[str, str]]):
+    """What the other encodings of pages would have cost, put in words when it is asked for."""
+
+    pages: Sequence[tuple[int, bool, int]]
+    """Of each the bits of its values, whether it has strings, and its bytes."""
+    found: Int64s
+    rows: int
+
+    def __len__(self) -> int:
+        """Return how many pages there are."""
+        return len(self.pages)
+
+    @overload
+    def __getitem__(self, place: int) -> Mapping[str, str]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Mapping[str, str]]: ...
+
+    def __getitem__(self, place: int | slice) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
+        """Return what was refused for a page."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        bits, is_text, raw_bytes = self.pages[place]
+        found = self.found[place].tolist()
+        has_dictionary = bool(found[Found.HAS_DICTIONARY])
+        codecs: list[Codec] = [Flat(), InlineBitpacking(), Rle()]
+        stored = found[Found.PLAIN_BYTES : Found.RUN_BYTES + 1]
+        refused = {
+            registry.describe(encoding): str(self._cost(size, codecs[number], raw_bytes))
+            for number, encoding in enumerate(_encodings(bits, is_text=is_text))
+            if (size := stored[number]) >= 0 and (has_dictionary or number != found[Found.ENCODING])
+        }
+        if found[Found.INDEX_BYTES] >= 0 and not has_dictionary:
+            _, _, _, _, num_items, width, index_bits, index_encoding = found[: Found.POSITION]
+            items = _item_encoding(bits, width, is_text=is_text)
+            indices = _encodings(index_bits, is_text=False)[index_encoding]
+            index_bytes = self.rows * index_bits // 8
+            cost = self._cost(found[Found.INDEX_BYTES], codecs[index_encoding], index_bytes)
+            cost = cost.plus(found[Found.ITEM_BYTES] / self.rows, LOOK_UP_NS)
+            refused[_indexed(items, num_items, indices)] = str(cost)
+        return refused
+
+    def _cost(self, stored: int, codec: Codec, raw_bytes: int) -> Cost:
+        return Cost(stored / self.rows, decode_ns_of(codec, raw_bytes / self.rows))

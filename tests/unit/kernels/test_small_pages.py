@@ -1,0 +1,99 @@
+"""Small pages by each instruction set; `test_encode_field` compares them with their definition."""
+
+import numpy as np
+import pytest
+
+from lancelet.errors import CorruptDataError
+from lancelet.kernels import Found, SmallPage, _native, native
+
+ROWS = 1000
+LEFT, ONE_VALUE, CHUNKS = range(3)
+
+
+def as_page(values, **shape):
+    return SmallPage(values.itemsize * 8, values.view(np.uint8), **shape)
+
+
+def as_texts(texts, kind=np.int32):
+    offsets = np.cumsum([0, *map(len, texts)]).astype(kind)
+    data = np.frombuffer("".join(texts).encode(), np.uint8)
+    return SmallPage(offsets.itemsize * 8, data, 0, offsets.view(np.uint8))
+
+
+def pages():
+    rng = np.random.default_rng(0)
+    some = np.packbits(rng.random(ROWS + 3) < 0.9, bitorder="little")
+    return [
+        as_page(rng.integers(0, 1000, ROWS)),
+        as_page(rng.random(ROWS).astype(np.float32)),
+        as_page(rng.integers(0, 5, ROWS) * 1_000_003, validity=some, valid_from=3),
+        as_page(np.repeat(np.arange(10, dtype=np.int16), ROWS // 10)),
+        as_page(np.full(ROWS, 7)),
+        SmallPage(1, some, 2),
+        as_texts([f"item {at}" for at in rng.integers(0, 9, ROWS)]),
+        as_texts([f"{at}" for at in rng.integers(0, 1 << 20, ROWS)], np.int64),
+        as_page(rng.integers(0, 1 << 60, ROWS)),
+    ]
+
+
+def encoded(own, rows=ROWS):
+    made = native.encode_small_pages(own, rows, has_large_chunks=True, constants=2)
+    assert made is not None
+    return made
+
+
+def test_all_instruction_sets_make_the_same_bytes():
+    made = {}
+    before = _native.set_in_use()
+    for name in _native.supported_sets():
+        _native.use_set(name)
+        made[name] = encoded(pages())
+    _native.use_set(before)
+    first = made[before]
+    kinds = first.found[:, Found.KIND].tolist()
+    assert kinds == [CHUNKS] * 4 + [ONE_VALUE] + [CHUNKS] * 4
+    for each in made.values():
+        assert each.data.tobytes() == first.data.tobytes()
+        assert each.found.tolist() == first.found.tolist()
+
+
+def test_pages_are_the_same_wherever_they_lie_among_others():
+    together = encoded(pages())
+    for at, page in enumerate(pages()):
+        alone = encoded([page])
+        start = together.found[at, Found.POSITION]
+        assert together.data[start : start + len(alone.data)].tobytes() == alone.data.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("page", "rows"),
+    [
+        (as_page(np.zeros(7, np.int64)), 8),
+        (SmallPage(12, np.zeros(64, np.uint8)), 8),
+        (SmallPage(1, np.zeros(1, np.uint8), 1), 8),
+        (SmallPage(1, np.zeros(9, np.uint8), 8), 8),
+        (as_page(np.arange(8), validity=np.zeros(1, np.uint8), valid_from=1), 8),
+        (as_page(np.arange(8), levels=np.zeros(7, np.uint16)), 8),
+        (SmallPage(32, np.zeros(4, np.uint8), 0, np.array([0, 4, 2], "<i4").view(np.uint8)), 2),
+        (SmallPage(32, np.zeros(4, np.uint8), 0, np.array([0, 2, 9], "<i4").view(np.uint8)), 2),
+        (SmallPage(32, np.zeros(4, np.uint8), 0, np.array([-1, 2, 4], "<i4").view(np.uint8)), 2),
+        (SmallPage(64, np.zeros(4, np.uint8), 0, np.array([0, 2], "<i8").view(np.uint8)), 2),
+        (as_page(np.arange(8)), 0),
+        (as_page(np.arange(8)), 16385),
+    ],
+)
+def test_values_that_are_not_there_are_refused(page, rows):
+    with pytest.raises(CorruptDataError):
+        encoded([page], rows)
+
+
+def test_output_without_room_is_not_written_past():
+    values = np.random.default_rng(0).integers(0, 1 << 62, ROWS)
+    columns = np.array([64, 0, values.nbytes, 0, -1, -1, -1, 0])
+    for room in (0, 3, 4, 100, len(encoded([as_page(values)]).data) - 1):
+        out = np.full(room + 64, 7, np.uint8)
+        found = np.empty(len(Found), np.int64)
+        arguments = values.view(np.uint8), columns, ROWS, 1, 2, out[:room], found
+        assert _native.encode_small_pages(*arguments) == 0
+        assert found[Found.KIND] == LEFT
+        assert (out[room:] == 7).all()
