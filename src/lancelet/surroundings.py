@@ -20,12 +20,55 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _CHANCE: Final = random.SystemRandom()
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads; once the interpreter starts none any more, a task runs when it is asked for.
+
+    That is so in threads that go on after the main one has ended, and in what `atexit` calls.
+    """
+
+    def submit(self, task: Callable[..., R], /, *given: Any, **named: Any) -> Future[R]:
+        """Start a task."""
+        try:
+            return super().submit(task, *given, **named)
+        except RuntimeError:
+            return _WhenAsked(partial(task, *given, **named))
+
+
+class _WhenAsked(Future[R]):
+    """Runs a task in the thread that asks for its result; cancelled, it never runs."""
+
+    def __init__(self, task: Callable[[], R]) -> None:
+        super().__init__()
+        self._task = task
+
+    def result(self, timeout: float | None = None) -> R:
+        self._run()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._run()
+        return super().exception(timeout)
+
+    def _run(self) -> None:
+        if self.done():
+            return
+        try:
+            self.set_result(self._task())
+        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+            self.set_exception(error)
+
+    def cancel(self) -> bool:
+        # A pool tells those who wait; here nobody else would.
+        return super().cancel() and not self.set_running_or_notify_cancel()
 
 
 class Surroundings:
@@ -53,7 +96,7 @@ class Surroundings:
 
     def executor(self, threads: int, name: str) -> Executor:
         """Return a pool of threads."""
-        return ThreadPoolExecutor(threads, thread_name_prefix=name)
+        return Pool(threads, thread_name_prefix=name)
 
     def submit(self, pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
         """Start a task in a pool that the whole process has."""

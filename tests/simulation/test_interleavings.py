@@ -7,6 +7,7 @@ meet. The counts of the last full run are in `results/interleavings.json`.
 
 import pytest
 
+from lancelet.ops.mem_wal import writer
 from lancelet.table import removals
 from lancelet.testing.simulation import casts
 from lancelet.testing.simulation.interleavings import Explorer
@@ -65,6 +66,19 @@ def test_a_search_finds_what_no_longer_looks_for_records(stage, monkeypatch) -> 
 def test_the_log_of_a_shard_holds_in_every_order(shards, who) -> None:
     """Two merges; a merge and a collection; a writer and a collection."""
     assert search_shards(shards, who).states > 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("who", "fates"), [("xd", FAULTS), ("xyd", ()), ("xdi", ())])
+def test_a_log_that_is_dropped_has_no_rows_with_every_fault(who, fates) -> None:
+    assert search_shards(ShardStage.built(()), who, fates).states > 1_000
+
+
+def test_a_search_finds_who_begins_a_shard_that_is_not_noted(monkeypatch) -> None:
+    """A drop that has listed the shards takes the log from those that begin later."""
+    monkeypatch.setattr(writer, "note_shard", lambda *_: None)
+    with pytest.raises(AssertionError, match="after"):
+        search_shards(ShardStage.built(()), "xd")
 
 
 def test_a_search_finds_who_collects_what_is_not_merged(shards) -> None:

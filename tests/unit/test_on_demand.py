@@ -246,17 +246,21 @@ def test_a_table_is_first_read_after_the_main_thread_has_ended(tmp_path):
 )
 def test_a_table_is_changed_after_the_main_thread_has_ended(tmp_path, when):
     program = f"""
-        import atexit, lancelet, threading
+        import atexit, datetime, lancelet, threading
         def change():
-            table = lancelet.write_dataset({{"a": [1, 2, 3]}}, {str(tmp_path / "t")!r})
+            rows = {{"a": range(400)}}
+            table = lancelet.write_dataset(rows, {str(tmp_path / "t")!r}, max_rows_per_file=4)
             table.delete("a = 2")
+            table.optimize.compact_files(target_rows_per_fragment=40)
+            gone = table.cleanup_old_versions(datetime.timedelta(0), delete_unverified=True)
+            assert gone.data_files_removed == 100, gone
             print(table.count_rows())
         def late():
             threading.main_thread().join()
             change()
         {when}
     """
-    assert run(textwrap.dedent(program)).strip() == "2"
+    assert run(textwrap.dedent(program)).strip() == "399"
 
 
 @pytest.mark.parametrize("options", [(), ("-OO",)])

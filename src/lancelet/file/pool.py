@@ -17,12 +17,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from itertools import islice
 from typing import Final, TypeVar
 
+from lancelet import surroundings
 from lancelet.config import CPU_THREADS, IO_THREADS
-from lancelet.io.pool import started
+from lancelet.surroundings import Pool
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,13 +42,13 @@ class _Pools:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._pools: dict[str, Pool] = {}
 
-    def get(self, name: str, threads: int) -> ThreadPoolExecutor:
+    def get(self, name: str, threads: int) -> Pool:
         with self._lock:
             pool = self._pools.get(name)
             if pool is None:
-                pool = ThreadPoolExecutor(
+                pool = Pool(
                     threads, thread_name_prefix=f"lancelet-{name}", initializer=_enter_worker
                 )
                 self._pools[name] = pool
@@ -98,7 +99,7 @@ def map_ordered(
     running: deque[Future[R]] = deque()
     try:
         for item in _chained(first, following, source):
-            running.append(started(pool, task, item))
+            running.append(surroundings.submit(pool, task, item))
             if len(running) >= ahead:
                 yield running.popleft().result()
         while running:
@@ -113,7 +114,8 @@ def map_ordered(
 def submit(task: Callable[[], R]) -> Future[R]:
     """Start one task of computation; its future is done at once where threads do not help."""
     if CPU_THREADS > 1 and not is_worker():
-        return started(_POOLS.get("work", CPU_THREADS), lambda _: task(), None)
+        pool = _POOLS.get("work", CPU_THREADS)
+        return surroundings.submit(pool, lambda _: task(), None)
     future: Future[R] = Future()
     future.set_result(task())
     return future

@@ -38,7 +38,12 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from lancelet.errors import InvalidInputError, LanceletError, StorageError
+from lancelet.errors import (
+    InvalidInputError,
+    LanceletError,
+    StorageError,
+    StorageUnavailableError,
+)
 from lancelet.io.pool import run_in_background
 from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken, not_stored
 from lancelet.io.unfinished import UnfinishedFile, start_unfinished, write_all
@@ -336,6 +341,8 @@ def translated(error: OSError, path: str) -> LanceletError:
         return not_stored(path)
     if isinstance(error, FileExistsError):
         return name_taken(path)
+    if isinstance(error, BlockingIOError):
+        return StorageUnavailableError(error.strerror or str(error), path=path)
     return StorageError(
         "the system refused a request; check permissions and free space",
         path=path,

@@ -290,7 +290,7 @@ class LocalStore(Store):
                     if os.stat(temporary).st_mtime > limit:
                         continue
                     if name.startswith(LOCK_PREFIX):
-                        with contextlib.suppress(FileExistsError), locked(temporary):
+                        with contextlib.suppress(BlockingIOError), locked(temporary):
                             swept += 1  # who holds a lock removes it in the end
                         continue
                     os.unlink(temporary)

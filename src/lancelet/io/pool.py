@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future
 from typing import TypeVar
 
 from lancelet.config import IO_THREADS
 from lancelet.errors import LanceletError
 from lancelet.io.fork import renew_after_fork
-from lancelet.surroundings import submit
+from lancelet.surroundings import Pool, submit
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class _Threads:
@@ -26,7 +24,7 @@ class _Threads:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.pool: ThreadPoolExecutor | None = None
+        self.pool: Pool | None = None
         renew_after_fork(self, _Threads.forget)
 
     def forget(self) -> None:
@@ -34,11 +32,11 @@ class _Threads:
         self.lock = threading.Lock()
         self.pool = None
 
-    def get(self) -> ThreadPoolExecutor:
+    def get(self) -> Pool:
         """Return the pool, made on the first call."""
         with self.lock:
             if self.pool is None:
-                self.pool = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="lancelet-io")
+                self.pool = Pool(IO_THREADS, thread_name_prefix="lancelet-io")
             return self.pool
 
 
@@ -58,7 +56,7 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
     if len(requests) <= 1 or getattr(_HERE, "is_request", False):
         return [request() for request in requests]
     pool = _THREADS.get()
-    futures = [started(pool, _call, request) for request in requests]
+    futures = [submit(pool, _call, request) for request in requests]
     try:
         return [future.result() for future in futures]
     finally:
@@ -74,46 +72,7 @@ def run_in_background(request: Callable[[], T]) -> Future[T]:
     """
     if getattr(_HERE, "is_request", False):
         return _done(request)
-    return started(_THREADS.get(), _call, request)
-
-
-class _WhenAsked(Future[R]):
-    """Runs a task in the thread that asks for its result; cancelled, it never runs."""
-
-    def __init__(self, task: Callable[[], R]) -> None:
-        super().__init__()
-        self._task = task
-
-    def result(self, timeout: float | None = None) -> R:
-        self._run()
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._run()
-        return super().exception(timeout)
-
-    def _run(self) -> None:
-        if self.done():
-            return
-        try:
-            self.set_result(self._task())
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
-            self.set_exception(error)
-
-    def cancel(self) -> bool:
-        # A pool tells those who wait; here nobody else would.
-        return super().cancel() and not self.set_running_or_notify_cancel()
-
-
-def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future[R]:
-    """Start a task in a pool; once the interpreter starts no threads, it runs when it is asked.
-
-    That is so in threads that go on after the main one has ended, and in what `atexit` calls.
-    """
-    try:
-        return submit(pool, task, item)
-    except RuntimeError:
-        return _WhenAsked(partial(task, item))
+    return submit(_THREADS.get(), _call, request)
 
 
 def _done(request: Callable[[], T]) -> Future[T]:

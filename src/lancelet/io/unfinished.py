@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import sys
 import uuid
@@ -32,6 +33,10 @@ TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
 
 LOCK_PREFIX: Final = f"{TEMPORARY_PREFIX}lock-"
 """How names of locks begin; one is for a name, and is removed only by who holds it."""
+
+_TRIES: Final = 500
+_WAIT_SECONDS: Final = 0.01
+"""How often a lock is tried that another holds: it does so for two calls to the system."""
 
 _COPY_BYTES: Final = 1 << 20
 
@@ -177,23 +182,38 @@ def give_name_if_free(temporary: str, native: str) -> None:
 
 
 def _rename_if_free(temporary: str, native: str) -> None:
-    """Give a file a name that is free, under a lock; nobody sees the name without the bytes."""
+    """Give a file a name that is free, under a lock; nobody sees the name without the bytes.
+
+    Who finds the lock held waits for it: the holder may fail, and then the name is free still.
+    """
     if sys.platform == "win32":
         os.rename(temporary, native)  # which fails there if the name is taken
         return
     folder, name = os.path.split(native)
     digest = uuid.uuid5(uuid.NAMESPACE_URL, name).hex  # names may be as long as a name can be
-    with locked(os.path.join(folder, LOCK_PREFIX + digest)):
-        # Earlier releases claimed names by empty files.
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(native).st_size:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
-        os.replace(temporary, native)
+    for attempt in itertools.count(1):
+        try:
+            with locked(os.path.join(folder, LOCK_PREFIX + digest)):
+                _check_free(native)
+                os.replace(temporary, native)
+                return
+        except BlockingIOError:
+            _check_free(native)
+            if attempt == _TRIES:
+                raise
+        surroundings.sleep(_WAIT_SECONDS)
+
+
+def _check_free(native: str) -> None:
+    """Raise if a name is taken; earlier releases claimed names by empty files."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(native).st_size:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
 
 
 @contextlib.contextmanager
 def locked(lock: str) -> Iterator[None]:
-    """Hold a lock, which the system takes from the dead; `FileExistsError` if another has it."""
+    """Hold a lock, which the system takes from the dead; `BlockingIOError` if another has it."""
     handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
     try:
         try:
@@ -203,7 +223,7 @@ def locked(lock: str) -> Iterator[None]:
         except (BlockingIOError, FileNotFoundError):
             is_it = False
         if not is_it:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), lock)
+            raise BlockingIOError(errno.EAGAIN, "another process gives a file its name", lock)
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import lancelet
 from lancelet.cli.convert import _metadata_number
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.main import COMMANDS, load_command, main
+from lancelet.ops.compact import run as compact_run
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = pa.table(
@@ -583,11 +585,28 @@ def test_shells_complete_commands_and_options(shell: str, call) -> None:
         assert done.stdout == "versions\n"
 
 
-def test_compaction_runs_as_many_tasks_at_a_time_as_asked(tmp_path: Path, told) -> None:
+def test_compaction_runs_as_many_tasks_at_a_time_as_asked(tmp_path, told, monkeypatch) -> None:
+    """Each of the first tasks ends only when as many run as were asked for, and never more do."""
     uri = str(tmp_path / "t.lance")
     lancelet.write_dataset(pa.table({"id": range(64)}), uri, max_rows_per_file=4)
+    execute, changed, running, most = compact_run.execute_task, threading.Condition(), [], []
+
+    def together(*given):
+        with changed:
+            running.append(given)
+            most.append(len(running))
+            changed.notify_all()
+            assert changed.wait_for(lambda: max(most) >= 3, 60), "tasks run one after the other"
+        try:
+            return execute(*given)
+        finally:
+            with changed:
+                running.remove(given)
+
+    monkeypatch.setattr(compact_run, "execute_task", together)
     done = told("compact", uri, "--target-rows-per-fragment", "16", "--num-threads", "3")
     assert (done["tasks"], done["fragments_removed"], done["version"]) == (4, 16, 3)
+    assert max(most) == 3
 
 
 def test_counting_rows_loads_neither_datasets_nor_readers_of_files(tmp_path):
@@ -596,6 +615,7 @@ def test_counting_rows_loads_neither_datasets_nor_readers_of_files(tmp_path):
     program = """
 import sys
 from lancelet.cli.main import main
+from lancelet.ops.compact import run as compact_run
 main(["count", sys.argv[1]])
 heavy = {"pandas", "pyarrow.dataset", "lancelet.dataset.dataset", "lancelet.file.v2.reader"}
 print(sorted(heavy & set(sys.modules)))

@@ -1,5 +1,6 @@
 """Readers find the shards of a table, follow what becomes of them, and read what indices lack."""
 
+import shutil
 import time
 import uuid
 import warnings
@@ -24,6 +25,7 @@ from lancelet.ops.mem_wal import writer as shard_writer
 from lancelet.ops.mem_wal.discovery import note_shards, noted_shards
 from lancelet.ops.mem_wal.reconcile import IrreconcilableError
 from lancelet.ops.mem_wal.shard import FencedError, Shard
+from lancelet.ops.mem_wal.state import LeftShardsError
 from lancelet.ops.mem_wal.upkeep import UnmergedShardsError
 from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.table.commit import latest_of
@@ -527,16 +529,16 @@ def test_who_drops_a_log_leaves_what_the_next_one_flushed(tmp_path, monkeypatch)
     """Another begins a log and writes the shard anew before what the dropped one had is deleted."""
     dataset = begun(tmp_path)
     dataset.mem_wal_writer(str(SHARD)).close()
-    drop = upkeep.drop_index
+    publish = upkeep.publish
 
     def and_begun_again(*given):
-        dropped = drop(*given)
+        dropped = publish(*given)
         other = lancelet.dataset(dataset.uri)
         other.initialize_mem_wal(unsharded=True)
         put(other, [101])
         return dropped
 
-    monkeypatch.setattr(upkeep, "drop_index", and_begun_again)
+    monkeypatch.setattr(upkeep, "publish", and_begun_again)
     dataset.drop_mem_wal()
     found = lancelet.mem_wal.LsmScanner.fresh(dataset).project(["id"]).to_table()
     assert sorted(found["id"].to_pylist()) == [*range(50), 101]
@@ -772,3 +774,95 @@ def test_positions_that_were_collected_are_not_free(tmp_path):
         patch.setattr(Shard, "claim", lambda *given, **how: (patch.undo(), late(*given, **how))[1])
         with pytest.raises(FencedError):
             MemWalWriter(snapshot, SHARD, {})
+
+
+def test_a_shard_that_begins_while_a_log_is_dropped_keeps_the_log(tmp_path, monkeypatch):
+    """Who drops a log has listed its shards when another one begins, and looks again."""
+    dataset = begun(tmp_path)
+    listed = upkeep.list_shards
+
+    def and_another_begins(location):
+        found = listed(location)
+        monkeypatch.undo()
+        lancelet.dataset(dataset.uri).mem_wal_writer(str(OTHER)).put(rows([100]))
+        return found
+
+    monkeypatch.setattr(upkeep, "list_shards", and_another_begins)
+    with pytest.raises(ValueError, match="rows that are in no table"):
+        dataset.drop_mem_wal()
+    dataset = lancelet.dataset(dataset.uri)
+    dataset.compact_mem_wal(flush=True)
+    assert sorted(dataset.to_table()["id"].to_pylist()) == [*range(50), 100]
+
+
+def test_who_claims_a_shard_of_a_log_that_is_gone_acknowledges_nothing(tmp_path, monkeypatch):
+    dataset = begun(tmp_path)
+    claim = Shard.claim
+
+    def and_dropped_before(self, *given, **how):
+        monkeypatch.undo()
+        lancelet.dataset(dataset.uri).drop_mem_wal()
+        return claim(self, *given, **how)
+
+    monkeypatch.setattr(Shard, "claim", and_dropped_before)
+    with pytest.raises(OSError, match="not initialized"):
+        dataset.mem_wal_writer(str(OTHER))
+    assert lancelet.dataset(dataset.uri).mem_wal_index_details() is None
+
+
+def test_a_drop_says_that_another_library_began_a_shard_meanwhile(tmp_path, monkeypatch):
+    """The reference notes no shards; its writer is fenced, and what it put is told of."""
+    dataset = begun(tmp_path)
+    publish, opened = upkeep.publish, []
+
+    def and_another_began(*given):
+        opened.append(lance.dataset(dataset.uri).mem_wal_writer(str(OTHER)))
+        opened[0].put(rows([100]))
+        return publish(*given)
+
+    monkeypatch.setattr(upkeep, "publish", and_another_began)
+    with pytest.raises(LeftShardsError, match="Restore a version"):
+        dataset.drop_mem_wal()
+    with pytest.raises(Exception, match=r"(?i)fenced"):
+        opened[0].put(rows([101]))
+
+
+def test_a_stale_handle_opens_no_sealed_shard_of_a_log_that_others_began(tmp_path):
+    stale = lancelet.write_dataset(rows(range(50)), str(tmp_path / "t"))
+    other = lancelet.dataset(stale.uri)
+    other.initialize_mem_wal()
+    put(other, [100])
+    other.seal_mem_wal_shard(str(SHARD))
+    with pytest.raises(OSError, match="already initialized"):
+        stale.initialize_mem_wal()
+    manifest = Shard(other.snapshot.location, SHARD).latest()
+    assert manifest is not None
+    assert not manifest.is_active
+
+
+def test_a_log_that_begins_fences_who_still_writes_one_that_the_table_lost(tmp_path):
+    """The ids of fields mean other columns in what replaced the table."""
+    dataset = begun(tmp_path)
+    writer = dataset.mem_wal_writer(str(SHARD))
+    lance.write_dataset(rows([1]).rename_columns(["id", "t", "y"]), dataset.uri, mode="overwrite")
+    lancelet.dataset(dataset.uri).initialize_mem_wal()
+    with pytest.raises(FencedError):
+        writer.put(rows([100]))
+
+
+@pytest.mark.parametrize("lost", ["replaced", "restored", "made anew"])
+def test_a_writer_notes_at_a_flush_that_the_table_lost_its_log(tmp_path, lost):
+    dataset = begun(tmp_path)
+    writer = dataset.mem_wal_writer(str(SHARD))
+    match lost:
+        case "replaced":
+            lance.write_dataset(rows([1]), dataset.uri, mode="overwrite")
+        case "restored":
+            lancelet.dataset(dataset.uri, version=1).restore()
+        case "made anew":
+            shutil.rmtree(dataset.uri)
+            lancelet.write_dataset(rows([1]), dataset.uri)
+    writer.put(rows([100]))
+    for late in (writer.close, lambda: writer.put(rows([101]))):
+        with pytest.raises(OSError, match=r"lost its log|already closed"):
+            late()

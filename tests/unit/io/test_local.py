@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from lancelet.errors import (
     CorruptDataError,
     InvalidInputError,
     StorageError,
+    StorageUnavailableError,
 )
 from lancelet.io import durable, open_folder, unfinished
 from lancelet.io.local import LocalStore, native_path
@@ -270,12 +272,57 @@ def test_a_lock_that_was_removed_meanwhile_gives_no_name(store, no_links, monkey
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_name_is_free_if_who_had_its_lock_fails(store, no_links, monkeypatch, fails):
+    """Another one comes while the lock is held, which says nothing of the name yet."""
+    replace_, sleeping, second = os.replace, Event(), []
+
+    def told_while_held(source: str, target: str) -> None:
+        if second:
+            replace_(source, target)
+            return
+        second.append(pool.submit(store.put_if_absent, "v/1", b"second"))
+        assert sleeping.wait(60)
+        if fails:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_(source, target)
+
+    monkeypatch.setattr(unfinished.os, "replace", told_while_held)
+    monkeypatch.setattr(unfinished.surroundings, "sleep", lambda _: sleeping.set())
+    monkeypatch.setattr(unfinished, "_TRIES", 1 << 40)
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(StorageError) if fails else nullcontext():
+            store.put_if_absent("v/1", b"first")
+        (other,) = second
+        assert isinstance(other.exception(), AlreadyExistsError) != fails
+    assert store.read("v/1") == (b"second" if fails else b"first")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
+def test_a_lock_that_is_held_for_long_is_an_error_that_says_nothing_of_the_name(
+    store, no_links, monkeypatch
+):
+    (store.root / "v").mkdir()
+    lock = fcntl.flock
+
+    def held(handle: int, kind: int) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(unfinished.fcntl, "flock", held)
+    monkeypatch.setattr(unfinished.surroundings, "sleep", lambda _: None)
+    with pytest.raises(StorageUnavailableError, match="gives a file its name"):
+        store.put_if_absent("v/1", b"first")
+    monkeypatch.setattr(unfinished.fcntl, "flock", lock)
+    store.put_if_absent("v/1", b"second")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
 def test_a_lock_that_somebody_holds_is_not_swept(store, no_links, monkeypatch):
     replace_ = os.replace
 
     def swept(source: str, target: str) -> None:
         (lock,) = (store.root / "v").glob(f"{unfinished.LOCK_PREFIX}*")
-        with pytest.raises(FileExistsError), unfinished.locked(str(lock)):
+        with pytest.raises(BlockingIOError), unfinished.locked(str(lock)):
             pass
         os.utime(lock, (0, 0))
         assert store.sweep_temporaries(older_than_seconds=3600) == 0

@@ -123,7 +123,9 @@ def run_tasks(
                 future.result()
                 on_done()
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for future in running:
+                future.cancel()
+            pool.shutdown(wait=True)
             discard(snapshot, _finished(running))
             raise
         return [future.result() for future in running]

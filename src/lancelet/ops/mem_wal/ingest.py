@@ -111,7 +111,7 @@ class _Begun:
         if not self.is_last():
             return False
         with suppress(AlreadyExistsError):
-            self._store.put_if_absent(self._path(self._number), b"")
+            self._store.put_if_absent(self._path(self._number), b"begun")
         return True
 
     def is_last(self) -> bool:

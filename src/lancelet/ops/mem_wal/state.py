@@ -18,16 +18,19 @@ from lancelet.format.index_metadata import (
     AnyDetails,
     IndexMetadata,
     uuid_from_proto,
+    uuid_to_proto,
 )
 from lancelet.format.operation import CreateIndex
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
+from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
-from lancelet.ops.publish import publish
+from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.table.commit import latest_of
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 _TYPE_URL: Final = "/lance.table.MemWalIndexDetails"
 
@@ -132,6 +135,8 @@ def initialize_mem_wal(
 ) -> Snapshot:
     """Give a table a write-ahead log."""
     check_settings(writer_config or {})
+    # The shards of a log that there is by now are left alone.
+    snapshot = latest_of(snapshot)
     if mem_wal_state(snapshot) is not None:
         raise AlreadyInitializedError(
             "MemWAL is already initialized on this dataset.", uri=snapshot.location.uri
@@ -141,18 +146,10 @@ def initialize_mem_wal(
             "shards mark deleted rows in a column of that name; rename the table's first",
             column=TOMBSTONE,
         )
-    shards = [Shard(snapshot.location, each) for each in list_shards(snapshot.location)]
-    left = [each.shard_id for each in shards if _has_rows(each)]
-    if left:
-        raise LeftShardsError(
-            "there are shards of an earlier log, whose merged generations are unknown: "
-            "their rows might take the place of newer ones. Restore a version that has the log "
-            "and merge them, or delete their folders below _mem_wal",
-            uri=snapshot.location.uri,
-            shards=[str(each) for each in left[:10]],
-        )
-    for shard in shards:
-        shard.reopen()
+    shards = list_shards(snapshot.location)
+    fence_shards(snapshot, shards)
+    for each in shards:
+        Shard(snapshot.location, each).reopen()
     details = index_details_pb.MemWalIndexDetails(
         snapshot_ts_millis=surroundings.time_ns() // 1_000_000,
         num_shards=num_shards,
@@ -175,6 +172,51 @@ def initialize_mem_wal(
     return publish(snapshot, CreateIndex((entry,), ()))
 
 
+def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
+    """See to it that the log of a table knows of a shard, before rows of it are acknowledged.
+
+    Who drops a log lists its shards, and commits. A shard that is noted before was listed; one that
+    is noted meanwhile makes that commit conflict, and one that comes after finds no log.
+    """
+
+    def attempt(current: Snapshot) -> None:
+        known = require_mem_wal(current).compacted
+        if shard_id in known:
+            return
+        (entry,) = segments_of(current, MEM_WAL_INDEX)
+        assert entry.details is not None, "the table has a log"
+        details = parse_message(index_details_pb.MemWalIndexDetails, entry.details.value)
+        # With those of others, so that many who begin shards at once do not wait for each other.
+        for each in {shard_id, *list_shards(current.location)} - known.keys():
+            details.compacted_sstables.add(shard_id=uuid_to_proto(each), generation=0)
+        noted = AnyDetails(entry.details.type_url, render_message(details))
+        publish(current, CreateIndex((replace(entry, details=noted),), (entry,)))
+
+    with_retries(snapshot, attempt, Retries())
+
+
+def fence_shards(snapshot: Snapshot, shard_ids: Iterable[uuid.UUID]) -> None:
+    """Fence the writers of shards that belong to no log, and raise if these have rows."""
+    left = []
+    for each in shard_ids:
+        shard = Shard(snapshot.location, each)
+        latest = shard.latest()
+        if latest is not None and latest.is_active:
+            latest = shard.claim(latest.spec_id)
+        if latest is not None and (
+            latest.sstables or any(entry.batches for entry in shard.entries(latest.replay_after))
+        ):
+            left.append(str(each))
+    if left:
+        raise LeftShardsError(
+            "there are shards of an earlier log, whose merged generations are unknown: "
+            "their rows might take the place of newer ones. Restore a version that has the log "
+            "and merge them, or delete their folders below _mem_wal",
+            uri=snapshot.location.uri,
+            shards=left[:10],
+        )
+
+
 def check_settings(settings: Mapping[str, int | bool]) -> None:
     """Raise if no writer could behave so."""
     for name, value in settings.items():
@@ -182,15 +224,6 @@ def check_settings(settings: Mapping[str, int | bool]) -> None:
             raise InvalidInputError(
                 f"{name} must be at least {_AT_LEAST.get(name, 0)}", found=value
             )
-
-
-def _has_rows(shard: Shard) -> bool:
-    """Return whether a shard has flushed tables, or rows in its log."""
-    latest = shard.latest()
-    if latest is not None and latest.sstables:
-        return True
-    entries = shard.entries(0 if latest is None else latest.replay_after)
-    return any(entry.batches for entry in entries)
 
 
 def _generations(

@@ -21,16 +21,23 @@ from typing import Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.index_metadata import MEM_WAL_INDEX
+from lancelet.format.operation import CreateIndex
 from lancelet.format.shard_manifest import (
     SEALED,
     ShardManifest,
     SsTable,
     wal_entry_position,
 )
-from lancelet.ops.indexing.drop import drop_index
+from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.mem_wal.shard import Shard, list_shards
-from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state, require_mem_wal
-from lancelet.ops.publish import Retries, with_retries
+from lancelet.ops.mem_wal.state import (
+    MemWalState,
+    fence_shards,
+    mem_wal_state,
+    require_mem_wal,
+)
+from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.table.commit import latest_of
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entries
 from lancelet.values import dataclass
@@ -91,32 +98,25 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
     """Take the log from a table, with what its shards hold, and return the version without it.
 
     Raises:
-        UnmergedShardsError: Rows of a shard are not in the table; nothing changed.
+        UnmergedShardsError: Rows of a shard are not in the table, which keeps its log.
+        LeftShardsError: The log is gone, but another library began a shard meanwhile.
     """
-    require_mem_wal(snapshot)
-    shards = list_shards(snapshot.location)
-    for shard_id in shards:
-        manifest = Shard(snapshot.location, shard_id).latest()
-        if manifest is not None and manifest.is_active:
-            seal_shard(snapshot, shard_id)
 
-    def attempt(current: Snapshot) -> Snapshot:
+    def attempt(current: Snapshot) -> tuple[Snapshot, list[uuid.UUID]]:
         merged = require_mem_wal(current).compacted
+        shards = list_shards(current.location)
+        for shard_id in shards:
+            _check_merged(current, shard_id, merged.get(shard_id, 0))
         for shard_id in shards:
             manifest = Shard(current.location, shard_id).latest()
-            tables = () if manifest is None else manifest.sstables
-            waiting = [
-                each.generation for each in tables if each.generation > merged.get(shard_id, 0)
-            ]
-            if waiting:
-                raise UnmergedShardsError(
-                    "flushed tables of the shard are not merged; merge them first",
-                    shard=str(shard_id),
-                    generations=waiting,
-                )
-        return drop_index(current, MEM_WAL_INDEX)
+            if manifest is not None and manifest.is_active:
+                seal_shard(current, shard_id)
+                _check_merged(current, shard_id, merged.get(shard_id, 0))
+        # Not done again on its own: a shard that was noted meanwhile has to be looked at.
+        log = segments_of(current, MEM_WAL_INDEX)
+        return publish(current, CreateIndex((), log)), shards
 
-    dropped = with_retries(snapshot, attempt, Retries())
+    dropped, shards = with_retries(snapshot, attempt, Retries())
     for shard_id in shards:
         shard = Shard(snapshot.location, shard_id)
         manifest = shard.latest()
@@ -124,7 +124,23 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
         if manifest is not None and not manifest.is_active:
             _delete_tables(shard, manifest, manifest.current_generation)
             _delete_entries(shard, manifest)
+    late = set(list_shards(dropped.location)).difference(shards)
+    if late and mem_wal_state(latest_of(dropped)) is None:
+        # Other libraries do not note the shards that they begin.
+        fence_shards(dropped, late)
     return dropped
+
+
+def _check_merged(snapshot: Snapshot, shard_id: uuid.UUID, merged: int) -> None:
+    manifest = Shard(snapshot.location, shard_id).latest()
+    tables = () if manifest is None else manifest.sstables
+    waiting = [each.generation for each in tables if each.generation > merged]
+    if waiting:
+        raise UnmergedShardsError(
+            "flushed tables of the shard are not merged; merge them first",
+            shard=str(shard_id),
+            generations=waiting,
+        )
 
 
 def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:

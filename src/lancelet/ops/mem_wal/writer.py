@@ -37,6 +37,7 @@ from lancelet.errors import (
     CommitOutcomeUnknownError,
     InvalidInputError,
     LanceletError,
+    NotFoundError,
     SchemaMismatchError,
     UnsupportedError,
 )
@@ -58,6 +59,8 @@ from lancelet.ops.mem_wal.state import (
     WRITER_DEFAULTS,
     MemWalState,
     check_settings,
+    mem_wal_state,
+    note_shard,
     require_mem_wal,
 )
 from lancelet.table.commit import latest_of
@@ -246,6 +249,8 @@ class MemWalWriter:
         # Counted from behind what the table has of a shard of that id, be it another table's.
         first = state.compacted.get(shard.shard_id, 0) + 1
         self.manifest = shard.claim(spec_id, first_generation=first)
+        if shard.shard_id not in state.compacted:
+            note_shard(self.base, shard.shard_id)
         self._position = self.manifest.replay_after
         generations, logged = set[int | None](), set[int]()
         while (found := known.get(self._position + 1)) is not None:
@@ -468,6 +473,7 @@ class MemWalWriter:
         self._check_not_lost()
         began = time.perf_counter_ns()
         try:
+            self._check_log_is_there()
             rows = pa.Table.from_batches(memory.batches, self._arrow)
             generation = self.manifest.current_generation
             table = write_sstable(self.shard, self.base, rows, generation, self._indices)
@@ -491,6 +497,23 @@ class MemWalWriter:
             self.counts.flushes += 1
             self.counts.flushed_rows += memory.held.num_rows
             self.counts.flush_ns += time.perf_counter_ns() - began
+
+    def _check_log_is_there(self) -> None:
+        """Raise if the table lost its log, as when its rows were replaced: nobody reads the shard.
+
+        Asked when rows are flushed, so a writer notes it late, but what was put costs no request.
+        """
+        try:
+            state = mem_wal_state(latest_of(self.base))
+        except NotFoundError:
+            state = None
+        if state is None:
+            raise FencedError(
+                "the table lost its log: it was replaced, or went back to a version without one; "
+                "rows that were not merged before are in the files of the shard alone",
+                shard=str(self.shard.shard_id),
+                uri=self.base.location.uri,
+            )
 
     def _visible(self) -> list[pa.RecordBatch]:
         with self._lock:

@@ -42,7 +42,7 @@ def has_merged_tables(state: State) -> bool:
     return (
         entry is not None
         and any(not index.is_system for index in state.indices)
-        and bool(_details(entry).compacted_sstables)
+        and any(each.generation for each in _details(entry).compacted_sstables)
     )
 
 

@@ -4,9 +4,10 @@
     a flush, merge    A puts and closes, which flushes; M merges what is flushed
     two merges        M and N merge one flushed table
     merge, collect    M merges what is flushed, C deletes what nobody will read
+    drop, claim       D drops the log, X and Y open writers of a shard that is new, I begins a log
 
 Before, a writer flushed row 0, and another one put row 1 and died. The table has no key, so a row
-that was replayed or merged twice would be seen.
+that was replayed or merged twice would be seen. Logs are dropped that have no shards yet.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 import lancelet
-from lancelet.errors import CommitError, NotFoundError, StorageError
+from lancelet.errors import CommitError, InvalidInputError, NotFoundError, StorageError
 from lancelet.io.memory import MemoryStore
 from lancelet.testing.simulation.casts import Scene
 from lancelet.testing.simulation.interleavings import Cast
 from lancelet.testing.simulation.judge import BUCKET, MAIN
 
 _SHARD: Final = str(uuid.UUID(int=7))
+_NEW: Final = str(uuid.UUID(int=8))
 _BEFORE: Final = (0, 1)
 """The rows that are there before."""
 _TOLD: Final = (CommitError, StorageError, NotFoundError)
@@ -43,31 +45,37 @@ def _open() -> lancelet.LanceDataset:
 
 @dataclass(slots=True)
 class ShardStage:
-    """A table with a log, which has a flushed row, and one that only the log has."""
+    """A table with a log, which has a flushed row, and one that only the log has; or no shard."""
 
     stored: dict[str, Any]
+    rows: tuple[int, ...]
 
     @staticmethod
-    def built() -> ShardStage:
+    def built(rows: tuple[int, ...] = _BEFORE) -> ShardStage:
         """Build it, under the surroundings of the machine."""
         MemoryStore.renew(BUCKET)
         dataset = lancelet.write_dataset(_rows(), f"memory://{BUCKET}/{MAIN}")
         dataset.initialize_mem_wal(unsharded=True)
-        with _open().mem_wal_writer(_SHARD) as writer:
-            writer.put(_rows(0))
-        _open().mem_wal_writer(_SHARD).put(_rows(1))
-        return ShardStage(dict(MemoryStore(BUCKET)._objects.stored))  # noqa: SLF001 - copied
+        for row in rows[:1]:
+            with _open().mem_wal_writer(_SHARD) as writer:
+                writer.put(_rows(row))
+        for row in rows[1:]:
+            _open().mem_wal_writer(_SHARD).put(_rows(row))
+        return ShardStage(dict(MemoryStore(BUCKET)._objects.stored), rows)  # noqa: SLF001 - copied
 
     def scene(self, names: Iterable[str]) -> Scene:
-        """Return the scenario of some actors: `a` and `b` write, `f` flushes, `m`, `n`, `c`."""
+        """Return the scenario of some actors: `a`, `b`, `x`, `y` write, `f` flushes, `m`, `n`, `c`.
+
+        `d` drops the log, and `i` begins one; `x` and `y` write a shard that is new.
+        """
 
         def make() -> tuple[Cast, Callable[[Cast], None]]:
             cast = Cast()
             acknowledged: list[int] = []
             begun: list[int] = []
 
-            def put(row: int) -> None:
-                writer = _open().mem_wal_writer(_SHARD)
+            def put(row: int, shard: str = _SHARD) -> None:
+                writer = _open().mem_wal_writer(shard)
                 begun.append(row)
                 writer.put(_rows(row))
                 acknowledged.append(row)
@@ -85,19 +93,24 @@ class ShardStage:
                 "m": lambda: _open().compact_mem_wal(),
                 "n": lambda: _open().compact_mem_wal(),
                 "c": lambda: _open().collect_mem_wal(),
+                "x": lambda: put(13, _NEW),
+                "y": lambda: put(14, _NEW),
+                "d": lambda: _open().drop_mem_wal(),
+                "i": lambda: _open().initialize_mem_wal(unsharded=True),
             }
             for name in names:
                 cast.add(name, tasks[name])
 
             def judge(cast: Cast) -> None:
                 for name, told in cast.told.items():
-                    assert not isinstance(told, Exception) or isinstance(told, _TOLD), (name, told)
-                # What is in the log is replayed, flushed by closing, and merged.
-                _open().mem_wal_writer(_SHARD).close()
-                _open().compact_mem_wal()
-                _open().collect_mem_wal()
+                    may_be = (*_TOLD, InvalidInputError) if name in "dixy" else _TOLD
+                    assert not isinstance(told, Exception) or isinstance(told, may_be), (name, told)
+                # What is in the log is replayed, flushed, and merged; a log that is gone has none.
+                if _open().mem_wal_index_details() is not None:
+                    _open().compact_mem_wal(flush=True)
+                    _open().collect_mem_wal()
                 found = Counter(_open().to_table()["id"].to_pylist())
-                least, most = Counter([*_BEFORE, *acknowledged]), Counter([*_BEFORE, *begun])
+                least, most = Counter([*self.rows, *acknowledged]), Counter([*self.rows, *begun])
                 assert least <= found <= most, f"{found} after {acknowledged} of {begun}"
 
             return cast, judge
