@@ -16,7 +16,7 @@ measurements of the day, so that the same data always make the same file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -169,13 +169,14 @@ def _decompress_ns(codec: General, plain: Number, packed: Number) -> Number:
     """Return the time for a value: LZ4 pays for matches, zstd for every byte in and out.
 
     The planes of split values are literals or long matches, and those are just copied. Without a
-    search only what was saved has to be made again, and of words that is copied, too.
+    search only what was saved has to be made again, and of words that is copied, too; bytes, of
+    which a value has one at most, are all looked up.
     """
     is_split = isinstance(codec.inner, ByteStreamSplit)
     saved: Number = np.maximum(plain - packed, 0.0)
     if not codec.searches:
         copied = 3.5 if isinstance(codec.inner, Fsst) else 0.15
-        return 0.15 * plain + copied * saved
+        return cast("Number", np.where(plain > 1, 0.15 * plain + copied * saved, 1.3 * plain))
     if codec.compression is Compression.ZSTD:
         return 0.1 * plain + 0.4 * packed if is_split else 0.85 * plain + 1.3 * packed
     return 0.1 * plain if is_split else 0.15 * plain + 0.7 * saved

@@ -71,8 +71,8 @@ PACKED: Final = (InlineBitpacking, Rle)
 _PROPOSING: Final = tuple(kind for kind in registry.CODECS if "propose" in vars(kind))
 """The codecs that ever propose to be tried."""
 
-_WORD_BITS: Final = (64, 128, 256)
-"""Values of fewer bits are packed instead."""
+_CODED_BITS: Final = (1, 8, 64, 128, 256)
+"""Bits and bytes are coded by how frequent bytes are; words below 64 bits are packed instead."""
 
 _LOOKED_AT: Final = 1024
 """How many values of a sample the entropy is counted of."""
@@ -380,16 +380,16 @@ def _around(
             yield General(codec, compression, searches=False)
             yield General(codec, compression, _CODES_LEVEL)
         return
-    if isinstance(codec, Flat) and is_zstd and _is_wide(sample):
+    if isinstance(codec, Flat) and is_zstd and _may_be_coded(sample):
         yield General(codec, compression, searches=False)
     is_fixed = isinstance(sample.block, FixedWidth)
     level = _NUMBERS_LEVEL if is_fixed else _STRINGS_LEVEL
     yield General(codec, compression, level if is_zstd else None)
 
 
-def _is_wide(sample: Pages) -> bool:
-    """Say whether values are words whose high bytes may well be those of the value before."""
-    return isinstance(sample.block, FixedWidth) and sample.block.bits in _WORD_BITS
+def _may_be_coded(sample: Pages) -> bool:
+    """Say whether values are bytes, or words whose high bytes may be those of the value before."""
+    return isinstance(sample.block, FixedWidth) and sample.block.bits in _CODED_BITS
 
 
 def _compressions(options: EncodingOptions) -> tuple[Compression, ...]:

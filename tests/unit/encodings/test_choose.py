@@ -64,6 +64,8 @@ COLUMNS = {
     "vectors": pa.FixedSizeListArray.from_arrays(
         pa.array(RNG.normal(size=COUNT * 4).astype(np.float32)), 4
     ),
+    "flags": pa.array(RNG.random(10 * COUNT) < 0.05),
+    "skewed": pa.array(RNG.geometric(0.3, COUNT).clip(0, 255).astype(np.uint8)),
 }
 
 
@@ -102,6 +104,8 @@ def decode(page: MiniBlocks) -> Block:
         ("urls", "general(zstd){fsst{variable(flat(32))}} without a search"),
         ("keys", "general(zstd){fsst{variable(flat(32))}} without a search"),
         ("vectors", "fixed_size_list(4){flat(32)}"),
+        ("flags", "general(zstd){flat(1)} without a search"),
+        ("skewed", "general(zstd){flat(8)} without a search"),
     ],
 )
 def test_what_is_cheapest_is_chosen(column: str, chosen: str) -> None:

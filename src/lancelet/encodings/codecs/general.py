@@ -56,8 +56,8 @@ class General(Codec):
     ) -> None:
         """Choose what is compressed, and how.
 
-        Without a search for repetition, Zstandard codes strings by how frequent their bytes are,
-        and leaves out the high bytes of values that are those of the value before.
+        Without a search for repetition, Zstandard codes strings, bytes and bits by how frequent
+        their bytes are, and leaves out the high bytes of words that are those of the word before.
         """
         if compression not in _SCHEMES:
             raise InvalidInputError("this is no general compression", compression=compression.value)
@@ -151,9 +151,12 @@ class General(Codec):
 
 
 def _code(chunks: Slices, inner: Any) -> Slices:
-    """Code chunks of plain values, which are words, or of strings, which begin with offsets."""
+    """Code chunks of words, of bytes, or of strings, which begin with offsets."""
     if inner.WhichOneof("compression") == "flat":
         bits = int(inner.flat.bits_per_value)
+        if bits in (1, 8):
+            nothing = np.zeros(len(chunks), np.int64)
+            return kernels.zstd_code_chunks(chunks, nothing, word_bytes=4, sized=True)
         return kernels.zstd_code_chunks(chunks, chunks.size, word_bytes=bits // 8, sized=True)
     # The first offset, of 32 bits, is where the offsets end.
     heads = chunks.source[chunks.position[:, None] + np.arange(4)]
