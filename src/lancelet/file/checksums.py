@@ -34,7 +34,7 @@ import numpy.typing as npt
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import MappedFile, crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
-from lancelet.values import dataclass
+from lancelet.values import cached_property, dataclass
 
 CHECKSUM_BLOCK_BYTES: Final = 16 * 1024
 """The size of a block, by measurement: `benchmarks/bench_verify.py`."""
@@ -264,7 +264,11 @@ class VerifiedBytes:
             first = np.random.default_rng().integers(_SAMPLED_ONE_IN)
             self._verified = np.ones(len(checksums.crcs), np.uint8)
             self._verified[first::_SAMPLED_ONE_IN] = 0
-        self._is_mapped = fetch(NO_RANGES).source.nbytes == checksums.file_bytes
+
+    @cached_property
+    def _is_mapped(self) -> bool:
+        """Whether reading costs nothing; takes by plans of columns need not know."""
+        return self._fetch(NO_RANGES).source.nbytes == self._checksums.file_bytes
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return the bytes of ranges; a damaged block is a `CorruptDataError`."""

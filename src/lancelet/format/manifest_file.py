@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -52,6 +53,8 @@ class StoredManifest:
     positions: SectionPositions
     position: int
     file_bytes: int
+    indices: list[IndexSection] = field(default_factory=list, compare=False, repr=False)
+    """The index section, once it was read; the size of the file tells what it takes in memory."""
 
 
 def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
@@ -107,11 +110,13 @@ def _check_positions(positions: SectionPositions, position: int) -> None:
 
 
 def read_indices(stored: StoredManifest) -> Reading[IndexSection]:
-    """Read the index section of a manifest's file; empty if there is none."""
+    """Read the index section of a manifest's file, once; empty if there is none."""
     section = yield from _read_section(
         stored.positions.index, stored.positions, stored.position, stored.file_bytes
     )
-    return IndexSection() if section is None else IndexSection.parse(section.data)
+    found = IndexSection() if section is None else IndexSection.parse(section.data)
+    stored.indices[:] = [found]
+    return found
 
 
 def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:

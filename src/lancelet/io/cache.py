@@ -464,15 +464,22 @@ def weight_of(value: Any, depth: int = _DEPTH) -> int:
 
 def _key_weight(key: Hashable) -> int:
     """Return about how many bytes a key takes, without looking at each name within it."""
-    parts = key if isinstance(key, tuple) else (key,)
-    return _KEY_BYTES * sum(len(part) if isinstance(part, tuple) else 1 for part in parts)
+    if not isinstance(key, tuple):
+        return _KEY_BYTES
+    return _KEY_BYTES * sum([len(part) if type(part) is tuple else 1 for part in key])
+
+
+_SIZED: Final = frozenset({bytes, bytearray, str, int, float, bool, type(None)})
+"""Most values are of these types, and need not be matched with classes."""
 
 
 def _own_weight(value: Any) -> int | None:
+    if type(value) in _SIZED:
+        return sys.getsizeof(value)
     match value:
         case np.ndarray():
             return int(value.nbytes)
-        case bytes() | bytearray() | str() | int() | float() | None:
+        case bytes() | bytearray() | str() | int() | float():
             return sys.getsizeof(value)
         case pa.Array() | pa.ChunkedArray() | pa.RecordBatch() | pa.Table():
             return int(value.get_total_buffer_size())

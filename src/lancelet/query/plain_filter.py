@@ -1,8 +1,8 @@
-"""Filters that compare one column with one plain constant, which are asked again and again.
+"""Filters that compare columns with plain constants, which are asked again and again.
 
-    id = 5        Plain("id", =, "5")       of int32: Comparison(=, id, 5)
-    name < 'ab'   Plain("name", <, "'ab'")
-    id = 5 + 1    None: read by the parser, like everything else
+    id = 5                  Plain("id", =, 5)       of int32: Comparison(=, id, 5)
+    n >= 3 AND s < 'ab'     Plain("n", >=, 3), Plain("s", <, "ab")
+    id = 5 + 1              none: read by the parser, like everything else
 
 This is a short cut for what `compile_filter` does. Whoever takes it compiles one filter of each
 form in both ways first, and takes it for later constants only if both gave the same.
@@ -20,8 +20,9 @@ from lancelet.query.data_types import is_text
 from lancelet.query.expression import Comparison, Operator
 from lancelet.values import dataclass
 
-_FORM: Final = re.compile(
-    r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=|<=|>=|<|>)\s*(?:(-?[0-9]{1,18})|'([^'\\]{0,256})')\s*"
+_PART: Final = re.compile(
+    r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=|<=|>=|<|>)\s*(?:(-?[0-9]{1,18})|'([^'\\]{0,256})')"
+    r"(?:\s*\Z|(\s+(?i:and)\s))"
 )
 _OPERATORS: Final = {
     "=": Operator.EQUAL,
@@ -34,7 +35,7 @@ _OPERATORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A filter as it was written: the constant is a number or a text."""
+    """A comparison as it was written: the constant is a number or a text."""
 
     column: str
     operator: Operator
@@ -42,7 +43,7 @@ class Plain:
 
     @property
     def form(self) -> tuple[str, Operator, type]:
-        """What filters have in common that differ in their constant."""
+        """What comparisons have in common that differ in their constant."""
         return self.column, self.operator, type(self.constant)
 
     def bound(self, data_type: pa.DataType) -> Comparison | None:
@@ -57,17 +58,22 @@ class Plain:
         return Comparison(self.operator, column, ex.literal(value, data_type))
 
 
-def read_plain(text: str) -> Plain | None:
-    """Return a filter in its parts if it has the form.
+def read_plain(text: str) -> tuple[Plain, ...]:
+    """Return the comparisons that a filter joins by AND, or none if it has another form.
 
     >>> read_plain("id >= -5"), read_plain("id = 5 + 1")
-    (Plain(column='id', operator=<Operator.GREATER_EQUAL: '>='>, constant=-5), None)
+    ((Plain(column='id', operator=<Operator.GREATER_EQUAL: '>='>, constant=-5),), ())
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
-        return None
-    column, sign, number, letters = found.groups()
-    return Plain(column, _OPERATORS[sign], letters if number is None else int(number))
+    parts = []
+    found = _PART.match(text)
+    while found is not None:
+        column, sign, number, letters, joined = found.groups()
+        constant = letters if number is None else int(number)
+        parts.append(Plain(column, _OPERATORS[sign], constant))
+        if joined is None:
+            return tuple(parts)
+        found = _PART.match(text, found.end())
+    return ()
 
 
 def _is_inside(value: int, data_type: pa.DataType) -> bool:

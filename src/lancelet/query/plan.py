@@ -208,7 +208,7 @@ def _filter_of(
     if not isinstance(written, str) or len(written) > SHORT_TEXT:
         return _compiled(snapshot, written)
     plain = read_plain(written)
-    if plain is not None:
+    if plain:
         return _plain(snapshot, plain, written)
     if is_lasting(written):
         return of_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
@@ -216,34 +216,59 @@ def _filter_of(
 
 
 def _plain(
-    snapshot: Snapshot, plain: Plain, written: str
+    snapshot: Snapshot, plain: tuple[Plain, ...], written: str
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     """Return a filter of a plain form, which is compiled in full where its form is new."""
-    like = of_schema(
-        snapshot, ("plain filter", plain.form), lambda: _like(snapshot, plain, written)
-    )
-    bound = None if like is None else plain.bound(like.data_type)
-    if like is None or bound is None:
-        return _compiled(snapshot, written)
-    return bound, (FilterStep(bound, like.step.fields, like.step.row_columns),)
+    key = ("plain filter", *(part.form for part in plain))
+    like = of_schema(snapshot, key, lambda: _like(snapshot, plain, written))
+    return (like and like.of(plain)) or _compiled(snapshot, written)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Like:
-    """What filters of one form share: the type of their column, and how it is read."""
+    """What filters of one form share: the types of their columns, and how these are read."""
 
-    data_type: pa.DataType
-    step: FilterStep
+    data_types: tuple[pa.DataType, ...]
+    steps: tuple[tuple[tuple[int, ...], FilterStep], ...]
+    """Which comparisons each step decides."""
+
+    def of(self, plain: tuple[Plain, ...]) -> tuple[Expression, tuple[FilterStep, ...]] | None:
+        """Return a filter of the form and its steps, or None if a constant takes thought."""
+        bound = [part.bound(each) for part, each in zip(plain, self.data_types, strict=True)]
+        parts = [part for part in bound if part is not None]
+        if len(parts) < len(bound):
+            return None
+        steps = tuple(
+            FilterStep(_joined([parts[place] for place in places]), step.fields, step.row_columns)
+            for places, step in self.steps
+        )
+        return (steps[0].expression if len(steps) == 1 else _joined(parts)), steps
 
 
-def _like(snapshot: Snapshot, plain: Plain, written: str) -> _Like | None:
+def _joined(parts: Sequence[Expression]) -> Expression:
+    return parts[0] if len(parts) == 1 else ex.And(tuple(parts))
+
+
+def _like(snapshot: Snapshot, plain: tuple[Plain, ...], written: str) -> _Like | None:
     """Return how filters of a form are put together, or None if it takes more than that."""
     expression, steps = _compiled(snapshot, written)
-    match expression:
-        case ex.Comparison(_, ex.Column(), ex.Literal(scalar)) if len(steps) == 1:
-            is_same = plain.bound(scalar.type) == expression
-            return _Like(scalar.type, steps[0]) if is_same else None
-    return None
+    parts = _parts_of(expression)
+    types = [
+        part.right.data_type
+        for part in parts
+        if isinstance(part, ex.Comparison) and isinstance(part.right, ex.Literal)
+    ]
+    # Comparisons of one form may be equal, and then are one.
+    if not len({part.form for part in plain}) == len(plain) == len(types):
+        return None
+    deciding = [(tuple(map(parts.index, _parts_of(step.expression))), step) for step in steps]
+    like = _Like(tuple(types), tuple(deciding))
+    found = like.of(plain)
+    return like if found is not None and found[0] == expression else None
+
+
+def _parts_of(expression: Expression) -> tuple[Expression, ...]:
+    return expression.operands if isinstance(expression, ex.And) else (expression,)
 
 
 def _compiled(

@@ -123,6 +123,8 @@ class Snapshot:
         """The index segments of the version."""
         if self.stored.positions.index is None:
             return IndexSection()
+        if self.stored.indices:
+            return self.stored.indices[0]
         with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
             reader = self.location.store.open_reader(self.entry.path, self.entry.size)
             return run(read_indices(self.stored), reader.read_ranges)

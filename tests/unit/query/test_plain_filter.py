@@ -1,4 +1,4 @@
-"""The short cut for filters of one comparison gives what compiling them in full gives."""
+"""The short cut for filters of plain comparisons gives what compiling them in full gives."""
 
 from types import SimpleNamespace
 
@@ -11,6 +11,7 @@ import lancelet
 from lancelet.format.schema import Schema
 from lancelet.io.cache import LruCache
 from lancelet.query.compile import compile_filter
+from lancelet.query.expression import Operator
 from lancelet.query.plain_filter import read_plain
 from lancelet.query.plan import plan_scan, projection_of
 from lancelet.query.scan_options import ScanOptions
@@ -37,14 +38,20 @@ def snapshot(tmp_path_factory):
     return lancelet.write_dataset(pa.Table.from_pylist([], SCHEMA), path).snapshot
 
 
-@given(
-    column=st.sampled_from(list(COLUMNS)),
-    operator=st.sampled_from(["=", "<", "<=", ">", ">="]),
-    constants=st.lists(NUMBERS.map(str) | TEXTS.map(lambda text: f"'{text}'"), min_size=2),
+COMPARISONS = st.tuples(
+    st.sampled_from(list(COLUMNS)), st.sampled_from(["=", "<", "<=", ">", ">="])
 )
-def test_filters_of_one_form_are_compiled_as_each_is_alone(snapshot, column, operator, constants):
-    for constant in constants:
-        text = f"{column} {operator} {constant}"
+CONSTANTS = NUMBERS.map(str) | TEXTS.map(lambda text: f"'{text}'")
+
+
+@given(
+    form=st.lists(COMPARISONS, min_size=1, max_size=4),
+    joined=st.sampled_from([" AND ", " and\n"]),
+    data=st.data(),
+)
+def test_filters_of_one_form_are_compiled_as_each_is_alone(snapshot, form, joined, data):
+    for _ in range(3):
+        text = joined.join(f"{column} {sign} {data.draw(CONSTANTS)}" for column, sign in form)
         try:
             expected = compile_filter(text, SCHEMA)
         except lancelet.errors.ExpressionError:
@@ -53,20 +60,40 @@ def test_filters_of_one_form_are_compiled_as_each_is_alone(snapshot, column, ope
             continue
         plan = plan_scan(snapshot, ScanOptions(filter=text))
         assert plan.filter == expected
-        assert [step.expression for step in plan.steps] == [
-            step.expression for step in plan_scan(snapshot, ScanOptions(filter=expected)).steps
-        ]
+        expected_steps = plan_scan(snapshot, ScanOptions(filter=expected)).steps
+        assert list(map(_step, plan.steps)) == list(map(_step, expected_steps))
+
+
+def _step(step):
+    return step.expression, step.fields, step.row_columns
+
+
+def test_comparisons_that_are_joined_are_read_apart():
+    first, second = read_plain("a >= 1 AND e < 'x and y'")
+    assert (first.form, second.constant) == (("a", Operator.GREATER_EQUAL, int), "x and y")
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a = b", "a = 1 OR b = 2", "a = 1.5", "a = 'it''s'", "not=1"]
+    "text",
+    [
+        "a",
+        "a = b",
+        "a = 1 OR b = 2",
+        "a = 1.5",
+        "a = 'it''s'",
+        "not=1",
+        "a = 1 AND ",
+        "a = 1AND b = 2",
+    ],
 )
 def test_other_filters_are_left_to_the_parser(text):
-    found = read_plain(text)
-    assert found is None or found.bound(pa.decimal128(5, 1)) is None
+    assert all(part.bound(pa.decimal128(5, 1)) is None for part in read_plain(text))
 
 
-@pytest.mark.parametrize("text", ["compiled_once < 5", "compiled_once < 5 AND compiled_once > 1"])
+@pytest.mark.parametrize(
+    "text",
+    ["compiled_once < 5", "compiled_once < 5 AND compiled_once > 1", "compiled_once < 5 OR false"],
+)
 def test_a_filter_is_compiled_once_for_all_handles_and_versions_of_a_schema(
     tmp_path, monkeypatch, text
 ):
