@@ -285,8 +285,11 @@ def survivors_of(
         if passed.true_count == count:
             continue
         count = passed.true_count
-        chosen = np.flatnonzero(numpy_of(passed)).astype(np.int64)
-        offsets = chosen + split.rows.start if offsets is None else offsets[chosen]
+        chosen = np.flatnonzero(numpy_of(passed)).astype(np.int64, copy=False)
+        if offsets is not None:
+            offsets = offsets[chosen]
+        else:
+            offsets = chosen + split.rows.start if split.rows.start else chosen
         later = {*kept, *(field for after in steps[place + 1 :] for field in after.fields)}
         columns = {
             field: rows_at(array, chosen) for field, array in columns.items() if field in later

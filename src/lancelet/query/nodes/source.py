@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange, Rows
-from lancelet.encodings.take import follow_each_other, take_rows
+from lancelet.encodings.take import follow_each_other, rows_at
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.io.metered import IoCounts
@@ -98,8 +98,8 @@ class FragmentSource:
         arrays = self.reader.read(fields, wanted)
         if selected is None or len(wanted) == len(selected):
             return arrays
-        chosen = selected - rows.start
-        return [take_rows(array, chosen) for array in arrays]
+        chosen = selected - rows.start if rows.start else selected
+        return [rows_at(array, chosen) for array in arrays]
 
     def expected_reads(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
