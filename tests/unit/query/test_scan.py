@@ -262,7 +262,7 @@ def test_rows_of_another_shape_are_refused_with_the_difference(snapshot):
 
 
 def test_a_filter_is_compiled_once_unless_it_asks_for_the_time(snapshot):
-    plans = [plan_scan(snapshot, ScanOptions(filter="id > 7 AND id < 90")) for _ in range(2)]
+    plans = [plan_scan(snapshot, ScanOptions(filter="id > 7 OR id < 3")) for _ in range(2)]
     assert plans[0].filter is plans[1].filter
     text = "id > 7 AND now() >= timestamp '2020-01-01 00:00:00'"
     assert count_rows(plan_scan(snapshot, ScanOptions(filter=text))) > 0
