@@ -3,7 +3,7 @@
 Examples find what a reader of the reference finds named on its first page: `lance`, `pa`, `json`,
 `dataset` (twenty books in two fragments), `new_books` (a table of two more), `images` (a table of
 blobs), `people` (a table with a write-ahead log, which holds one row that is not in the table yet),
-`file` (the path of a data file), and the classes of `lancelet.file`.
+`file` (the path of a data file), the classes of `lancelet.file`, and `ScannerBuilder`.
 """
 
 import importlib
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet as lance
+from lancelet.dataset import ScannerBuilder
 from lancelet.file import LanceFileReader, LanceFileSession, LanceFileWriter
 
 MODULES = [
@@ -256,6 +257,7 @@ def test_example_runs(block, request):
         "LanceFileReader": LanceFileReader,
         "LanceFileSession": LanceFileSession,
         "LanceFileWriter": LanceFileWriter,
+        "ScannerBuilder": ScannerBuilder,
         "dataset": dataset,
         "json": json,
         "lance": lance,

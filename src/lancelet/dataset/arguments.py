@@ -154,9 +154,42 @@ def named_after_itself(owner: type[C]) -> type[C]:
     """Let errors of Python say a class, and not the one of its parts that has the method."""
     for part in owner.__mro__[1:]:
         if part.__module__.startswith("lancelet."):
+            says_results(part)
             for name, member in vars(part).items():
                 if inspect.isfunction(member):
                     inspect.unwrap(member).__qualname__ = f"{owner.__name__}.{name}"
+    return owner
+
+
+def says_results(owner: type[C]) -> type[C]:
+    """Say in the documentation of methods what types that many of them return mean.
+
+    >>> @says_results
+    ... class Builder:
+    ...     def limit(self, rows: int) -> Self:
+    ...         '''Limit the rows.
+    ...
+    ...         Example:
+    ...             `builder.limit(5)`
+    ...         '''
+    >>> print(inspect.getdoc(Builder.limit))
+    Limit the rows.
+    <BLANKLINE>
+    Returns:
+        The builder.
+    <BLANKLINE>
+    Example:
+        `builder.limit(5)`
+    """
+    for member in filter(inspect.isfunction, vars(owner).values()):
+        text = member.__doc__ or ""  # programs may be run without documentation
+        result = _RESULTS.get(member.__annotations__.get("return", ""))
+        places = [at for each in _BEHIND if (at := text.find(each)) >= 0]
+        if result and places and "Returns:\n" not in text:
+            place = min(places)
+            indent = text[text.rfind("\n", 0, place) + 1 : place]
+            section = f"Returns:\n{indent}    {result}\n\n{indent}"
+            member.__doc__ = f"{text[:place]}{section}{text[place:]}"
     return owner
 
 
@@ -169,6 +202,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 _SECTION: Final = "\nArgs:\n"
 _SECTIONS: Final = ("\nReturns:\n", "\nYields:\n")
+_BEHIND: Final = ("Raises:\n", "Example:\n")
+_RESULTS: Final = {
+    "Self": "The builder.",
+    "ChangeReport | None": "None; with `dry_run`, the `ChangeReport`.",
+}
+"""What is returned, by the annotation that says so."""
 
 
 def takes_arguments_of(

@@ -225,9 +225,6 @@ class EvolutionMethods:
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             ExpressionError: If the expression does not parse, or names a column that is not there.
             InvalidInputError: If a column of that name exists.
@@ -268,9 +265,6 @@ class EvolutionMethods:
             schema: The schema of the other rows, if they do not carry one.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             InvalidInputError: If there is no such key column, or a column exists already.
             CommitConflictError: If a concurrent commit changed the same thing first.
@@ -297,9 +291,6 @@ class EvolutionMethods:
             alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             FieldNotFoundError: If there is no such column.
             CommitConflictError: If a concurrent commit changed the same thing first.
@@ -324,9 +315,6 @@ class EvolutionMethods:
         Args:
             columns: The paths to drop.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             FieldNotFoundError: If there is no such column.
@@ -353,9 +341,6 @@ class EvolutionMethods:
             values: Per fragment id, one row for each live row. All fragments bring the same
                 columns.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             SchemaMismatchError: If the rows do not fit the schema, or a value would change by
@@ -385,9 +370,6 @@ class EvolutionMethods:
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.

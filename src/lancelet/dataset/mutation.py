@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 import pyarrow as pa
 
 from lancelet import ops
-from lancelet.dataset.arguments import checks_kinds, previews
+from lancelet.dataset.arguments import checks_kinds, previews, says_results
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
@@ -39,6 +39,7 @@ class ExecuteResult(TypedDict):
     num_deleted_rows: int
 
 
+@says_results
 class MergeInsertBuilder:
     """Says what happens to rows whose key is in both, only in the source, only in the dataset."""
 
@@ -74,9 +75,6 @@ class MergeInsertBuilder:
         Args:
             condition: SQL over `source.` and `target.` columns; other rows are left as they are.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             merge = dataset.merge_insert("id").when_matched_update_all("target.price < 20")
@@ -87,9 +85,6 @@ class MergeInsertBuilder:
 
     def when_matched_delete(self) -> Self:
         """Delete matched rows.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -102,9 +97,6 @@ class MergeInsertBuilder:
     def when_matched_fail(self) -> Self:
         """Raise if any row matches.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             dataset.merge_insert("id").when_matched_fail().when_not_matched_insert_all().execute(
@@ -116,9 +108,6 @@ class MergeInsertBuilder:
 
     def when_not_matched_insert_all(self) -> Self:
         """Insert source rows that match no row.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -134,9 +123,6 @@ class MergeInsertBuilder:
         Args:
             expr: SQL over the columns of the dataset; only rows for which it is true are deleted.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             merge = dataset.merge_insert("id").when_not_matched_by_source_delete("id > 10")
@@ -150,9 +136,6 @@ class MergeInsertBuilder:
 
         Args:
             behavior: `fail` raises, which is the default; `first_seen` takes the first row.
-
-        Returns:
-            The builder.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
@@ -173,9 +156,6 @@ class MergeInsertBuilder:
         Args:
             max_retries: The number of retries, by default 10.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             dataset.merge_insert("id").when_matched_update_all().conflict_retries(20).execute(new_books)
@@ -190,9 +170,6 @@ class MergeInsertBuilder:
 
         Args:
             timeout: The time, by default 30 seconds.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -210,9 +187,6 @@ class MergeInsertBuilder:
 
         Args:
             version: The file version, by default the dataset's.
-
-        Returns:
-            The builder.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
@@ -233,9 +207,6 @@ class MergeInsertBuilder:
         Args:
             use_index: On by default.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             dataset.merge_insert("id").when_matched_update_all().use_index(False).execute(new_books)
@@ -250,9 +221,6 @@ class MergeInsertBuilder:
             mode: `rewrite_rows`, which `auto` means, appends changed rows and deletes the old ones.
                 `rewrite_columns` leaves rows where they are and rewrites the columns of the source
                 in the fragments it touches; only for updates of some columns.
-
-        Returns:
-            The builder.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
@@ -276,9 +244,6 @@ class MergeInsertBuilder:
         Args:
             bases: Names or paths of bases.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             from lancelet import DatasetBasePath
@@ -299,9 +264,6 @@ class MergeInsertBuilder:
 
         Args:
             include_primary: Whether the folder of the dataset is among them.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -326,9 +288,6 @@ class MergeInsertBuilder:
         Args:
             sstables: Objects with a `shard_id` and a `generation`.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             from lancelet.mem_wal import CompactedSsTable
@@ -350,9 +309,6 @@ class MergeInsertBuilder:
         Args:
             skip: Whether to skip it.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             dataset.merge_insert("id").when_matched_update_all().skip_auto_cleanup().execute(new_books)
@@ -366,9 +322,6 @@ class MergeInsertBuilder:
 
         Args:
             limit: The number of bytes.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -618,9 +571,6 @@ class MutationMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             kwargs: Further arguments of `write_dataset`.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             SchemaMismatchError: If the rows do not fit the schema, or a value would change by
                 conversion.
@@ -687,9 +637,6 @@ class MutationMethods:
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             CommitConflictError: If a concurrent commit changed the same rows, and still did after

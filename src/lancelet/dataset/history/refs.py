@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 from lancelet import ops
-from lancelet.dataset.arguments import checks_kinds, previews_dataset
+from lancelet.dataset.arguments import checks_kinds, previews_dataset, says_results
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError
@@ -70,6 +70,7 @@ class VersionRef(TypedDict):
     version: int
 
 
+@says_results
 class Tags:
     """The tags of a dataset: names of versions."""
 
@@ -152,9 +153,6 @@ class Tags:
             reference: The version; by default the checked-out one.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             AlreadyExistsError: If the name is taken.
             VersionNotFoundError: If the version was never committed, or was cleaned up.
@@ -180,9 +178,6 @@ class Tags:
             reference: The version; by default the checked-out one.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             RefNotFoundError: If no tag or branch has that name.
             VersionNotFoundError: If the version was never committed, or was cleaned up.
@@ -205,9 +200,6 @@ class Tags:
         Args:
             tag: The name.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If no tag or branch has that name.
@@ -232,9 +224,6 @@ class Tags:
             metadata: The new metadata.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             RefNotFoundError: If no tag or branch has that name.
 
@@ -248,6 +237,7 @@ class Tags:
         return _done(self._dataset, "ReplaceTagMetadata", replace, dry_run=dry_run)
 
 
+@says_results
 class Branches:
     """The branches of a dataset."""
 
@@ -339,9 +329,6 @@ class Branches:
             branch: The name.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             RefNotFoundError: If no branch has that name.
             InvalidInputError: If a tag or another branch needs it.
@@ -365,9 +352,6 @@ class Branches:
             branch: The name.
             metadata: The new metadata.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             RefNotFoundError: If no tag or branch has that name.

@@ -121,9 +121,6 @@ class HistoryMethods:
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
 

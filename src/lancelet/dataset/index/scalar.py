@@ -132,9 +132,6 @@ class IndexMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             parameters: Further parameters of the kind.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             FieldNotFoundError: If there is no such column.
             InvalidInputError: If the kind does not index columns of that type.
@@ -185,9 +182,6 @@ class IndexMethods:
             wanted: The options.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Example:
             ```python
             from lancelet.ops.indexing.optimize import OptimizeIndices
@@ -211,9 +205,6 @@ class IndexMethods:
         Args:
             name: The name of the index.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             IndexNotFoundError: If no index has that name.

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import ops
-from lancelet.dataset.arguments import checks_kinds, previews
+from lancelet.dataset.arguments import checks_kinds, previews, says_results
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
 from lancelet.dataset.show import display
@@ -410,6 +410,7 @@ def _policy(
     )
 
 
+@says_results
 class DatasetOptimizer:
     """Compacts files, updates indices, and turns automatic cleanup on and off."""
 
@@ -526,9 +527,6 @@ class DatasetOptimizer:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             kwargs: Ignored with a warning; pylance takes others.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             IndexNotFoundError: If no index has that name.
             CommitConflictError: If a concurrent commit changed the same thing first.
@@ -565,9 +563,6 @@ class DatasetOptimizer:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             kwargs: Ignored with a warning; pylance takes others.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
 
@@ -596,9 +591,6 @@ class DatasetOptimizer:
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             kwargs: Ignored with a warning; pylance takes others.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Example:
             ```python

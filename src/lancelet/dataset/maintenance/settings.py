@@ -298,9 +298,6 @@ class SettingsMethods:
             keys: The keys.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
 
@@ -391,9 +388,6 @@ class SettingsMethods:
             replace: Whether to remove all keys that are not given.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             FieldNotFoundError: If there is no such column.
             CommitConflictError: If a concurrent commit changed the same thing first.
@@ -418,9 +412,6 @@ class SettingsMethods:
         Args:
             new_metadata: The new metadata.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
@@ -447,9 +438,6 @@ class SettingsMethods:
             field_name: The path of the field.
             new_metadata: The new metadata.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             FieldNotFoundError: If there is no such column.

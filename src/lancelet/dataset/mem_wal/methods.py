@@ -217,9 +217,6 @@ class MemWalMethods:
                 expression.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
             CommitConflictError: If a concurrent commit changed the same thing first.
@@ -344,9 +341,6 @@ class MemWalMethods:
             shard_id: The UUID of the shard.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
 
@@ -396,9 +390,6 @@ class MemWalMethods:
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
 
@@ -417,9 +408,6 @@ class MemWalMethods:
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.

@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.dataset
 
-from lancelet.dataset.arguments import asked_columns, checks_kinds
+from lancelet.dataset.arguments import asked_columns, checks_kinds, says_results
 from lancelet.dataset.scan.scanner import AggregatedScanner, LanceScanner
 from lancelet.dataset.scan.search import (
     SearchFilter,
@@ -76,6 +76,7 @@ class ColumnOrdering:
     nulls_first: bool = False
 
 
+@says_results
 class ScannerBuilder:
     """Gathers what a scan shall do; each method changes one thing and returns the builder."""
 
@@ -95,16 +96,11 @@ class ScannerBuilder:
         Args:
             default_opts: Values by the name of the builder's method.
 
-        Returns:
-            The builder.
-
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).apply_defaults({"limit": 3}).to_scanner().to_table()
             ```
         """
@@ -121,16 +117,11 @@ class ScannerBuilder:
         Args:
             cols: Names of columns, or SQL expressions by name; by default all columns.
 
-        Returns:
-            The builder.
-
         Raises:
             FieldNotFoundError: If there is no such column.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             builder = ScannerBuilder(dataset).columns({"id": "id", "double": "price * 2"})
             builder.to_scanner().to_table()
             ```
@@ -143,16 +134,11 @@ class ScannerBuilder:
         Args:
             filter: SQL text, a pyarrow expression, or a search.
 
-        Returns:
-            The builder.
-
         Raises:
             ExpressionError: If the expression does not parse, or names a column that is not there.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).filter("price > 3").to_scanner().to_table()
             ```
         """
@@ -167,13 +153,8 @@ class ScannerBuilder:
         Args:
             n: The number of rows; None for all.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).limit(5).to_scanner().to_table()
             ```
         """
@@ -185,13 +166,8 @@ class ScannerBuilder:
         Args:
             n: The number of rows to skip.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).offset(5).to_scanner().to_table()
             ```
         """
@@ -203,13 +179,8 @@ class ScannerBuilder:
         Args:
             batch_size: The number of rows.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).batch_size(5).to_scanner().count_rows()  # 20
             ```
         """
@@ -221,13 +192,8 @@ class ScannerBuilder:
         Args:
             batch_size_bytes: The number of bytes.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).batch_size_bytes(1 << 20).to_scanner().to_table()
             ```
         """
@@ -242,13 +208,8 @@ class ScannerBuilder:
         Args:
             memory_limit: The number of bytes.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).memory_limit(1 << 30).to_scanner().to_table()
             ```
         """
@@ -260,13 +221,8 @@ class ScannerBuilder:
         Args:
             strict_batch_size: Off by default.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).batch_size(8).strict_batch_size(True).to_scanner().to_table()
             ```
         """
@@ -278,13 +234,8 @@ class ScannerBuilder:
         Args:
             with_row_id: Whether to.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).with_row_id().to_scanner().to_table()
             ```
         """
@@ -296,13 +247,8 @@ class ScannerBuilder:
         Args:
             with_row_address: Whether to.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).with_row_address().to_scanner().to_table()
             ```
         """
@@ -316,13 +262,8 @@ class ScannerBuilder:
         Args:
             fragments: The fragments; None for all.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).with_fragments(dataset.get_fragments()[:1]).to_scanner().to_table()
             ```
         """
@@ -335,16 +276,11 @@ class ScannerBuilder:
         Args:
             orderings: Columns, `ColumnOrdering`s, or text such as `price desc nulls last, name`.
 
-        Returns:
-            The builder.
-
         Raises:
             FieldNotFoundError: If there is no such column.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).order_by("price desc").to_scanner().to_table()
             ```
         """
@@ -360,13 +296,8 @@ class ScannerBuilder:
         Args:
             flag: Whether to.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             dataset.delete("id = 1")
             builder = ScannerBuilder(dataset).include_deleted_rows(True).with_row_id()
             builder.to_scanner().to_table().num_rows  # 20
@@ -380,13 +311,8 @@ class ScannerBuilder:
         Args:
             use_stats: On by default.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).filter("id = 3").use_stats(False).to_scanner().to_table()
             ```
         """
@@ -398,16 +324,11 @@ class ScannerBuilder:
         Args:
             blob_handling: `blobs_descriptions`, the default, or `all_binary`.
 
-        Returns:
-            The builder.
-
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).blob_handling("all_binary").to_scanner().to_table()
             ```
         """
@@ -425,9 +346,6 @@ class ScannerBuilder:
             allowlist: The set of `_rowid`s to return at most.
             blocklist: The set of `_rowid`s not to return.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             from lancelet.dataset import ScannerBuilder, serialize_row_addrs
@@ -444,9 +362,6 @@ class ScannerBuilder:
 
         Args:
             query: A `MinHashQuery`.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -470,16 +385,11 @@ class ScannerBuilder:
             aggregate: A Substrait plan whose root is an aggregate of fields of the dataset, by
                 count, sum, min, max and avg.
 
-        Returns:
-            The builder.
-
         Raises:
             ExpressionError: If the expression does not parse, or names a column that is not there.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             # What a producer of Substrait makes of `SELECT COUNT(*)`.
             plan = "120b1a0910001a05636f756e741a0e120c0a0a220822060a040800300142050801120175"
             ScannerBuilder(dataset).substrait_aggregate(bytes.fromhex(plan)).to_scanner().to_table()
@@ -494,13 +404,8 @@ class ScannerBuilder:
         Args:
             use_scalar_index: On by default.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).filter("id = 3").use_scalar_index(False).to_scanner().to_table()
             ```
         """
@@ -512,13 +417,8 @@ class ScannerBuilder:
         Args:
             flag: Whether to.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).fast_search().to_scanner().to_table()
             ```
         """
@@ -530,13 +430,8 @@ class ScannerBuilder:
         Args:
             callback: The function.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).scan_stats_callback(print).to_scanner().to_table()
             ```
         """
@@ -582,17 +477,12 @@ class ScannerBuilder:
             distance_range: The lower (inclusive) and upper (exclusive) bound of distances.
             search_effort: How hard to search, from 0 to 1, in place of `nprobes`.
 
-        Returns:
-            The builder.
-
         Raises:
             FieldNotFoundError: If there is no such column.
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0], k=3)
             builder.to_scanner().to_table()
             ```
@@ -616,13 +506,8 @@ class ScannerBuilder:
         Args:
             prefilter: On if the method is called; otherwise rows found are filtered.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             builder = ScannerBuilder(dataset).nearest("vector", [0.1, 0.2, 0.3, 1.0])
             builder = builder.filter("id > 5").prefilter()
             builder.to_scanner().to_table()
@@ -636,13 +521,8 @@ class ScannerBuilder:
         Args:
             disable: Whether to.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).disable_scoring_autoprojection().to_scanner().to_table()
             ```
         """
@@ -657,17 +537,12 @@ class ScannerBuilder:
             query: Words, or a query of `lancelet.query`.
             columns: The columns to search; by default all with a text index.
 
-        Returns:
-            The builder.
-
         Raises:
             FieldNotFoundError: If there is no such column.
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             builder = ScannerBuilder(dataset).full_text_search("fox", columns=["text"])
             builder.to_scanner().to_table()
             ```
@@ -699,8 +574,6 @@ class ScannerBuilder:
 
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             builder = ScannerBuilder(dataset).columns(["id"]).filter("price > 3")
             builder.limit(5).to_scanner().to_table()
             ```
@@ -743,13 +616,8 @@ class ScannerBuilder:
         Args:
             index_segments: The ids of the segments.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             dataset.create_index("vector", "IVF_FLAT", num_partitions=1)
             (index,) = dataset.describe_indices()
             scan = ScannerBuilder(dataset).nearest(column="vector", q=[0.1, 0.2, 0.3, 1.0], k=3)
@@ -771,13 +639,8 @@ class ScannerBuilder:
         Args:
             nbatches: Has no effect: reading ahead is bounded by bytes.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).batch_readahead(4).to_scanner().to_table()
             ```
         """
@@ -791,13 +654,8 @@ class ScannerBuilder:
         Args:
             nfragments: Has no effect: reading ahead is bounded by bytes.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).fragment_readahead(2).to_scanner().to_table()
             ```
         """
@@ -811,13 +669,8 @@ class ScannerBuilder:
         Args:
             io_buffer_size: Has no effect: reading ahead is bounded by the work in flight.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).io_buffer_size(64 << 20).to_scanner().to_table()
             ```
         """
@@ -830,13 +683,8 @@ class ScannerBuilder:
         Args:
             scan_in_order: Has no effect: rows always come in order.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             ScannerBuilder(dataset).scan_in_order(False).to_scanner().to_table()
             ```
         """
@@ -849,13 +697,8 @@ class ScannerBuilder:
         Args:
             late_materialization: Has no effect: columns outside the filter are always read late.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
-            from lancelet.dataset import ScannerBuilder
-
             builder = ScannerBuilder(dataset).filter("id = 3").late_materialization(["text"])
             builder.to_scanner().to_table()
             ```

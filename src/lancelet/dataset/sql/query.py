@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.dataset.arguments import says_results
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.sql.database import duckdb_module
@@ -165,6 +166,7 @@ class SqlQuery(ArrowResult):
 
 
 @dataclass(slots=True)
+@says_results
 class SqlQueryBuilder:
     """Makes a query over one dataset, which is called `dataset` unless it is given a name."""
 
@@ -178,9 +180,6 @@ class SqlQueryBuilder:
 
         Args:
             table_name: The name, by default `dataset`.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -196,9 +195,6 @@ class SqlQueryBuilder:
         Args:
             with_row_id: Whether to.
 
-        Returns:
-            The builder.
-
         Example:
             ```python
             dataset.sql("SELECT id, _rowid FROM dataset").with_row_id().build().to_batch_records()
@@ -211,9 +207,6 @@ class SqlQueryBuilder:
 
         Args:
             with_row_addr: Whether to.
-
-        Returns:
-            The builder.
 
         Example:
             ```python
@@ -228,9 +221,6 @@ class SqlQueryBuilder:
 
         Args:
             blob_handling: `blobs_descriptions`, the default, or `all_binary`.
-
-        Returns:
-            The builder.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
@@ -248,9 +238,6 @@ class SqlQueryBuilder:
 
         Args:
             batch_size: The number of rows.
-
-        Returns:
-            The builder.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.
@@ -271,9 +258,6 @@ class SqlQueryBuilder:
 
         Args:
             batch_size_bytes: The number of bytes.
-
-        Returns:
-            The builder.
 
         Raises:
             InvalidInputError: If an argument has a value that it cannot have.

@@ -353,9 +353,6 @@ class CommitMethods:
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
-        Returns:
-            None; with `dry_run`, the `ChangeReport`.
-
         Example:
             ```python
             dataset.migrate_manifest_paths_v2()
