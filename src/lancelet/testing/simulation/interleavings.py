@@ -7,6 +7,11 @@ that differ only in requests that do not meet (of different objects, or two that
 the same states, and one of them is enough: sleep sets leave out the others, and a state that was
 seen is not gone on from again. A state is what is stored and what each actor was told so far, so
 what is left out was run. The numbers of executions and of states are counts of a complete search.
+
+Of larger scenarios those executions are run in which an actor that could go on is interrupted at
+most so many times (`switches_max`), wherever that may be: most defects need one or two. There no
+order stands for another, as it may have more interruptions; what was seen is then a state together
+with who made it and how many interruptions are left.
 """
 
 from __future__ import annotations
@@ -91,13 +96,15 @@ class Explorer:
     """Runs every execution of some actors over a store.
 
     `cast` makes the actors anew, and what judges them at the end. `fates` are what may become of a
-    request besides being done, at most `faults` times in an execution.
+    request besides being done, at most `faults` times in an execution. `switches_max` bounds how
+    often an actor that could go on has to wait for another.
     """
 
     stored: Mapping[str, Any]
     cast: Callable[[], tuple[Cast, Callable[[Cast], None]]]
     fates: Sequence[Fate] = ()
     faults: int = 1
+    switches_max: int | None = None
     counts: Counts = field(default_factory=Counts)
     on_execution: Callable[[Cast, Sequence[Event]], None] | None = None
     _stack: list[_Frame] = field(default_factory=list)
@@ -199,6 +206,8 @@ class _Course:
         self._starting: list[Actor] = []
         self._depth = 0
         self._faults = 0
+        self._last: int | None = None
+        self._switches = 0
 
     def begin(self, actors: Sequence[Actor]) -> None:
         self._actors = list(actors)
@@ -240,15 +249,19 @@ class _Course:
 
     def fate(self, actor: Actor, request: Request) -> Fate:
         del actor, request
-        fate = self._explorer._stack[self._depth].current.fate  # noqa: SLF001
+        frame = self._explorer._stack[self._depth]  # noqa: SLF001
+        number, fate = frame.current
         self._depth += 1
         self._faults += fate != "done"
+        self._switches += number != self._last and self._last in frame.pending
+        self._last = number
         return fate
 
     def _new_frame(self, pending: dict[int, Request]) -> _Frame | None:
         explorer = self._explorer
         sleeping: set[Choice] = set()
-        if explorer._stack:  # noqa: SLF001
+        is_bounded = explorer.switches_max is not None
+        if explorer._stack and not is_bounded:  # noqa: SLF001
             before = explorer._stack[-1]  # noqa: SLF001
             sleeping = {
                 each
@@ -258,8 +271,13 @@ class _Course:
         fates: tuple[Fate, ...] = ("done",)
         if self._faults < explorer.faults:
             fates = ("done", *explorer.fates)
-        enabled = [Choice(number, fate) for number in sorted(pending) for fate in fates]
+        may_go_on = sorted(pending)
         state = self._state(pending)
+        if is_bounded:
+            state = state, self._last, self._switches
+            if self._switches == explorer.switches_max and self._last in pending:
+                may_go_on = [self._last]
+        enabled = [Choice(number, fate) for number in may_go_on for fate in fates]
         earlier = explorer._seen.get(state)  # noqa: SLF001
         if earlier is None:
             explorer._seen[state] = frozenset(sleeping)  # noqa: SLF001
