@@ -1,5 +1,6 @@
 """Into which tasks a read is cut, and how large these are taken to be."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ import lancelet
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks
+from lancelet.table.location import TableLocation
+from lancelet.testing.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
 
 ROWS = 40_000
 
@@ -53,3 +56,14 @@ def test_a_limit_makes_them_smaller(table, options):
     whole = sum(each.split.num_bytes for each in tasks(table, ("id",)))
     few = tasks(table, ("id",), limit=ROWS // 10, **options)
     assert sum(each.split.num_bytes for each in few) == pytest.approx(whole / 10, rel=0.01)
+
+
+def test_a_fragment_without_rows_is_no_task_of_a_limit(tmp_path):
+    location = TableLocation.open(str(tmp_path / "t.lance"))
+    none = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1).slice(1))
+    append_rows(location, none, simple_rows(0, 5))
+    wanted = ReadOptions(TableRef.of(location.uri, {}), limit=3)
+    snapshot = pinned(wanted)
+    assert [snapshot.live_rows(each) for each in snapshot.fragments] == [0, 5]
+    found = plan_tasks(snapshot, replace(wanted, split_bytes=1), ("id",))
+    assert [(each.split.fragments, each.split.num_rows) for each in found] == [((1,), 3)]
