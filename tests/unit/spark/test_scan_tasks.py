@@ -62,8 +62,8 @@ def test_a_fragment_without_rows_is_no_task_of_a_limit(tmp_path):
     location = TableLocation.open(str(tmp_path / "t.lance"))
     none = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1).slice(1))
     append_rows(location, none, simple_rows(0, 5))
-    wanted = ReadOptions(TableRef.of(location.uri, {}), limit=3)
+    wanted = ReadOptions(TableRef.of(location.uri, {}), limit=10)
     snapshot = pinned(wanted)
     assert [snapshot.live_rows(each) for each in snapshot.fragments] == [0, 5]
     found = plan_tasks(snapshot, replace(wanted, split_bytes=1), ("id",))
-    assert [(each.split.fragments, each.split.num_rows) for each in found] == [((1,), 3)]
+    assert [(each.split.fragments, each.split.num_rows) for each in found] == [((1,), 1)] * 5
