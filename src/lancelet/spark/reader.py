@@ -217,9 +217,7 @@ def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> li
         if rows is None:
             by_id = snapshot.fragments.by_id
             rows = sum(snapshot.live_rows(by_id(number)) for number in split.fragments)
-        if rows:
-            count = min(rows, limit)
-            size = split.num_bytes * count // rows
-            kept.append(replace(split, num_rows=count, num_bytes=size))
-            limit -= rows
+        count = min(rows, limit)
+        kept.append(replace(split, num_rows=count, num_bytes=split.num_bytes * count // rows))
+        limit -= rows
     return kept
