@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import decimal
 import io
 import re
 import sys
@@ -393,6 +394,38 @@ def test_extremes_come_from_statistics_of_files(spark, tmp_path, monkeypatch):
     assert str(ls.sql(spark, x).collect()[0][:]) == str((0.0, float("nan"), 2 * count - 1))
     filtered = f"SELECT min(id), max(name) FROM lance.`{uri}` WHERE day = DATE '1970-01-03'"
     assert tuple(ls.sql(spark, filtered).collect()[0]) == (2, "n08902")
+
+
+def test_what_the_driver_computed_is_left_as_it_is(spark, tmp_path, monkeypatch):
+    """Spark has nothing to add where one row of each group is known."""
+    uri = str(tmp_path / "t.lance")
+    price = pa.array([decimal.Decimal(i) / 4 for i in range(12)], pa.decimal128(9, 2))
+    keys = pa.array([i % 3 for i in range(12)], pa.int32())
+    rows = pa.table({"k": keys, "big": [1 << 61] * 12, "price": price})
+    lancelet.write_dataset(rows, uri, max_rows_per_file=5)
+    expected = {
+        "SELECT count(*) + 1 AS c, sum(price), avg(k) FROM T WHERE k < 2": [
+            (9, decimal.Decimal("10.00"), 0.5)
+        ],
+        "SELECT k, max(price) FROM T GROUP BY k ORDER BY sum(k), max(price) DESC LIMIT 2": [
+            (0, decimal.Decimal("2.25")),
+            (1, decimal.Decimal("2.50")),
+        ],
+        "SELECT c FROM (SELECT k, count(*) AS c FROM T GROUP BY 1) WHERE k = 1": [(4,)],
+    }
+    for template, found in expected.items():
+        text = template.replace("FROM T", f"FROM lance.`{uri}`")
+        assert "HashAggregate" not in ls.sql(spark, f"EXPLAIN {text}").collect()[0][0]
+        assert ls.sql(spark, text).collect() == found
+    text = f"SELECT k, sum(price) FROM lance.`{uri}` GROUP BY k"
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "LOCAL_ROWS", 2)
+        plan = ls.sql(spark, f"EXPLAIN {text}").collect()[0][0]
+    assert "MapInArrow" in plan
+    assert "HashAggregate" in plan
+    too_large = f"SELECT sum(big) FROM lance.`{uri}`"
+    with pytest.raises(PySparkException, match="overflow"):
+        ls.sql(spark, too_large).collect()
 
 
 def test_many_groups_are_not_taken_for_few(spark, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -40,6 +41,9 @@ from lancelet.spark.options import ReadOptions
 from lancelet.spark.types import JSON_KEY, arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
+
+_TASK_BYTES_MIN: Final = 8 * 1024 * 1024
+"""How much a task reads at least: so little that tables of a few of them keep some workers busy."""
 
 
 class TaskPartition(InputPartition):
@@ -176,6 +180,7 @@ def plan_tasks(
         fields=[field for field in snapshot.schema.fields if field.name in read],
         fragments=wanted.fragments,
         split_bytes=wanted.split_bytes,
+        bytes_min=_TASK_BYTES_MIN,
         can_cut=can_cut,
     )
     if wanted.limit is not None:

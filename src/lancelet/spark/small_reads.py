@@ -32,6 +32,8 @@ from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
 
 DRIVER_BYTES: Final = 32 * 1024 * 1024
+LOCAL_ROWS: Final = 32 * 1024
+"""How many rows Spark keeps in its plan: it sends them to tasks one by one."""
 _PLAIN: Final = (
     spark_types.BooleanType,
     spark_types.NumericType,
@@ -53,7 +55,7 @@ def small_frame(
 ) -> DataFrame | None:
     """Return the rows that match as a data frame of values, or None if tasks should find them.
 
-    At most `bytes_max` are read, and `held_max` kept, by default as many.
+    At most `bytes_max` are read, and `held_max` kept, by default as many, of `LOCAL_ROWS` rows.
     """
     table = small_table(snapshot, wanted, schema, bytes_max, held_max)
     return None if table is None else local_frame(spark, table, schema)
@@ -77,12 +79,15 @@ def small_table(
     is_large = _looked_at(plan, wanted) > bytes_max
     if is_large and (wanted.filter is None or not choose_parts(plan)):
         return None
+    most = snapshot.num_rows if wanted.limit is None else min(snapshot.num_rows, wanted.limit)
+    if wanted.filter is None and most > LOCAL_ROWS:
+        return None
     batches: list[pa.RecordBatch] = []
-    held = 0
+    held = rows = 0
     for batch in execute(plan):
         batches.append(convert_batch(batch, arrow_schema(schema)))
-        held += max(batch.nbytes, 1)
-        if held > (bytes_max if held_max is None else held_max):
+        held, rows = held + max(batch.nbytes, 1), rows + batch.num_rows
+        if rows > LOCAL_ROWS or held > (bytes_max if held_max is None else held_max):
             return None
     return pa.Table.from_batches(batches, arrow_schema(schema))
 

@@ -47,15 +47,17 @@ def plan_splits(
     fields: Sequence[Field] | None = None,
     fragments: Sequence[int] | None = None,
     split_bytes: int | None = None,
+    bytes_min: int = SPLIT_BYTES_MIN,
     can_cut: bool = True,
 ) -> list[Split]:
     """Return splits of about `split_bytes` that together hold all live rows, in order.
 
-    By default splits are small enough that a table of some size keeps a cluster busy. Fragments
-    are only cut where `can_cut` says that a task may read a part of one.
+    By default splits are small enough that a table of some size keeps a cluster busy, but not
+    smaller than `bytes_min`. Fragments are only cut where `can_cut` says that a task may read a
+    part of one.
     """
     chosen, sizes = _sizes(snapshot, fields, fragments)
-    target = split_bytes or _target(sum(sizes))
+    target = split_bytes or max(bytes_min, min(SPLIT_BYTES_MAX, sum(sizes) // _SPLITS_WANTED))
     return list(_cut(snapshot, chosen, sizes, target, can_cut=can_cut))
 
 
@@ -91,10 +93,6 @@ def _sizes(
         return held, sum(widths.get(number, 0) for number in wanted.intersection(numbers))
 
     return chosen, [_bytes_of(fragment, widths_of, snapshot) for fragment in chosen]
-
-
-def _target(total_bytes: int) -> int:
-    return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, total_bytes // _SPLITS_WANTED))
 
 
 def _cut(

@@ -13,6 +13,7 @@ handed over row by row, as partial results of one row each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 from sqlglot import exp
 
@@ -36,6 +38,7 @@ _INT64: Final = 1 << 63
 _DECIMAL_MAX: Final = 38
 _LONG_DIGITS: Final = 18
 _EXACT_DOUBLE: Final = 1 << 53
+_MERGING: Final = re.compile(r"\b(?:sum|min|max)\((__lancelet_\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,12 @@ class Aggregation:
         return not self.keys and kinds <= {"rows", "valid", "min", "max"}
 
     @property
+    def can_be_final(self) -> bool:
+        """Whether the SELECT without GROUP BY, over one row for each group, is the same."""
+        given = {} if self.select is None else self.select.args
+        return self.select is not None and not self.is_repeated and not given.get("having")
+
+    @property
     def has_unnamed(self) -> bool:
         """Whether the result has a column whose name is made of an aggregate."""
         shown = [] if self.select is None else self.select.expressions
@@ -127,6 +136,40 @@ class Aggregation:
         for number, each in enumerate(self.partials):
             found.append(pa.field(f"__lancelet_{number}", _partial_type(each, fields)))
         return pa.schema(found)
+
+
+def final_text(merged: str) -> str:
+    """Return what stands for an aggregate over one row for each group.
+
+    >>> final_text("coalesce(sum(__lancelet_0), 0L)")
+    'coalesce(__lancelet_0, 0L)'
+    """
+    return _MERGING.sub(r"\1", merged)
+
+
+def final_rows(aggregation: Aggregation, partials: pa.Table) -> pa.Table | None:
+    """Return one row for each group, or None where sums might be too large."""
+    if not partials.num_rows:
+        return None
+    asked = []
+    for place, each in enumerate(aggregation.partials, len(aggregation.keys)):
+        name = partials.column_names[place]
+        kind = "sum" if each.kind in {"rows", "valid"} else each.kind
+        asked.append((name, kind))
+        if kind != "sum":
+            continue
+        column = partials.column(place)
+        limit = _INT64
+        if kinds.is_decimal(column.type):
+            column = column.cast(pa.decimal128(_DECIMAL_MAX, column.type.scale))
+            partials = partials.set_column(place, name, column)
+            limit = 10 ** (_DECIMAL_MAX - column.type.scale)
+        bounds = pc.min_max(column).as_py()
+        if max(abs(each or 0) for each in bounds.values()) * len(column) >= limit:
+            return None
+    done = partials.group_by(list(aggregation.keys), use_threads=False).aggregate(asked)
+    labels = [*aggregation.keys, *(f"{name}_{kind}" for name, kind in asked)]
+    return done.select(labels).rename_columns(partials.column_names)
 
 
 def find_aggregation(
@@ -379,8 +422,15 @@ def _partial_type(partial: Partial, fields: Mapping[str, pa.Field]) -> pa.DataTy
     if partial.number is None:
         return fields[partial.column].type
     if partial.number.is_decimal:
-        return pa.decimal128(_DECIMAL_MAX, partial.number.scale)
+        # Spark adds what has few digits much faster.
+        digits = _LONG_DIGITS if _is_long(partial.number) else _DECIMAL_MAX
+        return pa.decimal128(digits, partial.number.scale)
     return pa.int64()
+
+
+def _is_long(number: Number) -> bool:
+    """Say whether each value has so few digits that a decimal of 64 bits holds it."""
+    return number.most < 10**_LONG_DIGITS and number.scale <= _LONG_DIGITS
 
 
 def aggregate_batch(
@@ -404,10 +454,12 @@ def aggregate_batch(
             asked.append((name, "sum"))
         elif each.number is not None:
             values = _evaluate(each.number, batch)
+            is_long = each.number.is_decimal and _is_long(each.number)
+            limit = 10**_LONG_DIGITS if is_long else _INT64
             is_small = (
                 is_small
                 and isinstance(values[0], np.ndarray)
-                and (values[1] * max(count, 1) < _INT64)
+                and (values[1] * max(count, 1) < limit)
             )
             columns[name] = _numbers(each, *values)
             asked.append((name, "sum"))

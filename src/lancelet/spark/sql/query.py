@@ -28,7 +28,7 @@ from lancelet.errors import DatasetNotFoundError
 from lancelet.spark.frames import quoted
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, schema_of_snapshot
-from lancelet.spark.sql.aggregates import Aggregation, find_aggregation
+from lancelet.spark.sql.aggregates import Aggregation, final_text, find_aggregation
 from lancelet.spark.sql.analysis import Use, analyse, row_columns
 from lancelet.spark.sql.names import (
     Reference,
@@ -130,18 +130,20 @@ class Read:
         """The columns that are read."""
         return schema_of_snapshot(self.opened.snapshot, self.opened.options(self.use))
 
-    def frame(self, spark: SparkSession) -> tuple[DataFrame, pa.Table | None]:
-        """Return the rows, or partial results of them, and the rows if the driver read them."""
+    def frame(self, spark: SparkSession) -> tuple[DataFrame, pa.Table | None, bool]:
+        """Return the rows, and them if the driver read them; or results, and if they are final."""
         if self.aggregation is None:
-            return frame_of(spark, self.opened, self.use)
-        return partial_frame(spark, self.opened, self.use, self.aggregation), None
+            return *frame_of(spark, self.opened, self.use), True
+        made, is_final = partial_frame(spark, self.opened, self.use, self.aggregation)
+        return made, None, is_final
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A query whose tables were found: the text for Spark, and what is read of each table.
 
-    `plain` is the text without partial results, where the names of columns are to be those of it.
+    `plain` is the text without partial results, where the names of columns are to be those of it;
+    `final` is the text where all aggregates are already computed, if that is possible.
     """
 
     session: Session
@@ -149,6 +151,7 @@ class Plan:
     reads: tuple[Read, ...]
     text: str
     plain: str | None = None
+    final: str | None = None
 
     def run(self, before: str = "") -> DataFrame:
         """Return the result as a data frame; `before` stands before the query, as EXPLAIN."""
@@ -162,7 +165,7 @@ class Plan:
 
     def _run(self, before: str) -> DataFrame:
         spark = self.session.spark
-        made: dict[Read, tuple[DataFrame, pa.Table | None]] = {}
+        made: dict[Read, tuple[DataFrame, pa.Table | None, bool]] = {}
         frames: dict[str, DataFrame] = {}
         few: dict[str, tuple[int, pa.Table]] = {}
         named = zip(self.query.names, self.reads, strict=True)
@@ -172,10 +175,12 @@ class Plan:
             key = replace(read, reference=None, use=replace(use, same=()))
             if key not in made:
                 made[key] = key.frame(spark)
-            frames[name], table = made[key]
+            frames[name], table, _ = made[key]
             if table is not None:
                 few[name] = (read.opened.num_rows, table)
-        done = run_text(self.session, self.query.source, before + self.text, frames)
+        is_final = self.final is not None and all(final for _, _, final in made.values())
+        text = self.final if is_final else self.text
+        done = run_text(self.session, self.query.source, f"{before}{text}", frames)
         if self.plain is None or before:
             return done
         # The names that Spark makes of aggregates are those of the text as it was.
@@ -282,7 +287,9 @@ class Query:
         )
         renames = any(each.select is tree and each.has_unnamed for each in aggregations.values())
         plain = _final_text(self, tree, bare, {}) if renames else None
-        return Plan(session, self, reads, text, plain)
+        can_be = aggregations and all(each.can_be_final for each in aggregations.values())
+        final = _final_text(self, tree, bare, aggregations, is_final=True) if can_be else None
+        return Plan(session, self, reads, text, plain, final)
 
 
 def plan_query(session: Session, source: Source) -> Plan:
@@ -324,8 +331,13 @@ def _final_text(
     tree: exp.Query | None,
     bare: AbstractSet[str],
     aggregations: Mapping[str, Aggregation],
+    *,
+    is_final: bool = False,
 ) -> str:
-    """Return the text for Spark: frames for tables, and merged partial results for aggregates."""
+    """Return the text for Spark: frames for tables, and merged partial results for aggregates.
+
+    With `is_final` there is a row for each group, and nothing is left to merge.
+    """
     edits = []
     tokens = query.skeleton.tokens
     numbers = {each.text: number for number, each in enumerate(tokens) if each.kind == "IDENTIFIER"}
@@ -340,12 +352,14 @@ def _final_text(
         aggregation = aggregations.get(name)
         if aggregation is None:
             continue
-        where = _where(tokens, number)
-        if where is not None:
-            edits.append((*where, ""))
+        for word in ("WHERE", "GROUP") if is_final else ("WHERE",):
+            clause = _clause(tokens, number, word)
+            if clause is not None:
+                edits.append((*clause, ""))
         starts = {each.start: number for number, each in enumerate(tokens)}
         for start, _, merged in aggregation.merged:
-            edits.append((start, call_stop(tokens, starts[start]), merged))
+            made = final_text(merged) if is_final else merged
+            edits.append((start, call_stop(tokens, starts[start]), made))
     edits += [
         (token.start, token.stop, f"\0{{{token.text.removeprefix(query.given)}}}\0")
         for token in tokens
@@ -372,15 +386,16 @@ def _is_bare(tokens: Sequence[Token], number: int, last: int) -> bool:
     return after is None or after.kind in _ENDS or after.clause in _BEHIND_TABLE
 
 
-def _where(tokens: Sequence[Token], number: int) -> tuple[int, int] | None:
-    """Return where the WHERE behind a table begins and ends."""
+def _clause(tokens: Sequence[Token], number: int, word: str) -> tuple[int, int] | None:
+    """Return where the WHERE or GROUP BY behind a table begins and ends."""
     depth, start, stop = 0, None, 0
     for token in tokens[number + 1 :]:
         if token.kind == "R_PAREN" and not depth:
             break
-        if not depth and token.clause in _BEHIND_WHERE:
-            break
-        if not depth and token.word == "WHERE":
+        if not depth and token.clause in _BEHIND_WHERE - {word}:
+            if start is not None or word == "WHERE":
+                break
+        elif not depth and token.clause == word:
             start = token.start
         depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
         stop = token.stop

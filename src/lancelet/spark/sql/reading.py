@@ -27,8 +27,8 @@ from lancelet.spark.arrow_tasks import sized_frame, task_frame
 from lancelet.spark.convert import convert_column
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import plan_tasks, run_scan, schema_of_snapshot
-from lancelet.spark.small_reads import local_frame, small_table
-from lancelet.spark.sql.aggregates import Aggregation, aggregate_batch
+from lancelet.spark.small_reads import LOCAL_ROWS, local_frame, small_table
+from lancelet.spark.sql.aggregates import Aggregation, aggregate_batch, final_rows
 from lancelet.spark.sql.analysis import TableColumns, Use
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.types import arrow_schema, spark_schema
@@ -118,36 +118,48 @@ def with_keys(opened: Opened, use: Use, read: Mapping[str, tuple[int, pa.Table]]
 
 def partial_frame(
     spark: SparkSession, opened: Opened, use: Use, aggregation: Aggregation
-) -> DataFrame:
-    """Return partial results of the rows of a table, which are few."""
+) -> tuple[DataFrame, bool]:
+    """Return partial results of the rows of a table, which are few, and whether they are final."""
     schema = spark_schema(aggregation.schema(opened.columns))
     shown = arrow_schema(schema)
     if aggregation.is_count and use.filter is None:
-        counts = [opened.num_rows] * len(aggregation.partials)
-        return spark.createDataFrame([tuple(counts)], schema)
+        counts = [pa.array([opened.num_rows])] * len(aggregation.partials)
+        return local_frame(spark, pa.Table.from_arrays(counts, schema=shown), schema), True
     batches: list[pa.RecordBatch] = []
     rest: tuple[int, ...] | None = None
     if aggregation.is_known_of_files and use.filter is None:
         batches, rest = _from_statistics(opened.snapshot, aggregation, shown)
     if rest == ():
-        return local_frame(spark, pa.Table.from_batches(batches, shown), schema)
+        return _final_frame(spark, aggregation, pa.Table.from_batches(batches, shown))
     columns = aggregation.columns or ("_rowaddr",)
     wanted = replace(opened.wanted, columns=columns, filter=use.filter, fragments=rest)
     tasks = plan_tasks(opened.snapshot, wanted, columns)
     run = partial(_aggregate, replace(aggregation, select=None), shown)
-    if sum(task.split.num_bytes for task in tasks) > FILTERED_BYTES // 8:
-        if aggregation.keys or aggregation.is_repeated:
-            # There may be nearly as many groups as rows, which Spark must not take for few.
-            made = sized_frame(spark, run, tasks, schema, rows=opened.num_rows)
+    known = pa.Table.from_batches(batches, shown)
+    if sum(task.split.num_bytes for task in tasks) <= FILTERED_BYTES // 8:
+        rows = known.num_rows
+        for batch in (batch for task in tasks for batch in run(task)):
+            batches.append(batch)
+            rows += batch.num_rows
+            if rows > LOCAL_ROWS:
+                break
         else:
-            made = task_frame(spark, lambda _, task: run(task), tasks, schema)
-        known = pa.Table.from_batches(batches, shown)
-        return made.unionAll(local_frame(spark, known, schema)) if batches else made
-    batches += [batch for task in tasks for batch in run(task)]
-    table = pa.Table.from_batches(batches, shown)
-    if not table.num_rows:
-        return spark.createDataFrame([], schema)
-    return local_frame(spark, table, schema)
+            return _final_frame(spark, aggregation, pa.Table.from_batches(batches, shown))
+    if aggregation.keys or aggregation.is_repeated:
+        # There may be nearly as many groups as rows, which Spark must not take for few.
+        made = sized_frame(spark, run, tasks, schema, rows=opened.num_rows)
+    else:
+        made = task_frame(spark, lambda _, task: run(task), tasks, schema)
+    return made.unionAll(local_frame(spark, known, schema)) if known.num_rows else made, False
+
+
+def _final_frame(
+    spark: SparkSession, aggregation: Aggregation, partials: pa.Table
+) -> tuple[DataFrame, bool]:
+    """Return partial results that the driver has, with one row for each group if it can."""
+    found = final_rows(aggregation, partials) if aggregation.can_be_final else None
+    table = partials if found is None else found
+    return local_frame(spark, table, spark_schema(table.schema)), found is not None
 
 
 def _from_statistics(
