@@ -32,6 +32,7 @@ import lancelet
 from lancelet import spark as ls
 
 BATCHES = 5
+ARRIVED_BEFORE_KILL = 3
 LANDED_BEFORE_KILL = 2
 LOG_LINES = 30
 STREAM_SECONDS_MAX = 900
@@ -75,19 +76,26 @@ def load_orders(demo: Demo) -> None:
 
 
 def stream_orders(demo: Demo) -> None:
-    """Stream a fifth more into the table, in a process that is killed, and then to the end."""
-    more = demo.rows // 5
+    """Stream a fifth more into the table, in a process that is killed, and then to the end.
+
+    The process waits for more orders until it is killed, and some arrive only after that: however
+    slow or fast it is, it never ends before, and leaves something to do.
+    """
+    batch = demo.rows // (5 * BATCHES)
+    more, killed_at = batch * BATCHES, demo.rows + batch * ARRIVED_BEFORE_KILL
     arrivals, checkpoint = str(demo.folder / "arrivals.lance"), str(demo.folder / "checkpoint")
-    ls.write(demo.orders(demo.rows, demo.rows + more), arrivals)
-    arguments = (arrivals, demo.table, checkpoint, more // BATCHES)
+    ls.write(demo.orders(demo.rows, killed_at), arrivals)
+    arguments = (arrivals, demo.table, checkpoint, batch)
     before = lancelet.dataset(demo.table).version
     with demo.report.step("stream, killed") as step:
         step.rows = run_and_kill(demo, arguments, stop_at=before + LANDED_BEFORE_KILL)
         step.version = lancelet.dataset(demo.table).version
         step.note = "with the start of its own Spark; requests are those of watching it"
+    landed = step.rows
+    ls.write(demo.orders(killed_at, demo.rows + more), arrivals, mode="append")
     with demo.report.step("stream, restarted") as step:
-        stream(demo.spark, *arguments)
-        step.rows = more - demo.report.steps[-1].rows
+        stream(demo.spark, *arguments).awaitTermination()
+        step.rows = more - landed
         step.version = lancelet.dataset(demo.table).version
     ids = ls.scan(demo.spark, demo.table, columns=["id"])
     expect("every order is there once", ids.distinct().count(), demo.rows + more)
