@@ -153,13 +153,32 @@ LANCELET_INLINE uint64_t start_of(const uint8_t* text, int64_t size, const uint8
   return size >= 8 ? word : size == 0 ? 0 : word & ~uint64_t{0} << (64 - 8 * size);
 }
 
+// How many of the first bytes of two strings are the same, of so many that both have; fewer than a
+// word of them do not count.
+LANCELET_INLINE int64_t shared_bytes(const uint8_t* a, const uint8_t* b, int64_t most) {
+  if (most < 8) return 0;
+  int64_t k = 0;
+  for (; k + 8 <= most; k += 8)
+    if (load<uint64_t>(a + k) != load<uint64_t>(b + k)) break;
+  if (k + 8 > most && load<uint64_t>(a + most - 8) == load<uint64_t>(b + most - 8)) return most;
+  while (k < most && a[k] == b[k]) ++k;
+  return k < 8 ? 0 : k;
+}
+
+// What of a string is behind the bytes that all strings of a zone begin with.
 struct Text {
   uint64_t start;
   const uint8_t* data;
   int64_t size;
 
+  // Have so many more bytes in front.
+  void widen(int64_t bytes, const uint8_t* end) {
+    *this = {start_of(data - bytes, size + bytes, end), data - bytes, size + bytes};
+  }
+
   LANCELET_INLINE bool is_below(const Text& other) const {
     if (LANCELET_LIKELY(start != other.start)) return start < other.start;
+    if (size <= 8 && other.size <= 8) return size < other.size;
     const int order = memcmp(data, other.data, static_cast<size_t>(smaller(size, other.size)));
     return order != 0 ? order < 0 : size < other.size;
   }
@@ -174,15 +193,27 @@ int64_t zones_of_strings(ConstBytes offsets, ConstBytes data, int64_t zone_rows,
   if (validity.size > 0 && validity.size < (rows + 7) / 8) return fail(kBadCount, 0);
   for (int64_t zone = 0; zone < zones; ++zone) {
     Text low = {}, high = {};
-    int64_t lowest_row = -1, highest_row = -1;
+    int64_t lowest_row = -1, highest_row = -1, shared = 0;
+    const uint8_t* const data_end = data.data + data.size;
     const int64_t end = smaller((zone + 1) * zone_rows, rows);
     for (int64_t row = zone * zone_rows; row < end; ++row) {
       if (validity.size > 0 && !(validity.data[row / 8] >> (row % 8) & 1)) continue;
       const int64_t start = load<Offset>(offsets.data + row * sizeof(Offset));
       const int64_t stop = load<Offset>(offsets.data + (row + 1) * sizeof(Offset));
       if (start < 0 || stop < start || stop > data.size) return fail(kBadOffsets, row);
-      const Text text = {start_of(data.data + start, stop - start, data.data + data.size),
-                         data.data + start, stop - start};
+      const uint8_t* const whole = data.data + start;
+      if (lowest_row < 0) shared = stop - start;
+      // What lies between two strings begins with what they both begin with.
+      const int64_t same =
+          lowest_row < 0 ? shared
+                         : shared_bytes(whole, low.data - shared, smaller(shared, stop - start));
+      if (LANCELET_UNLIKELY(same < shared)) {
+        low.widen(shared - same, data_end);
+        high.widen(shared - same, data_end);
+        shared = same;
+      }
+      const Text text = {start_of(whole + shared, stop - start - shared, data_end), whole + shared,
+                         stop - start - shared};
       if (lowest_row < 0 || text.is_below(low)) low = text, lowest_row = row;
       if (highest_row < 0 || high.is_below(text)) high = text, highest_row = row;
     }

@@ -66,9 +66,17 @@ def test_every_value_needs_a_validity_bit(agree):
 
 
 TEXT = st.binary(max_size=3).map(lambda start: start + b"common start" * (len(start) % 2) + start)
+LIKE = st.tuples(
+    st.sampled_from([b"", b"https:/", b"https://", b"https://www.", b"https://www.example.com/a"]),
+    st.binary(max_size=2) | st.text("\0/a", max_size=10).map(str.encode),
+).map(b"".join)
 
 
-@given(st.lists(st.none() | TEXT, max_size=60), st.integers(1, 20), st.booleans())
+@given(
+    st.lists(st.none() | TEXT, max_size=60) | st.lists(st.none() | LIKE, max_size=60),
+    st.integers(1, 20),
+    st.booleans(),
+)
 def test_the_bounds_of_strings_are_strings_of_the_zone(agree, texts, zone_rows, is_large):
     lengths = [len(text or b"") for text in texts]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if is_large else np.int32)
