@@ -91,3 +91,30 @@ def test_pylance_that_is_loaded_already_is_refused():
 def test_without_a_program_there_is_a_usage():
     assert "usage: python -m lancelet.as_lance" in run("-m", "lancelet.as_lance", code=1).stderr
     assert "usage: python -m lancelet.as_lance" in run("-m", "lancelet.as_lance", "-h").stdout
+
+
+LOADS = """
+import sys
+
+import lancelet.as_lance
+import datasets
+import lance
+
+folder = sys.argv[1]
+names = datasets.ClassLabel(names=["cat", "dog"])
+rows = datasets.Dataset.from_dict({"id": [1, 2, 3], "label": [0, 1, 0]}).cast_column("label", names)
+table = lance.write_dataset(rows, f"{folder}/animals.lance")
+assert type(table).__module__.startswith("lancelet.")
+for streams in (False, True):
+    found = datasets.load_dataset(
+        "lance", data_dir=table.uri, split="train", streaming=streams, cache_dir=f"{folder}/cache"
+    )
+    assert list(found) == [{"id": 1, "label": 0}, {"id": 2, "label": 1}, {"id": 3, "label": 0}]
+    assert found.features["label"].names == ["cat", "dog"]
+"""
+
+
+def test_data_sets_of_hugging_face_are_read_by_their_own_module(tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    run("-c", LOADS, str(tmp_path))

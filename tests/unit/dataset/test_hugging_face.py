@@ -104,3 +104,16 @@ def test_a_data_set_is_appended_with_the_types_of_the_table(hugging, tmp_path):
     found = lancelet.write_dataset(rows, tmp_path / "t")
     found.insert(hugging.select_columns(["small"]))
     assert found.to_table()["small"].to_pylist() == [7, 1, 2, 3]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_sounds_and_films_keep_their_bytes_and_features(streamed, tmp_path):
+    features = datasets.Features({"sound": datasets.Audio(), "film": datasets.Video()})
+    rows = {
+        "sound": [{"bytes": b"RIFF", "path": "a.wav"}, None],
+        "film": [None, {"bytes": b"ftyp", "path": None}],
+    }
+    made = datasets.Dataset(pa.table(rows, schema=features.arrow_schema))
+    found = written(made.to_iterable_dataset() if streamed else made, tmp_path).to_table()
+    assert found.to_pydict() == rows
+    assert datasets.Dataset(found).features == features
