@@ -22,9 +22,10 @@ The shuffle of the first three is of all rows. That of MDS is its default `py1e`
 262,144 rows; that of WebDataset is of the shards and of a buffer of 1,000 rows. The two get the
 features of a row as one array, which is their quickest form. Loaders run for some seconds, an epoch
 after another; workers stay. Samples a second are those after the first batch. Processor time is
-that of a process and its workers from the start, memory that of the process alone. Needs the groups
-`test` and `torch`; loaders of `mosaicml-streaming` and `webdataset` take part where those are
-installed (the first asks for versions of other packages that the groups do not have).
+that of a process and its workers from the start; memory is what the process alone grew by, with the
+pages of files that it maps. Needs the groups `test` and `torch`; loaders of `mosaicml-streaming`
+and `webdataset` take part where those are installed (the first asks for versions of other packages
+that the groups do not have).
 """
 
 from __future__ import annotations

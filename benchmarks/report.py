@@ -228,7 +228,8 @@ def training(run: Run) -> Iterator[str]:
         f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark. Each "
         f"loader ran {run['seconds']:g} seconds in its own process; samples a second are those "
         "after the first batch. A shuffle is of all rows, but for MDS of blocks of 262,144 rows, "
-        "and for WebDataset of a buffer of 1,000."
+        "and for WebDataset of a buffer of 1,000. Memory is what a process grew by, without its "
+        "workers, and with the pages of the files that it maps."
     )
     names = ("samples_per_second", "samples_per_cpu_second", "first_batch_ms", "grown_mb")
     rows = [

@@ -32,9 +32,8 @@ _SIZED: Final = 8
 """How many values of a list are measured."""
 _ROWS_PER_READ: Final = 65_536
 """How many rows of small batches are read at once."""
-_BYTES_PER_READ: Final = 8 << 20
-"""How large they are at most together: what is freed then serves again, which is quicker than
-memory that the system has to clear."""
+_BYTES_PER_READ: Final = 32 << 20
+"""How large they are at most together, by which time a read costs little more than its copies."""
 
 
 class State(TypedDict):
