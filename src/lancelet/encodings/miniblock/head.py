@@ -23,11 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Int64s, Ranges, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import RowRange, Rows
-from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
+from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Encoding
+from lancelet.encodings.codecs.cut import joined_bytes, slices_of
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import Items, LeafContext
 from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
@@ -44,6 +45,9 @@ _ITEMS_PER_BYTE_MAX: Final = 64
 """How many items of a dictionary are believed besides, for each of its bytes.
 
 Items differ, so hardly any codec makes them smaller than a few bits."""
+
+_TOGETHER_BYTES: Final = 1 << 18
+"""Dictionaries of so many bytes in all are decoded together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,11 +155,13 @@ class MiniBlockHead:
         before = bounds_of(count)
         in_page = before[:-1] - np.repeat(before[bounds_of(chunks)[:-1]], chunks)
         self.first_value[these] = np.repeat(self.first_value[start], chunks) + in_page
-        if self._layout.num_extra:
+        encoding = self._layout.dictionary
+        if encoding is not None:
+            items = Slices(slices.source, slices.position[1::step], slices.size[1::step])
+            self._add_dictionaries(encoding, pages, items)
+        if self.rows is not None:
             for index, page in enumerate(pages.tolist()):
-                first, last = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
-                extra = slices[index * step + 1 : (index + 1) * step]
-                self._add_extra(page, extra, first, last)
+                self._add_repetition(self.rows, page, slices.slice_bytes((index + 1) * step - 1))
         self._is_known[pages] = True
         self._is_complete = bool(self._is_known.all())
 
@@ -208,32 +214,37 @@ class MiniBlockHead:
                 values=int(self._num_values[pages[wrong[0]]]),
             )
 
-    def _add_extra(self, page: int, slices: Slices, start: int, stop: int) -> None:
-        layout, at = self._layout, 0
-        if layout.dictionary is not None:
-            data_type = self._leaf.data_type
-            if pa.types.is_dictionary(data_type):
-                data_type = data_type.value_type
-            # A copy, for what is kept of many files must not keep their maps.
-            data = slices.slice_bytes(0).copy()
-            if self._num_items[page] > _ITEMS_MAX + _ITEMS_PER_BYTE_MAX * len(data):
+    def _add_dictionaries(self, encoding: Encoding, pages: Int64s, slices: Slices) -> None:
+        """Take the items of pages, which mostly are so few that they are decoded together."""
+        if len(pages) > 1 and int(slices.size.sum()) > _TOGETHER_BYTES:
+            for at in range(len(pages)):
+                self._add_dictionaries(encoding, pages[at : at + 1], slices[at : at + 1])
+            return
+        data_type = self._leaf.data_type
+        if pa.types.is_dictionary(data_type):
+            data_type = data_type.value_type
+        claimed = [self._num_items[page] for page in pages.tolist()]
+        for count, size in zip(claimed, slices.size.tolist(), strict=True):
+            if count > _ITEMS_MAX + _ITEMS_PER_BYTE_MAX * size:
                 raise CorruptDataError(
                     "a dictionary claims more items than its bytes could hold",
                     column=self._leaf.column,
-                    items=self._num_items[page],
-                    bytes=len(data),
+                    items=count,
+                    bytes=size,
                 )
-            block = registry.decode_block(layout.dictionary, data, self._num_items[page])
-            self._items[page] = Dictionary(Items(arrow_from_block(block, data_type, None)))
-            at = 1
-        if self.rows is not None:
-            index = parse_repetition_index(
-                slices.slice_bytes(at),
-                num_chunks=stop - start,
-                num_rows=int(self._pages.length[page]),
-            )
-            self.rows.begun[start:stop] = index.begun[:-1] + self.first_row[page]
-            self.rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
+        # A copy, for what is kept of many files must not keep their maps.
+        data = slices_of(slices.size, joined_bytes(slices).copy())
+        counts = np.array(claimed, np.int64)
+        items = arrow_from_block(registry.decode_blocks(encoding, data, counts), data_type, None)
+        for page, stop, count in zip(pages.tolist(), counts.cumsum(), claimed, strict=True):
+            self._items[page] = Dictionary(Items(items.slice(int(stop) - count, count)))
+
+    def _add_repetition(self, rows: RepetitionIndex, page: int, data: Bytes) -> None:
+        start, stop = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
+        num_rows = int(self._pages.length[page])
+        index = parse_repetition_index(data, num_chunks=stop - start, num_rows=num_rows)
+        rows.begun[start:stop] = index.begun[:-1] + self.first_row[page]
+        rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
 
 
 def _joined(dictionaries: Sequence[Dictionary]) -> Dictionary:
