@@ -23,6 +23,7 @@ from lancelet.ops.bases import BaseChoice
 from lancelet.ops.write import FileOptions, write_fragments
 from lancelet.rowids.address import (
     UInt64s,
+    distinct,
     group_by_fragment,
     offsets_by_fragment,
     offsets_of,
@@ -50,14 +51,7 @@ def rows_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
     >>> rows_by_fragment(np.array([7, 4294967297, 3, 7], np.uint64))
     {0: array([3, 7]), 1: array([1])}
     """
-    distinct = addresses
-    # A scan finds rows in this order already.
-    if not (addresses[1:] > addresses[:-1]).all():
-        ordered = np.sort(addresses)
-        is_first = np.ones(len(ordered), np.bool_)
-        is_first[1:] = ordered[1:] != ordered[:-1]
-        distinct = ordered[is_first]
-    return offsets_by_fragment(distinct)
+    return offsets_by_fragment(distinct(addresses))
 
 
 def joined_rows(one: AffectedRows, other: AffectedRows) -> dict[int, Int64s]:

@@ -26,6 +26,9 @@ OFFSETS_MAX: Final = 1 << OFFSET_BITS
 NO_ADDRESS: Final = np.uint64(2**64 - 1)
 """Stands for a row that is nowhere: the last offset of the last fragment, which none can have."""
 
+_SLOTS_PER_ROW: Final = 64
+"""Rows that lie so close on average are put in order without being compared."""
+
 _SHIFT: Final = np.uint64(OFFSET_BITS)
 _OFFSET_MASK: Final = np.uint64(OFFSETS_MAX - 1)
 
@@ -56,6 +59,25 @@ def fragments_of(addresses: UInt64s) -> Int64s:
 def offsets_of(addresses: UInt64s) -> Int64s:
     """Return the offset of each address within its fragment."""
     return (addresses & _OFFSET_MASK).view(np.int64)
+
+
+def distinct(addresses: UInt64s) -> UInt64s:
+    """Return addresses in ascending order, each once.
+
+    >>> distinct(np.array([7, 4294967297, 3, 7], np.uint64)).tolist()
+    [3, 7, 4294967297]
+    """
+    if len(addresses) < 2 or (addresses[1:] > addresses[:-1]).all():
+        return addresses
+    low = addresses.min()
+    span = int(addresses.max() - low) + 1
+    if span > _SLOTS_PER_ROW * len(addresses):
+        return np.unique(addresses)
+    # Rows of one fragment mostly: to mark each is faster than to sort them.
+    is_there = np.zeros(span, np.bool_)
+    is_there[addresses - low] = True
+    ordered: UInt64s = np.flatnonzero(is_there).view(np.uint64) + low
+    return ordered
 
 
 def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:

@@ -33,7 +33,7 @@ from lancelet.query.projection import scan_schema
 from lancelet.query.scan_options import ScanOptions
 from lancelet.query.take import take_addresses
 from lancelet.query.traversal import columns_of
-from lancelet.rowids.address import UInt64s
+from lancelet.rowids.address import UInt64s, distinct
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
@@ -155,9 +155,9 @@ def _truth(
 
 
 def _check_unambiguous(source: Source, matches: Matches) -> None:
-    ordered = np.sort(matches.addresses)
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(twice):
+    if len(distinct(matches.addresses)) < len(matches):
+        ordered = np.sort(matches.addresses)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
         row = int(matches.rows[matches.addresses == twice[0]][0])
         raise MergeMatchError(
             "Ambiguous merge inserts are prohibited: multiple source rows match the same target "
