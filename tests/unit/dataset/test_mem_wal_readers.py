@@ -621,7 +621,7 @@ def test_what_is_flushed_is_merged_in_order(tmp_path, has_key):
     before = lancelet.dataset(uri)
     report = dataset.compact_mem_wal(dry_run=True)
     assert (report.operation, report.rows) == ("CompactMemWal", 7 if has_key else 5)
-    assert lancelet.dataset(uri).version == 2
+    assert lancelet.dataset(uri).version == before.version
     done = before.compact_mem_wal()
     assert (done.sstables, done.rows, done.deletions) == (3, 5, 3 if has_key else 0)
     assert dataset.compact_mem_wal().sstables == 0
@@ -866,3 +866,13 @@ def test_a_writer_notes_at_a_flush_that_the_table_lost_its_log(tmp_path, lost):
     for late in (writer.close, lambda: writer.put(rows([101]))):
         with pytest.raises(OSError, match=r"lost its log|already closed"):
             late()
+
+
+def test_a_log_with_rows_is_not_dropped_as_an_index(tmp_path):
+    """`drop_index` would leave what was put durably in files that nobody reads."""
+    dataset = begun(tmp_path)
+    dataset.mem_wal_writer(str(SHARD)).put(rows([100]))
+    with pytest.raises(ValueError, match="call drop_mem_wal"):
+        lancelet.dataset(dataset.uri).drop_index(MEM_WAL_INDEX)
+    lancelet.dataset(dataset.uri).compact_mem_wal(flush=True)
+    assert ids_of(lancelet.dataset(dataset.uri), []) == [*range(50), 100]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lancelet.errors import IndexNotFoundError, similar_names
-from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.index_metadata import MEM_WAL_INDEX, IndexMetadata
 from lancelet.format.operation import CreateIndex
+from lancelet.ops.mem_wal.guard import refuse_with_log
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.table.snapshot import Snapshot
 
@@ -17,6 +18,8 @@ def drop_index(snapshot: Snapshot, name: str) -> Snapshot:
     """Remove an index from the table, as it is after what others do meanwhile."""
 
     def attempt(current: Snapshot) -> Snapshot:
+        if name == MEM_WAL_INDEX:
+            refuse_with_log(current, "drop the system index", "call drop_mem_wal")
         return publish(current, CreateIndex((), segments_of(current, name)))
 
     return with_retries(snapshot, attempt, Retries())

@@ -18,11 +18,9 @@ import pyarrow as pa
 
 from lancelet import surroundings
 from lancelet.errors import CorruptDataError, corrupt_within
-from lancelet.format.index_metadata import MEM_WAL_INDEX, AnyDetails, IndexFile, IndexMetadata
+from lancelet.format.index_metadata import MEM_WAL_INDEX, IndexFile, IndexMetadata
 from lancelet.format.operation import CreateIndex
-from lancelet.format.protos import index_details_pb
 from lancelet.format.shard_manifest import ShardManifest, SsTable, is_below_shard
-from lancelet.format.wire import parse_message, render_message
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.io.memory import MemoryStore
 from lancelet.io.pool import run_requests
@@ -30,6 +28,7 @@ from lancelet.io.store import Store
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.state import mem_wal_state, require_mem_wal
 from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.table.apply.mem_wal import log_details, log_entry, with_log_details
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -74,10 +73,10 @@ def latest_shards(snapshot: Snapshot) -> list[ShardManifest]:
 
 def noted_shards(snapshot: Snapshot) -> ShardsAt | None:
     """Return what a version noted of its shards, None if it noted nothing."""
-    entry = _entry(snapshot)
+    entry = log_entry(snapshot.indices.indices)
     if entry is None:
         return None
-    details = _details(entry)
+    details = log_details(entry)
     if details.HasField("inline_snapshots"):
         store: Store = MemoryStore.unnamed()
         folder = _INLINE
@@ -97,7 +96,7 @@ def note_shards(snapshot: Snapshot) -> Snapshot:
 
     def attempt(current: Snapshot) -> Snapshot:
         require_mem_wal(current)
-        entry = _entry(current)
+        entry = log_entry(current.indices.indices)
         assert entry is not None, "the table has a log"
         noted = _with_shards(current, entry, latest_shards(current))
         return publish(current, CreateIndex((noted,), (entry,)))
@@ -108,7 +107,7 @@ def note_shards(snapshot: Snapshot) -> Snapshot:
 def _with_shards(
     snapshot: Snapshot, entry: IndexMetadata, shards: list[ShardManifest]
 ) -> IndexMetadata:
-    details = _details(entry)
+    details = log_details(entry)
     details.snapshot_ts_millis = surroundings.time_ns() // 1_000_000
     # A rule of fixed shards says how many there are, whether or not they were written yet.
     if not any(
@@ -134,8 +133,7 @@ def _with_shards(
     else:
         details.ClearField("inline_snapshots")
         noted = replace(noted, files=(IndexFile(_FILE, size),))
-    assert entry.details is not None, "it has details"
-    return replace(noted, details=AnyDetails(entry.details.type_url, render_message(details)))
+    return with_log_details(noted, details)
 
 
 def _row(shard: ShardManifest, merged: int) -> dict[str, object]:
@@ -184,12 +182,3 @@ def _read(file: StoredFile) -> list[ShardManifest]:
             )
         )
     return found
-
-
-def _entry(snapshot: Snapshot) -> IndexMetadata | None:
-    return next((each for each in snapshot.indices.indices if each.name == MEM_WAL_INDEX), None)
-
-
-def _details(entry: IndexMetadata) -> index_details_pb.MemWalIndexDetails:
-    stored = b"" if entry.details is None else entry.details.value
-    return parse_message(index_details_pb.MemWalIndexDetails, stored)

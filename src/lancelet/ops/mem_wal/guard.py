@@ -20,10 +20,10 @@ from typing import Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.field import Field
-from lancelet.format.index_metadata import MEM_WAL_INDEX
 from lancelet.format.schema import Schema
 from lancelet.format.wire import parse_number
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.table.apply.mem_wal import log_entry
 from lancelet.table.snapshot import Snapshot
 
 _USED: Final = "lancelet:max_field_id"
@@ -42,19 +42,15 @@ def used_field_id(schema: Schema) -> int:
 
 def with_used_field_ids(snapshot: Snapshot, schema: Schema, highest: int) -> Schema:
     """Return the next schema of a table, with a note of the ids that were used if it has a log."""
-    if not _has_log(snapshot):
+    if log_entry(snapshot.indices.indices) is None:
         return schema
     used = max(highest, used_field_id(schema), used_field_id(snapshot.schema))
     return replace(schema, metadata={**schema.metadata, _USED: str(used)})
 
 
-def _has_log(snapshot: Snapshot) -> bool:
-    return any(index.name == MEM_WAL_INDEX for index in snapshot.indices.indices)
-
-
 def refuse_with_log(snapshot: Snapshot, change: str, instead: str) -> None:
     """Raise if a table has a log, naming a change and what to do instead."""
-    if _has_log(snapshot):
+    if log_entry(snapshot.indices.indices) is not None:
         raise MemWalAttachedError(
             f"cannot {change} on a table with a MemWAL attached: rows that are still in its log "
             f"could not follow; {instead}",

@@ -17,22 +17,26 @@ from lancelet.format.index_metadata import (
     MEM_WAL_INDEX,
     AnyDetails,
     IndexMetadata,
-    uuid_from_proto,
     uuid_to_proto,
 )
 from lancelet.format.operation import CreateIndex
 from lancelet.format.protos import index_details_pb
-from lancelet.format.wire import parse_message, render_message
+from lancelet.format.wire import render_message
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.table.apply.mem_wal import (
+    LOG_TYPE_URL,
+    generations_of,
+    log_details,
+    log_entry,
+    with_log_details,
+)
 from lancelet.table.commit import latest_of
 from lancelet.table.snapshot import Snapshot
-from lancelet.values import dataclass, replace
-
-_TYPE_URL: Final = "/lance.table.MemWalIndexDetails"
+from lancelet.values import dataclass
 
 WRITER_DEFAULTS: Final[Mapping[str, int | bool]] = {
     "enable_memtable": True,
@@ -98,19 +102,21 @@ class MemWalState:
 
 def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
     """Return what a version says of its log, or None if it has none."""
-    entry = next((each for each in snapshot.indices.indices if each.name == MEM_WAL_INDEX), None)
+    entry = log_entry(snapshot.indices.indices)
     if entry is None:
         return None
-    stored = b"" if entry.details is None else entry.details.value
-    proto = parse_message(index_details_pb.MemWalIndexDetails, stored)
+    proto = log_details(entry)
     return MemWalState(
         proto.num_shards,
         tuple(_spec(each) for each in proto.sharding_specs),
         tuple(proto.maintained_indexes),
         proto.maintain_all_indexes if proto.HasField("maintain_all_indexes") else None,
         dict(proto.writer_config_defaults),
-        _generations(proto.compacted_sstables),
-        {each.index_name: _generations(each.caught_up_generations) for each in proto.index_catchup},
+        generations_of(proto.compacted_sstables),
+        {
+            each.index_name: generations_of(each.caught_up_generations)
+            for each in proto.index_catchup
+        },
     )
 
 
@@ -166,7 +172,7 @@ def initialize_mem_wal(
         fields=(),
         dataset_version=snapshot.version,
         fragment_bitmap=None,
-        details=AnyDetails(_TYPE_URL, render_message(details)),
+        details=AnyDetails(LOG_TYPE_URL, render_message(details)),
         index_version=0,
     )
     return publish(snapshot, CreateIndex((entry,), ()))
@@ -184,13 +190,11 @@ def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
         if shard_id in known:
             return
         (entry,) = segments_of(current, MEM_WAL_INDEX)
-        assert entry.details is not None, "the table has a log"
-        details = parse_message(index_details_pb.MemWalIndexDetails, entry.details.value)
+        details = log_details(entry)
         # With those of others, so that many who begin shards at once do not wait for each other.
         for each in {shard_id, *list_shards(current.location)} - known.keys():
             details.compacted_sstables.add(shard_id=uuid_to_proto(each), generation=0)
-        noted = AnyDetails(entry.details.type_url, render_message(details))
-        publish(current, CreateIndex((replace(entry, details=noted),), (entry,)))
+        publish(current, CreateIndex((with_log_details(entry, details),), (entry,)))
 
     with_retries(snapshot, attempt, Retries())
 
@@ -224,12 +228,6 @@ def check_settings(settings: Mapping[str, int | bool]) -> None:
             raise InvalidInputError(
                 f"{name} must be at least {_AT_LEAST.get(name, 0)}", found=value
             )
-
-
-def _generations(
-    stored: Iterable[index_details_pb.MergedGeneration],
-) -> dict[uuid.UUID, int]:
-    return {uuid_from_proto(each.shard_id): each.generation for each in stored}
 
 
 def _spec(proto: index_details_pb.ShardingSpec) -> ShardingSpec:

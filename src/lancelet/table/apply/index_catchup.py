@@ -20,15 +20,14 @@ from typing import TypeAlias
 
 from pyroaring import BitMap
 
-from lancelet.format.index_metadata import (
-    MEM_WAL_INDEX,
-    AnyDetails,
-    IndexMetadata,
-    uuid_from_proto,
-    uuid_to_proto,
-)
+from lancelet.format.index_metadata import IndexMetadata, uuid_to_proto
 from lancelet.format.protos import index_details_pb
-from lancelet.format.wire import parse_message, render_message
+from lancelet.table.apply.mem_wal import (
+    generations_of,
+    log_details,
+    log_entry,
+    with_log_details,
+)
 from lancelet.table.apply.state import State
 from lancelet.values import replace
 
@@ -38,11 +37,11 @@ Generations: TypeAlias = Mapping[uuid.UUID, int]
 
 def has_merged_tables(state: State) -> bool:
     """Return whether there is a log of which anything was merged, and an index to note it of."""
-    entry = _entry(state.indices)
+    entry = log_entry(state.indices)
     return (
         entry is not None
         and any(not index.is_system for index in state.indices)
-        and any(each.generation for each in _details(entry).compacted_sstables)
+        and any(each.generation for each in log_details(entry).compacted_sstables)
     )
 
 
@@ -52,16 +51,17 @@ def with_index_catchup(state: State, before: State, read: State | None) -> State
     `before` is the version that the state follows, and `read` the one that the commit was computed
     from; None if it is not there any more.
     """
-    entry = _entry(state.indices)
+    entry = log_entry(state.indices)
     if entry is None:
         return state
-    details = _details(entry)
-    merged = _generations(details.compacted_sstables)
+    details = log_details(entry)
+    merged = generations_of(details.compacted_sstables)
     if not merged:
         return state
     then = {} if read is None else _merged_in(read)
     kept = {
-        each.index_name: _generations(each.caught_up_generations) for each in details.index_catchup
+        each.index_name: generations_of(each.caught_up_generations)
+        for each in details.index_catchup
     }
     own, others = _segments(state.indices), _segments(before.indices)
     notes = []
@@ -78,32 +78,14 @@ def with_index_catchup(state: State, before: State, read: State | None) -> State
         return state
     del details.index_catchup[:]
     details.index_catchup.extend(notes)
-    assert entry.details is not None, "it has notes"
-    noted = replace(
-        entry,
-        dataset_version=state.manifest.version,
-        details=AnyDetails(entry.details.type_url, render_message(details)),
-    )
+    noted = replace(with_log_details(entry, details), dataset_version=state.manifest.version)
     indices = tuple(noted if index is entry else index for index in state.indices)
     return replace(state, indices=indices)
 
 
-def _entry(indices: Iterable[IndexMetadata]) -> IndexMetadata | None:
-    return next((index for index in indices if index.name == MEM_WAL_INDEX), None)
-
-
-def _details(entry: IndexMetadata) -> index_details_pb.MemWalIndexDetails:
-    stored = b"" if entry.details is None else entry.details.value
-    return parse_message(index_details_pb.MemWalIndexDetails, stored)
-
-
 def _merged_in(state: State) -> Generations:
-    entry = _entry(state.indices)
-    return {} if entry is None else _generations(_details(entry).compacted_sstables)
-
-
-def _generations(stored: Iterable[index_details_pb.MergedGeneration]) -> Generations:
-    return {uuid_from_proto(each.shard_id): each.generation for each in stored}
+    entry = log_entry(state.indices)
+    return {} if entry is None else generations_of(log_details(entry).compacted_sstables)
 
 
 def _segments(

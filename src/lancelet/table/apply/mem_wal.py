@@ -11,6 +11,7 @@ which is not above the recorded one is refused, with its rows:
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -28,7 +29,30 @@ from lancelet.format.wire import parse_message, render_message
 from lancelet.table.apply.state import CommitContext, State
 from lancelet.values import replace
 
-_TYPE_URL = "/lance.table.MemWalIndexDetails"
+LOG_TYPE_URL = "/lance.table.MemWalIndexDetails"
+
+
+def log_entry(indices: Iterable[IndexMetadata]) -> IndexMetadata | None:
+    """Return the system index of a log, None if there is no log."""
+    return next((index for index in indices if index.name == MEM_WAL_INDEX), None)
+
+
+def log_details(entry: IndexMetadata) -> index_details_pb.MemWalIndexDetails:
+    """Return what the system index says."""
+    stored = b"" if entry.details is None else entry.details.value
+    return parse_message(index_details_pb.MemWalIndexDetails, stored)
+
+
+def with_log_details(
+    entry: IndexMetadata, details: index_details_pb.MemWalIndexDetails
+) -> IndexMetadata:
+    """Return a system index that says something else."""
+    return replace(entry, details=AnyDetails(LOG_TYPE_URL, render_message(details)))
+
+
+def generations_of(stored: Iterable[index_details_pb.MergedGeneration]) -> dict[uuid.UUID, int]:
+    """Return the last generation by shard."""
+    return {uuid_from_proto(each.shard_id): each.generation for each in stored}
 
 
 class StaleCompactionError(CommitError):
@@ -66,11 +90,7 @@ def record_generations(
         known.generation = merged.pop(uuid_from_proto(known.shard_id), known.generation)
     for shard, generation in merged.items():
         details.compacted_sstables.add(shard_id=uuid_to_proto(shard), generation=generation)
-    recorded = replace(
-        entry,
-        dataset_version=version,
-        details=AnyDetails(_TYPE_URL, render_message(details)),
-    )
+    recorded = replace(with_log_details(entry, details), dataset_version=version)
     return tuple(recorded if index is entry else index for index in indices)
 
 
@@ -87,11 +107,10 @@ def forget_shards(indices: Iterable[IndexMetadata]) -> tuple[IndexMetadata, ...]
 def _without_shards(entry: IndexMetadata) -> IndexMetadata:
     if entry.details is None:
         return entry
-    details = parse_message(index_details_pb.MemWalIndexDetails, entry.details.value)
+    details = log_details(entry)
     for name in ("compacted_sstables", "index_catchup", "inline_snapshots"):
         details.ClearField(name)
-    kept = AnyDetails(entry.details.type_url, render_message(details))
-    return replace(entry, details=kept, files=())
+    return replace(with_log_details(entry, details), files=())
 
 
 def check_generations(
@@ -105,7 +124,7 @@ def check_generations(
 def _checked(
     indices: Iterable[IndexMetadata], compacted: Sequence[CompactedSsTable]
 ) -> tuple[IndexMetadata, index_details_pb.MemWalIndexDetails]:
-    entry = next((index for index in indices if index.name == MEM_WAL_INDEX), None)
+    entry = log_entry(indices)
     if entry is None:
         raise IndexNotFoundError(
             "the table keeps no state of merged shards; initialize its MemWAL first",
@@ -119,11 +138,8 @@ def _checked(
             "a commit may move each shard forward once; give the last generation whose rows it has",
             shard=str(often[0]),
         )
-    stored = b"" if entry.details is None else entry.details.value
-    details = parse_message(index_details_pb.MemWalIndexDetails, stored)
-    recorded = {
-        uuid_from_proto(each.shard_id): each.generation for each in details.compacted_sstables
-    }
+    details = log_details(entry)
+    recorded = generations_of(details.compacted_sstables)
     for each in compacted:
         if each.shard_id in recorded and each.generation <= recorded[each.shard_id]:
             raise StaleCompactionError(
