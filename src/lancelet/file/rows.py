@@ -336,7 +336,7 @@ class RowReader(ABC):
         """Return the tasks of a read of many rows."""
         borders = None
         if batch_size is None and selection.alone:
-            borders = self._page_borders([column.field for column in selection.alone])
+            borders = selection.borders(self._page_borders)
         return plan_read(
             rows,
             selection.row_bytes,

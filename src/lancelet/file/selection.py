@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 from operator import is_
@@ -11,6 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.encodings.base import FieldReader, FileVersion, RowRange
 from lancelet.encodings.bundle import Bundle, is_plain
 from lancelet.encodings.levels import LeafNode, nest
@@ -169,6 +170,13 @@ class Selection:
     alone: tuple[OpenedField, ...]
     bundles: tuple[Bundle, ...]
     num_rows: int
+    _borders: list[Int64s | None] = field(default_factory=list, init=False)
+
+    def borders(self, find: Callable[[Sequence[Field]], Int64s | None]) -> Int64s | None:
+        """Return rows at which it is cheap to cut a read of fields alone, which are found once."""
+        if not self._borders:
+            self._borders.append(find([column.field for column in self.alone]))
+        return self._borders[0]
 
     @cached_property
     def schema(self) -> pa.Schema:
