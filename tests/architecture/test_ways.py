@@ -21,7 +21,7 @@ READERS = {
     # The definition, for 2.1 and later: fields of levels, whose layouts read their pages.
     "encodings/base.py": {"FieldReader"},
     "encodings/structural.py": {"PageReader", "StructuralReader", "_LeafReader"},
-    "encodings/constant/read.py": {"ConstantPage"},
+    "encodings/constant/read.py": {"ConstantPages", "ConstantPage"},
     "encodings/fullzip/read.py": {"FullZipPage"},
     "encodings/miniblock/read.py": {"MiniBlockPages"},
     "encodings/v2_1/blob.py": {"BlobPage"},
@@ -36,7 +36,6 @@ READERS = {
     },
     # The same pages, of columns that are alike: as if they were one column.
     "encodings/bundle.py": {"Bundle", "BundledPages"},
-    "encodings/constant/bundle.py": {"ConstantPages"},
     # The definition for 2.0.
     "encodings/v2_0/page.py": {"Decoder"},
     "encodings/v2_0/reader.py": {
@@ -101,7 +100,6 @@ CALLERS = {
     },
     "dictionary": {"encodings/codecs/dictionary.py"},
     "fsst": {"encodings/codecs/fsst.py"},
-    "fsst_training": {"encodings/codecs/fsst.py"},
     "full_zip": {"encodings/fullzip/read.py", "encodings/fullzip/write.py"},
     "levels": {
         "encodings/codecs/out_of_line_bitpacking.py",
@@ -113,7 +111,6 @@ CALLERS = {
     # The native way: what stored metadata say becomes plans, by which few rows are read.
     "plans": {"encodings/planned.py", "file/v2/reader.py"},
     "rle": {"encodings/codecs/rle.py"},
-    "row_levels": {"encodings/miniblock/read.py"},
     "small_pages": {"encodings/miniblock/small.py"},
     "split_bytes": {"encodings/codecs/byte_stream_split.py"},
     "variable": {"encodings/codecs/variable.py"},

@@ -1,4 +1,4 @@
-// Choosing the symbols of FSST; lancelet/kernels/reference/fsst_training.py says how and why.
+// Choosing the symbols of FSST; lancelet/kernels/reference/fsst.py says how and why.
 //
 // A code below 256 is that byte, 256 + i is symbol i of the table (if it is longer than a byte).
 #include "kernel.hpp"

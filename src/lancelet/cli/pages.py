@@ -18,7 +18,7 @@ from lancelet.cli.table_arguments import (
 from lancelet.dataset.show.display import size_text
 from lancelet.errors import ObjectNotFoundError, UnsupportedError
 from lancelet.file.api import open_file
-from lancelet.file.messages import encoding_text
+from lancelet.file.describe import encoding_text
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.fragment import Fragment
 from lancelet.io.open import open_store

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
-from lancelet.kernels.graph import Comparison, Graph
+from lancelet.kernels.graph import Comparison, Graph, Metric
 from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
-from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.partitions import (
     BLOCK_ROWS,
@@ -88,12 +87,10 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.copies import *
     from lancelet.kernels.reference.dictionary import *
     from lancelet.kernels.reference.fsst import *
-    from lancelet.kernels.reference.fsst_training import *
     from lancelet.kernels.reference.full_zip import *
     from lancelet.kernels.reference.graphs import *
     from lancelet.kernels.reference.hashing import *
     from lancelet.kernels.reference.jsonb import *
-    from lancelet.kernels.reference.key_match import *
     from lancelet.kernels.reference.levels import *
     from lancelet.kernels.reference.lz4 import *
     from lancelet.kernels.reference.map_file import *
@@ -101,13 +98,9 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.plans import *
     from lancelet.kernels.reference.postings import *
     from lancelet.kernels.reference.protobuf import *
-    from lancelet.kernels.reference.read_ahead import *
     from lancelet.kernels.reference.rle import *
-    from lancelet.kernels.reference.row_levels import *
     from lancelet.kernels.reference.segments import *
     from lancelet.kernels.reference.small_pages import *
-    from lancelet.kernels.reference.sort_words import *
-    from lancelet.kernels.reference.split_block import *
     from lancelet.kernels.reference.split_bytes import *
     from lancelet.kernels.reference.substrings import *
     from lancelet.kernels.reference.survey import *

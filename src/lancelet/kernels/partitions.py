@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
-from lancelet.kernels.metric import Floats, Metric
+from lancelet.kernels.graph import Floats, Metric
 from lancelet.values import dataclass
 
 NO_FLOATS: Final[Floats] = np.empty(0, np.float32)

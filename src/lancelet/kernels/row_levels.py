@@ -1,4 +1,4 @@
-"""What goes into and comes out of finding the rows of lists; see `reference/row_levels.py`."""
+"""What goes into and comes out of finding the rows of lists; see `reference/levels.py`."""
 
 from __future__ import annotations
 

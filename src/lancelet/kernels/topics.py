@@ -16,27 +16,24 @@ KERNELS: Final[Mapping[str, str]] = {
     "chunks": "locate_rows place_chunks split_chunks",
     "copies": "copy_slices join_slices place_slices take_fixed take_variable",
     "dictionary": "look_up_fixed look_up_variable",
-    "fsst": "fsst_decode fsst_decode_chunks fsst_encode pick_fsst",
-    "fsst_training": "fsst_train",
+    "fsst": "fsst_decode fsst_decode_chunks fsst_encode fsst_train pick_fsst",
     "full_zip": "unzip_fixed unzip_variable zip_fixed zip_variable",
     "graphs": "build_graph edge_distances search_graph",
-    "hashing": "xxh64_many xxh64_words",
+    "hashing": "ask_filters bucket_rows fill_filters match_words mix_words xxh64_many xxh64_words",
     "jsonb": "decode_jsonb encode_jsonb",
-    "key_match": "bucket_rows match_words mix_words",
-    "levels": "count_slots expand_list pack_validity rank_slots unpack_levels unravel_list",
+    "levels": (
+        "chunks_of_rows count_slots expand_list pack_validity "
+        "rank_slots take_row_levels unpack_levels unravel_list"
+    ),
     "lz4": "lz4_compress_chunks lz4_decompress_chunks",
-    "map_file": "forget_pages map_file",
+    "map_file": "forget_pages map_file read_ahead",
     "partitions": "admit_rows scan_partitions",
     "plans": "plan_columns take_rows",
     "postings": "decode_postings decode_streams encode_impacts encode_postings encode_streams",
     "protobuf": "find_parts find_parts_in join_pages read_packed read_varints",
-    "read_ahead": "read_ahead",
     "rle": "count_runs rle_decode_chunks rle_encode_chunks",
-    "row_levels": "chunks_of_rows take_row_levels",
     "segments": "find_segments",
     "small_pages": "encode_small_pages",
-    "sort_words": "sort_words",
-    "split_block": "ask_filters fill_filters",
     "split_bytes": "join_bytes_chunks split_bytes_chunks",
     "substrings": "find_suffixes locate_suffixes order_suffixes rank_bits unwind_text",
     "survey": "index_strings index_words survey_bytes survey_strings survey_words",
@@ -46,7 +43,7 @@ KERNELS: Final[Mapping[str, str]] = {
         "nearest_vectors nearest_words round_rows scaled_codes slice_distances "
         "sum_by_label turn_rows vector_distances"
     ),
-    "words": "counting_order find_words number_words",
+    "words": "counting_order find_words number_words sort_words",
     "zones": "zone_min_max zone_min_max_strings",
     "zstd": "zstd_code_chunks zstd_decompress_chunks",
 }

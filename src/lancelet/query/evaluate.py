@@ -1,4 +1,4 @@
-"""Computing bound expressions over batches, a column at a time.
+r"""Computing bound expressions over batches, a column at a time.
 
     batch        a [1, 2, null]        b ["x", "y", "z"]
     a > 1        [false, true, null]
@@ -17,6 +17,13 @@ Equality of lists and structs, row by row, without a Python loop.
 
 Lists of equal length are laid end to end and their items compared at once; a running sum of
 the differences then says in which rows there is one.
+
+LIKE: patterns of `%` (any run of characters) and `_` (any one).
+
+    'a%'          starts with a            'a\%'     the text a%
+    'a!%' ESCAPE '!'                       the text a% too
+
+Patterns reach Arrow's kernel with the backslash as their escape, whatever it was.
 """
 
 from __future__ import annotations
@@ -35,10 +42,9 @@ from lancelet.query.coercion import CoercionError, plain
 from lancelet.query.data_types import is_any_list
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.arithmetic import compute_arithmetic, negate
-from lancelet.query.functions.base import Value, spread
+from lancelet.query.functions.base import Value, constant, spread
 from lancelet.query.functions.casting import cast
 from lancelet.query.functions.registry import FUNCTIONS
-from lancelet.query.matching import match_like
 from lancelet.query.traversal import walk
 from lancelet.values import dataclass
 
@@ -416,3 +422,49 @@ def _running_total(counts: pa.Array) -> Any:
     """Return the totals before each element and after the last: one more than there are."""
     zero = pa.array([0], pa.int64())
     return pa.concat_arrays([zero, pc.cumulative_sum(counts)])
+
+
+def match_like(values: Value, pattern: Value, escape: str, *, ignore_case: bool) -> Value:
+    """Return whether texts or byte strings match a constant pattern."""
+    wanted = constant(pattern, "the pattern of LIKE")
+    if wanted is None:
+        return pa.scalar(None, pa.bool_())
+    if isinstance(wanted, bytes):
+        wanted = wanted.decode("utf-8", "surrogateescape")
+    return pc.match_like(values, with_backslashes(wanted, escape), ignore_case=ignore_case)
+
+
+def with_backslashes(pattern: str, escape: str) -> str:
+    r"""Return a pattern that means the same with the backslash as its escape.
+
+    >>> with_backslashes("10!% of \\_", "!")
+    '10\\% of \\\\_'
+    """
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            # At the end there is nothing to escape, so it stands for itself.
+            escaped = next(characters, escape)
+            parts.append(f"\\{escaped}" if escaped in "%_\\" else escaped)
+        else:
+            parts.append("\\\\" if character == "\\" else character)
+    return "".join(parts)
+
+
+def literal_prefix(pattern: str, escape: str) -> tuple[str, bool]:
+    r"""Return the text that every match starts with, and whether that is the whole pattern.
+
+    >>> literal_prefix("ab%c", "\\"), literal_prefix("a\\%b", "\\")
+    (('ab', False), ('a%b', True))
+    """
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            parts.append(next(characters, escape))
+        elif character in "%_":
+            return "".join(parts), False
+        else:
+            parts.append(character)
+    return "".join(parts), True

@@ -58,7 +58,6 @@ from lancelet.table.apply.index_catchup import has_merged_tables, with_index_cat
 from lancelet.table.apply.state import CommitContext, State
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.conflict.resolve import KeysAreNew, Resolver
-from lancelet.table.counted_rows import with_counted_rows
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
@@ -66,7 +65,7 @@ from lancelet.table.landed import has_landed
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, keep_manifest
 from lancelet.table.mark import Mark
-from lancelet.table.moved_rows import with_creation_versions
+from lancelet.table.moved_rows import with_counted_rows, with_creation_versions
 from lancelet.table.removals import Removals, held
 from lancelet.table.snapshot import (
     Snapshot,

@@ -8,6 +8,14 @@ the rows leave:
     fragment 4   ids 4 5       created 2 2
     moved        ids 5 1 and a row without id, which the update inserts
                                created 2 1 and the new version
+
+Counting rows of old fragments, whose manifests did not say how many there are.
+
+    read        fragment 0, physical rows 0, deletion file of 0 rows
+    committed   fragment 0, physical rows 10, deletion file of 2 rows
+
+The first releases of the reference left both counts out. The next commit fills them in, so that
+the files are asked once.
 """
 
 from __future__ import annotations
@@ -23,8 +31,10 @@ from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offs
 from lancelet.rowids.index import RowIdIndex
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
+from lancelet.table.apply.state import State
 from lancelet.table.lineage import created_versions_of, row_ids_of
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import Snapshot, unsaved_snapshot
 from lancelet.values import replace
 
 
@@ -86,3 +96,29 @@ def _with_history(fragment: Fragment, sources: _Sources, version: int) -> Fragme
     created = sources.created(brought.to_array(), version)
     created = np.append(created, np.full(inserted, version, np.uint64))
     return replace(fragment, created_at_versions=Inline(VersionSequence.of(created).render()))
+
+
+def with_counted_rows(state: State, location: TableLocation) -> State:
+    """Return a state that is about to be committed in which all rows are counted."""
+    fragments = state.manifest.fragments
+    if fragments.is_counted.all():
+        return state
+    snapshot = unsaved_snapshot(location, state.manifest)
+    counted = {
+        int(fragment.id): _counted(snapshot, fragment)
+        for fragment in fragments
+        if not _counts(fragment)
+    }
+    return state.with_fragments(fragments.changed(replaced=counted))
+
+
+def _counts(fragment: Fragment) -> bool:
+    deletion = fragment.deletion_file
+    return bool(fragment.physical_rows) and (deletion is None or deletion.num_deleted_rows > 0)
+
+
+def _counted(snapshot: Snapshot, fragment: Fragment) -> Fragment:
+    deletion = fragment.deletion_file
+    if deletion is not None:
+        deletion = replace(deletion, num_deleted_rows=len(snapshot.deletions(fragment)))
+    return replace(fragment, physical_rows=snapshot.physical_rows(fragment), deletion_file=deletion)

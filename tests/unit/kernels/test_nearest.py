@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import native, reference
-from lancelet.kernels.metric import Metric
+from lancelet.kernels.graph import Metric
 
 
 @pytest.mark.parametrize("metric", [Metric.L2, Metric.COSINE, Metric.DOT])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lancelet.errors import InternalError
 from lancelet.kernels import nearest_words, round_rows, turn_rows, vector_distances
-from lancelet.kernels.metric import Metric
+from lancelet.kernels.graph import Metric
 from lancelet.kernels.native import vectors as native
 from lancelet.kernels.reference import vectors as reference
 

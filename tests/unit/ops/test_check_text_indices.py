@@ -11,7 +11,7 @@ import lancelet
 from lancelet.index.inverted.partition import StoredPartition
 from lancelet.index.inverted.postings import Postings
 from lancelet.ops.check.finding import Severity
-from lancelet.ops.check.text_indices import TEXT_INDICES
+from lancelet.ops.check.segments import TEXT_INDICES
 from lancelet.query import DocumentGranularity
 
 BY_ELEMENT = {"document_granularity": DocumentGranularity.LIST_ELEMENT}

@@ -12,8 +12,7 @@ from lancelet.format.schema import Schema
 from lancelet.io.cache import LruCache
 from lancelet.query.compile import compile_filter
 from lancelet.query.expression import Operator
-from lancelet.query.plain_filter import read_plain
-from lancelet.query.plan import plan_scan, projection_of
+from lancelet.query.plan import plan_scan, projection_of, read_plain
 from lancelet.query.scan_options import ScanOptions
 
 COLUMNS = {

@@ -1,4 +1,10 @@
-"""Reads rows of constant pages."""
+"""Reads rows of constant pages.
+
+Reads constant pages of several columns as one, where all they have is a value of one width.
+
+column a   3 rows of 7         rows 0 1 2 | 3 4 5
+column b   3 rows of 9              7 7 7   9 9 9
+"""
 
 from __future__ import annotations
 
@@ -7,22 +13,20 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import NO_RANGES, Ranges, Reading, Slices
+from lancelet import kernels
+from lancelet.buffers import NO_RANGES, Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
+from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.value import fixed_value, parse_value, repeated
 from lancelet.encodings.layout import ConstantLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows, Picked
-from lancelet.encodings.levels import (
-    LayerKind,
-    Layers,
-    Levels,
-    check_levels,
-    visible_validity,
-)
+from lancelet.encodings.levels import LayerKind, Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.read import levels_from_block
-from lancelet.encodings.spans import expand
+from lancelet.encodings.spans import Spans, expand
+from lancelet.encodings.stored_pages import bounds_of
+from lancelet.encodings.stretches import Stretches
 from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
 
@@ -138,3 +142,41 @@ def _all_valid(count: int) -> Layers:
 
 def _count(entries: Picked) -> int:
     return entries.stop - entries.start if isinstance(entries, slice) else len(entries)
+
+
+class ConstantPages:
+    """Pages that follow each other, each of one value."""
+
+    def __init__(self, length: Int64s, values: Bytes, layers: Layers, leaf: LeafContext) -> None:
+        """Take the rows of each page and the bytes of all values."""
+        if layers.kinds != (LayerKind.ALL_VALID_ITEM,):
+            raise CorruptDataError("a constant page is more than a value", column=leaf.column)
+        self._bounds = bounds_of(length)
+        self._values = values.reshape(len(length), -1)
+        self._layers = layers
+        self._data_type = leaf.data_type
+
+    def read(self, rows: Rows) -> Reading[LeafRows]:
+        """Read rows, counted from the first one of the first page."""
+        yield from ()  # all is known
+        assert isinstance(rows, RowIndices)
+        return self._repeated(self._bounds.searchsorted(rows.rows, side="right") - 1)
+
+    def read_stretches(self, stretches: Stretches) -> Reading[tuple[LeafRows, Int64s]]:
+        """Read stretches of rows; also return where each begins in what was read."""
+        yield from ()  # all is known
+        starts = np.arange(len(stretches.start)) * stretches.count
+        spans = Spans(stretches.start, np.full(len(starts), stretches.count))
+        pieces = spans.split(self._bounds)
+        return self._repeated(np.repeat(pieces.part, pieces.count)), starts
+
+    def _repeated(self, pages: Int64s) -> LeafRows:
+        width = self._values.shape[1]
+        position = pages * width
+        data = kernels.take_fixed(self._values.reshape(-1), position, width)
+        if pa.types.is_boolean(self._data_type):
+            flags = data.reshape(len(pages), width)[:, 0] != 0
+            block = FixedWidth(1, np.packbits(flags, bitorder="little"), len(pages))
+        else:
+            block = FixedWidth(8 * width, data, len(pages))
+        return LeafRows(self._layers, None, None, arrow_from_block(block, self._data_type, None))

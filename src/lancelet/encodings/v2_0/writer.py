@@ -23,7 +23,6 @@ from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVe
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
-from lancelet.encodings.v2_0.describe import describe
 from lancelet.encodings.v2_0.page import ARRAY_ENCODING_URL, COLUMN_ENCODING_URL, envelope
 from lancelet.encodings.v2_0.values import PageBuilder
 from lancelet.errors import InternalError
@@ -165,3 +164,47 @@ def _cut(array: pa.Array, num_bytes: int) -> list[tuple[int, pa.Array]]:
     parts = min(-(-num_bytes // PAGE_BYTES_MAX), len(array))
     step = -(-len(array) // max(1, parts))
     return [(start, array.slice(start, step)) for start in range(0, len(array), max(1, step))]
+
+
+def describe(encoding: pb.ArrayEncoding) -> str:
+    """Return an encoding in words, such as `nullable(flat(64))`.
+
+    >>> flat = pb.ArrayEncoding(flat=pb.Flat(bits_per_value=64))
+    >>> describe(pb.ArrayEncoding(nullable=pb.Nullable(no_nulls=pb.Nullable.NoNull(values=flat))))
+    'flat(64)'
+    """
+    kind = encoding.WhichOneof("array_encoding")
+    match kind:
+        case "flat":
+            flat = encoding.flat
+            scheme = f", {flat.compression.scheme}" if flat.HasField("compression") else ""
+            return f"flat({flat.bits_per_value}{scheme})"
+        case "nullable":
+            return _describe_nullable(encoding.nullable)
+        case "fixed_size_list":
+            fixed = encoding.fixed_size_list
+            return f"fixed_size_list({fixed.dimension}, {describe(fixed.items)})"
+        case "list":
+            return f"list({describe(encoding.list.offsets)})"
+        case "binary":
+            return f"binary({describe(encoding.binary.indices)}, {describe(encoding.binary.bytes)})"
+        case "dictionary":
+            indices, items = encoding.dictionary.indices, encoding.dictionary.items
+            return f"dictionary({describe(indices)}, {describe(items)})"
+        case "fsst":
+            return f"fsst({describe(encoding.fsst.binary)})"
+        case "packed_struct":
+            inner = ", ".join(describe(child) for child in encoding.packed_struct.inner)
+            return f"packed_struct({inner})"
+        case _:
+            return kind or "unknown"
+
+
+def _describe_nullable(nullable: pb.Nullable) -> str:
+    match nullable.WhichOneof("nullability"):
+        case "no_nulls":
+            return describe(nullable.no_nulls.values)
+        case "some_nulls":
+            return f"nullable({describe(nullable.some_nulls.values)})"
+        case _:
+            return "all_nulls"

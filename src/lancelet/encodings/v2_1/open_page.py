@@ -10,8 +10,7 @@ import numpy as np
 from lancelet.encodings.base import StoredPage
 from lancelet.encodings.bundle import BundledPages
 from lancelet.encodings.codecs.fsst import message_with_table
-from lancelet.encodings.constant.bundle import ConstantPages
-from lancelet.encodings.constant.read import ConstantPage
+from lancelet.encodings.constant.read import ConstantPage, ConstantPages
 from lancelet.encodings.envelope import unseal
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.leaf import LeafContext

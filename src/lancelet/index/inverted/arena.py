@@ -21,7 +21,7 @@ import numpy.typing as npt
 from lancelet.buffers import Slices
 from lancelet.index.folder import IndexLoads
 from lancelet.index.inverted.bm25 import weights
-from lancelet.index.inverted.token_list import Blocks, TokenList
+from lancelet.index.inverted.tokens import Blocks, TokenList
 from lancelet.io.fork import renew_after_fork
 from lancelet.kernels import PostingLists
 from lancelet.kernels.posting_lists import glance_of

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Slices
 from lancelet.index.inverted.postings import positions_of
-from lancelet.index.inverted.token_list import sizes_of
+from lancelet.index.inverted.tokens import sizes_of
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 

@@ -23,13 +23,15 @@ from lancelet.index.inverted.arena import ListArena
 from lancelet.index.inverted.bm25 import Corpus, norms_of, quantized_lengths
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.postings import Postings, parse_positions, positions_of
-from lancelet.index.inverted.token_list import Blocks, TokenList, streams_of
 from lancelet.index.inverted.tokens import (
     AutomatonTokens,
+    Blocks,
     SortedTokens,
     TokenAutomaton,
+    TokenList,
     TokenSet,
     all_tokens,
+    streams_of,
 )
 from lancelet.index.inverted.write import block_sizes
 from lancelet.index.text.elements import Places, no_places

@@ -18,7 +18,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.index.parts.kmeans import find_clusters, nearest_of
 from lancelet.index.vector.quantizers.base import Matrix, work_type
 from lancelet.kernels import Metric, vector_distances
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 

@@ -177,3 +177,14 @@ def _decode(
         larger = empty_bytes(min(most, max(expected, written + written // 2) + missing))
         larger[:written] = out[:written]
         out = larger
+
+
+def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
+    """Choose at most 255 symbols for strings like these."""
+    kernel = "fsst_train"
+    check_offsets(offsets, data.nbytes, kernel=kernel)
+    symbols, lengths = np.empty(255, np.uint64), np.empty(255, np.uint8)
+    width = offsets.dtype.itemsize
+    status = _native.fsst_train(as_bytes(offsets), width, data, symbols, lengths)
+    count = checked(status, kernel=kernel)
+    return symbols[:count], lengths[:count]

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import as_bytes, check_numbers, check_seed
+from lancelet.kernels.arguments import (
+    as_bytes,
+    as_int64s,
+    check_bucket_count,
+    check_buckets,
+    check_filters,
+    check_numbers,
+    check_seed,
+)
 from lancelet.kernels.faults import checked
+from lancelet.kernels.native.allocate import empty
 from lancelet.kernels.offsets import Offsets, check_has_offsets
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+_INT32: Final = np.dtype(np.int32)
+_UINT64: Final = np.dtype(np.uint64)
 
 
 def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
@@ -34,3 +48,54 @@ def xxh64_words(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
     status = _native.xxh64_words(as_bytes(values), values.itemsize, seed, hashes)
     checked(status, kernel="xxh64_words")
     return hashes
+
+
+def mix_words(words: Hashes, seed: int = 0) -> Hashes:
+    """Return words mixed so that each bit depends on all; different words stay different."""
+    check_seed(seed)
+    out = empty(len(words), _UINT64)
+    checked(_native.mix_words(_aligned(words), seed, out), kernel="mix_words")
+    return out
+
+
+def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
+    """Return where the buckets of the upper `bits` of hashes start, and the rows by bucket."""
+    check_buckets(len(hashes), bits)
+    starts, rows = empty((1 << bits) + 1, _INT32), empty(len(hashes), _INT32)
+    checked(_native.bucket_rows(_aligned(hashes), bits, starts, rows), kernel="bucket_rows")
+    return starts, rows
+
+
+def match_words(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
+    """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
+    bits = check_bucket_count(starts)
+    found = empty(len(wanted), _INT32)
+    status = _native.match_words(starts, _aligned(ordered), _aligned(wanted), bits, found)
+    checked(status, kernel="match_words")
+    return found
+
+
+def _aligned(words: Hashes) -> Hashes:
+    return np.require(words, np.uint64, ["C", "A"])
+
+
+def fill_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
+    """Return filters one after another: each has the hashes up to its stop."""
+    check_filters((), filter_bytes)
+    filters = np.empty(len(stops) * filter_bytes, np.uint8)
+    status = _native.fill_filters(_aligned(hashes), as_int64s(stops), filters)
+    checked(status, kernel="fill_filters")
+    return filters
+
+
+def ask_filters(
+    data: Bytes, starts: Int64s, sizes: Int64s, hashes: Hashes
+) -> npt.NDArray[np.bool_]:
+    """Return for each filter, a part of `data`, and each hash whether it may have been added."""
+    check_filters((len(starts), len(sizes)), sizes)
+    found = np.empty((len(starts), len(hashes)), np.bool_)
+    status = _native.ask_filters(
+        as_bytes(data), as_int64s(starts), as_int64s(sizes), _aligned(hashes), as_bytes(found)
+    )
+    checked(status, kernel="ask_filters")
+    return found

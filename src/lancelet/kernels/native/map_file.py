@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Slices
 from lancelet.kernels import _native
+from lancelet.kernels.arguments import slice_arrays
+from lancelet.kernels.faults import checked
 
 
 class _Map:
@@ -59,3 +61,8 @@ def forget_pages(source: Bytes) -> None:
         )
 
         forget_by_python(source)
+
+
+def read_ahead(slices: Slices, known: Bytes) -> int:
+    """Ask the system to read what the slices cover and is not `known`; return how often."""
+    return checked(_native.read_ahead(*slice_arrays(slices), known), kernel="read_ahead")

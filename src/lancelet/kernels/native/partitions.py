@@ -9,7 +9,7 @@ from lancelet.buffers import Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s
 from lancelet.kernels.faults import checked
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.kernels.partitions import CodeQuery, PackedCodes, Probes, RowMasks
 
 

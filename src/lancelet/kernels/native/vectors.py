@@ -11,7 +11,7 @@ from lancelet.buffers import Int64s, Slices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes
 from lancelet.kernels.faults import checked
-from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
+from lancelet.kernels.graph import Floats, Metric, check_vectors, sum_type
 
 _ALL: Final = np.empty(0, np.int64)
 _NO_BITS: Final = np.empty(0, np.uint8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,12 @@ from lancelet.kernels.word_table import WordTable
 UInt32s = npt.NDArray[np.uint32]
 _UINT32 = np.dtype(np.uint32)
 _INT64 = np.dtype(np.int64)
+
+UInt64s = npt.NDArray[np.uint64]
+
+_UINT64: Final = np.dtype(np.uint64)
+_SPARE: Final = 4
+"""Two words and two numbers wait between passes for each that is sorted."""
 
 
 def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
@@ -51,3 +59,17 @@ def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
     status = _native.counting_order(np.ascontiguousarray(keys), num_keys, order)
     checked(status, kernel="counting_order")
     return order
+
+
+def sort_words(words: UInt64s, numbers: UInt64s) -> tuple[UInt64s, UInt64s]:
+    """Return words in ascending order, and the numbers that belong to them."""
+    count = len(words)
+    words_out, numbers_out = empty(count, _UINT64), empty(count, _UINT64)
+    spare = empty(_SPARE * count, _UINT64)
+    arrays = _aligned(words), _aligned(numbers), words_out, numbers_out, spare
+    checked(_native.sort_words(*arrays), kernel="sort_words")
+    return words_out, numbers_out
+
+
+def _aligned(words: UInt64s) -> UInt64s:
+    return np.require(words, np.uint64, ["C", "A"])

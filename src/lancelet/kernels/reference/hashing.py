@@ -2,6 +2,23 @@
 
 A string is eaten in stripes of 32 bytes, then words of 8, one of 4, and single bytes. All
 strings that still have the next piece take the same step together.
+
+Finding keys among others by their hashes: an index of buckets, and the place of each key.
+
+    hashes   0110..  1001..  0111..       two bits make four buckets
+    buckets  01: rows 0 and 2    10: row 1
+    starts   0 0 2 3 3                    bucket b has places starts[b] to starts[b + 1]
+    rows     0 2 1                        the row at each place
+
+Rows of a bucket are in order, so of several with one hash the first is found.
+
+Split-block Bloom filters: eight bits per value, all in one block of 256.
+
+    hash      0x9ae1_6a3b_2f90_404f
+    block     the upper half of the hash, scaled to the number of blocks
+    bits      one in each of the block's eight words: the lower half times a salt, upper 5 bits
+
+A value that was added has all its eight bits set.
 """
 
 from __future__ import annotations
@@ -12,7 +29,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.kernels.arguments import as_bytes, check_numbers, check_seed
+from lancelet.kernels.arguments import (
+    FILTER_BLOCK_BYTES,
+    as_bytes,
+    check_bucket_count,
+    check_buckets,
+    check_filters,
+    check_numbers,
+    check_seed,
+)
+from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets, check_offsets
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -24,6 +50,29 @@ _P4: Final = np.uint64(0x85EBCA77C2B2AE63)
 _P5: Final = np.uint64(0x27D4EB2F165667C5)
 _WORD: Final = (1 << 64) - 1
 _ZERO: Final = np.zeros(1, np.uint64)
+
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+_C1: Final = np.uint64(0xBF58476D1CE4E5B9)
+_C2: Final = np.uint64(0x94D049BB133111EB)
+
+_SALT: Final = np.array(
+    [
+        0x47B6137B,
+        0x44974D91,
+        0x8824AD5B,
+        0xA2B7289D,
+        0x705495C7,
+        0x2DF1424B,
+        0x9EFC4947,
+        0x5C6BFB31,
+    ],
+    np.uint32,
+)
+_WORDS: Final = np.arange(8, dtype=np.int64) * 32
+_BLOCK_BITS: Final = 8 * FILTER_BLOCK_BYTES
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_SHIFT: Final = np.uint64(32)
 
 
 def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
@@ -93,3 +142,88 @@ def _round(lane: Hashes, word: Hashes) -> Hashes:
 
 def _rotate(value: Hashes, bits: int) -> Hashes:
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
+
+
+def mix_words(words: Hashes, seed: int = 0) -> Hashes:
+    """Return words mixed so that each bit depends on all; different words stay different."""
+    check_seed(seed)
+    mixed = words ^ np.uint64(seed)
+    with np.errstate(over="ignore"):
+        mixed = (mixed ^ mixed >> np.uint64(30)) * _C1
+        mixed = (mixed ^ mixed >> np.uint64(27)) * _C2
+    result: Hashes = mixed ^ mixed >> np.uint64(31)
+    return result
+
+
+def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
+    """Return where the buckets of the upper `bits` of hashes start, and the rows by bucket."""
+    check_buckets(len(hashes), bits)
+    bucket = (hashes >> np.uint64(64 - bits)).astype(np.int64)
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    np.cumsum(np.bincount(bucket, minlength=1 << bits), out=starts[1:])
+    return starts.astype(np.int32), np.argsort(bucket, kind="stable").astype(np.int32)
+
+
+def match_words(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
+    """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
+    bits = check_bucket_count(starts)
+    if starts[0] != 0 or starts[-1] != len(ordered) or bool((starts[1:] < starts[:-1]).any()):
+        raise corrupt(Fault.BAD_OFFSETS, kernel="match_words", place=0)
+    bucket = (wanted >> np.uint64(64 - bits)).astype(np.int64)
+    at, stop = starts[bucket].astype(np.int64), starts[bucket + 1]
+    found = np.full(len(wanted), -1, np.int32)
+    while len(left := np.flatnonzero((at < stop) & (found < 0))):
+        hit = left[ordered[at[left]] == wanted[left]]
+        found[hit] = at[hit]
+        at[left] += 1
+    return found
+
+
+def fill_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
+    """Return filters one after another: each has the hashes up to its stop.
+
+    >>> filters = fill_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32)
+    >>> np.unpackbits(filters.reshape(2, 32), axis=1).sum(axis=1).tolist()
+    [8, 8]
+    """
+    check_filters((), filter_bytes)
+    if (np.diff(stops, prepend=0) < 0).any() or (len(stops) and stops[-1] > len(hashes)):
+        raise corrupt(Fault.BAD_OFFSETS, kernel="fill_filters", place=0)
+    if (stops[-1] if len(stops) else 0) != len(hashes):
+        raise corrupt(Fault.BAD_LENGTH, kernel="fill_filters", place=0)
+    bits = np.zeros(len(stops) * filter_bytes * 8, np.bool_)
+    zone = np.repeat(np.arange(len(stops)), np.diff(stops, prepend=0))
+    block = _blocks(hashes, np.uint64(filter_bytes // FILTER_BLOCK_BYTES)) * _BLOCK_BITS
+    bits[(zone * filter_bytes * 8 + block)[:, None] + _bits_of(hashes)] = True
+    return np.packbits(bits, bitorder="little")
+
+
+def ask_filters(
+    data: Bytes, starts: Int64s, sizes: Int64s, hashes: Hashes
+) -> npt.NDArray[np.bool_]:
+    """Return for each filter, a part of `data`, and each hash whether it may have been added."""
+    check_filters((len(starts), len(sizes)), sizes)
+    bad = (starts < 0) | (starts + sizes > data.nbytes)
+    if bad.any():
+        raise corrupt(Fault.OUT_OF_SOURCE, kernel="ask_filters", place=int(bad.argmax()))
+    num_blocks = (sizes // FILTER_BLOCK_BYTES).astype(np.uint64)
+    block = _blocks(hashes[None, :], num_blocks[:, None])
+    bit = block[:, :, None] * _BLOCK_BITS + _bits_of(hashes)[None, :, :]
+    byte = data[starts[:, None, None] + (bit >> 3)]
+    is_set = (byte >> (bit & 7).astype(np.uint8)) & 1
+    found: npt.NDArray[np.bool_] = np.logical_and.reduce(is_set, axis=2)
+    return found
+
+
+def _blocks(
+    hashes: Hashes, num_blocks: npt.NDArray[np.uint64] | np.uint64
+) -> npt.NDArray[np.int64]:
+    scaled: npt.NDArray[np.int64] = (((hashes >> _SHIFT) * num_blocks) >> _SHIFT).astype(np.int64)
+    return scaled
+
+
+def _bits_of(hashes: Hashes) -> npt.NDArray[np.int64]:
+    """Return the eight bits of each hash within its block."""
+    low = (hashes & _LOW).astype(np.uint32)
+    bits: npt.NDArray[np.int64] = ((low[:, None] * _SALT) >> np.uint32(27)).astype(np.int64)
+    return bits + _WORDS

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.kernels.partitions import (
     BLOCK_ROWS,
     ENTRIES,

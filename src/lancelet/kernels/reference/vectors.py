@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
+from lancelet.kernels.graph import Floats, Metric, check_vectors, sum_type
 
 _ROUNDS: Final = 4
 

@@ -4,6 +4,11 @@
     slices        to be to         numbers 0 1 0
 
 A set of characters has a bit for each; what is not UTF-8 is in none.
+
+Sorting numbers that carry others: equal ones stay as they stand.
+
+words     7 3 7 0      numbers  10 11 12 13
+sorted    0 3 7 7               13 11 10 12
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from lancelet.kernels.reference.characters import check_texts, read_character
 from lancelet.kernels.word_table import WordTable
 
 UInt32s = npt.NDArray[np.uint32]
+
+UInt64s = npt.NDArray[np.uint64]
 
 
 def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
@@ -79,3 +86,11 @@ def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
     if large.any():
         raise corrupt(Fault.BAD_INDEX, kernel="counting_order", place=int(large.argmax()))
     return np.argsort(keys, kind="stable").astype(np.uint32)
+
+
+def sort_words(words: UInt64s, numbers: UInt64s) -> tuple[UInt64s, UInt64s]:
+    """Return words in ascending order, and the numbers that belong to them."""
+    if len(words) != len(numbers):
+        raise corrupt(Fault.BAD_LENGTH, kernel="sort_words", place=0)
+    order = np.argsort(words, kind="stable")
+    return words[order], numbers[order]

@@ -38,9 +38,7 @@ from lancelet.index.question import IsNull, OneOf
 from lancelet.index.scalar.fm.kind import FmSegment, folded
 from lancelet.ops.check.files import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
-from lancelet.ops.check.segments import SegmentChecker, covered_rows
-from lancelet.ops.check.text_indices import TEXT_INDICES
-from lancelet.ops.check.vector_indices import VECTOR_INDICES
+from lancelet.ops.check.segments import TEXT_INDICES, VECTOR_INDICES, SegmentChecker, covered_rows
 from lancelet.query.indexing.segments import TableSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.apply.coverage import without_overlaps

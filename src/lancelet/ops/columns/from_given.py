@@ -22,9 +22,8 @@ from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
 from lancelet.ops.columns.nested import GivenRows
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
-from lancelet.ops.columns.rows import read_live
+from lancelet.ops.columns.rows import RowSupply, read_live
 from lancelet.ops.columns.sources import Rows
-from lancelet.ops.columns.supply import RowSupply
 from lancelet.ops.lossless import fit_columns, types_of
 from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.projection import Projection, project

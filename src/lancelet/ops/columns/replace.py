@@ -19,8 +19,7 @@ from lancelet.format.schema import Schema
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.fields import ColumnError, find_chain
 from lancelet.ops.columns.job import Committing
-from lancelet.ops.columns.rows import spread
-from lancelet.ops.columns.supply import RowSupply
+from lancelet.ops.columns.rows import RowSupply, spread
 from lancelet.ops.publish import publish
 from lancelet.ops.rows import RowStream
 from lancelet.table.snapshot import Snapshot

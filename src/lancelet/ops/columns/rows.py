@@ -6,6 +6,12 @@
     written   a a b c c       what the file has
 
 Deleted rows are never computed, as their values may be what a computation cannot take.
+
+Rows of a stream, handed out in the amounts that are asked for.
+
+stream   [1 2] [3 4 5]
+take 3   [1 2] [3]
+take 1   [4]
 """
 
 from __future__ import annotations
@@ -16,12 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
+from lancelet.errors import LanceletError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
+from lancelet.ops.columns.fields import ColumnError, ColumnSourceError
 from lancelet.ops.columns.spreading import spread_field, spread_rows
-from lancelet.ops.columns.supply import RowSupply
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
 from lancelet.query.nodes.source import FragmentSource
@@ -105,3 +112,67 @@ def _in_shape(
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     place = batch.schema.get_field_index(name)
     return None if place < 0 else batch.column(place)
+
+
+class RowSupply:
+    """Hands out the rows of a stream in order."""
+
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None
+    ) -> None:
+        """Hand out the rows of `batches`, which have columns of these names if any are given."""
+        self._names = None if names is None else tuple(names)
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+        self._last: pa.RecordBatch | None = None
+
+    def take(self, num_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows, as batches of any size."""
+        while num_rows:
+            batch = self._next() if self._rest is None else self._rest
+            if batch is None:
+                raise ColumnError(
+                    "Stream ended before producing values for all rows in dataset",
+                    missing=num_rows,
+                )
+            count = min(num_rows, batch.num_rows)
+            self._rest = batch.slice(count) if count < batch.num_rows else None
+            num_rows -= count
+            self._last = batch
+            yield batch.slice(0, count)
+
+    def take_batch(self, num_rows: int) -> pa.RecordBatch:
+        """Return the next rows as one batch."""
+        if not num_rows:
+            return self._peek().slice(0, 0)
+        batches = list(self.take(num_rows))
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def check_ended(self) -> None:
+        """Raise if there are more rows than were asked for."""
+        if self._rest is not None or self._next() is not None:
+            raise ColumnError("Stream produced more values than expected for dataset")
+
+    def _peek(self) -> pa.RecordBatch:
+        """Return some batch of the stream, without taking rows from it."""
+        if self._rest is None:
+            self._rest = self._next()
+        batch = self._last if self._rest is None else self._rest
+        if batch is None:
+            raise ColumnError("Stream ended before producing values for all rows in dataset")
+        return batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            batch = next((batch for batch in self._batches if batch.num_rows), None)
+        except LanceletError:
+            raise
+        except Exception as error:
+            raise ColumnSourceError(f"the stream of new columns failed: {error}") from error
+        if batch is not None and self._names not in {None, tuple(batch.schema.names)}:
+            raise ColumnError(
+                "the field names of a batch are not those of the stream",
+                expected=self._names,
+                found=batch.schema.names,
+            )
+        return batch

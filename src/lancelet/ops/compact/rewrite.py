@@ -5,35 +5,58 @@
 
 Nothing that readers see changes here. The result is a value that can travel to where it is
 committed; a task that fails leaves no files behind, as far as the store lets it.
+
+Row ids and row versions of rewritten fragments: those of the live rows, in their order.
+
+    fragment 0   ids 0 1 2 (row 1 deleted)    created 1 1 1
+    fragment 1   ids 7 3                      created 4 2
+    together     ids 0 2 7 3                  created 1 1 4 2
+
+Tables without stable row ids keep neither.
+
+Rewriting fragments page by page where nothing in the pages has to change.
+
+reencode            never, which is the default: few large pages read better than many
+try_binary_copy     if no row is deleted and all files have the same columns and version
+force_binary_copy   or it is an error that says why not
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
-from typing import Any, Final
+from itertools import accumulate, groupby, pairwise
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
+from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_rows
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.pool import map_ordered
-from lancelet.format.fragment import Fragment
+from lancelet.file.v2.copy import check_joinable, join_files
+from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.reader import FileReader
+from lancelet.format.fragment import DataFile, Fragment, FragmentId, Inline
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
-from lancelet.format.paths import DATA, DATA_SUFFIX
+from lancelet.format.paths import DATA, DATA_SUFFIX, data_file_identity, data_file_name
+from lancelet.format.version import FileVersion
 from lancelet.ops.compact.blobs import has_blobs, with_blob_values
-from lancelet.ops.compact.copy_files import copied, version_of_files
-from lancelet.ops.compact.lineage import with_lineage
-from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.compact.options import CompactionMode, CompactionOptions
 from lancelet.ops.compact.plan import CompactionTask
 from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
 from lancelet.ops.write import Target as WriteTarget
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
+from lancelet.rowids.sequence import RowIdSequence
+from lancelet.rowids.versions import VersionSequence
+from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
+from lancelet.table.lineage import created_versions_of, row_ids_of, updated_versions_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
 
@@ -233,3 +256,127 @@ def _live_rows_of(
 
 def _num_files(fragments: tuple[Fragment, ...]) -> int:
     return sum(len(each.files) + (each.deletion_file is not None) for each in fragments)
+
+
+class _Sequence(Protocol):
+    def without(self, offsets: Int64s) -> Self: ...
+    def slice(self, start: int, stop: int) -> Self: ...
+    def render(self) -> bytes: ...
+
+
+_S = TypeVar("_S", bound=_Sequence)
+
+
+def with_lineage(
+    snapshot: Snapshot, old: Sequence[Fragment], new: Sequence[Fragment]
+) -> tuple[Fragment, ...]:
+    """Return the new fragments with the row ids and versions that the live old rows have."""
+    if not snapshot.manifest.uses_stable_row_ids:
+        return tuple(new)
+    rows = [fragment.physical_rows for fragment in new]
+
+    def carried(
+        read: Callable[[Snapshot, Fragment], _S], join: Callable[[list[_S]], _S]
+    ) -> Iterator[Inline]:
+        whole = join([_live(snapshot, fragment, read(snapshot, fragment)) for fragment in old])
+        for start, stop in pairwise(accumulate(rows, initial=0)):
+            yield Inline(whole.slice(start, stop).render())
+
+    sequences = zip(
+        carried(row_ids_of, RowIdSequence.concat),
+        carried(created_versions_of, VersionSequence.concat),
+        carried(updated_versions_of, VersionSequence.concat),
+        strict=True,
+    )
+    return tuple(
+        replace(
+            fragment,
+            row_ids=ids,
+            created_at_versions=created,
+            last_updated_at_versions=updated,
+        )
+        for fragment, (ids, created, updated) in zip(new, sequences, strict=True)
+    )
+
+
+def _live(snapshot: Snapshot, fragment: Fragment, sequence: _S) -> _S:
+    deleted = snapshot.deletions(fragment)
+    return sequence.without(deleted.to_array().astype("int64")) if deleted else sequence
+
+
+def copied(
+    snapshot: Snapshot, task: CompactionTask, counts: Sequence[int]
+) -> tuple[Fragment, ...] | None:
+    """Return the one new fragment if pages were copied, or None if rows are to be encoded."""
+    mode = task.options.compaction_mode
+    if mode in {None, CompactionMode.REENCODE}:
+        return None
+    try:
+        sources = _copied_sources(snapshot, task, counts)
+    except UnsupportedError:
+        if mode is CompactionMode.FORCE_BINARY_COPY:
+            raise
+        return None
+    version = sources[0].version
+    name = data_file_name(surroundings.new_uuid())
+    writer = snapshot.location.store.open_writer(f"{DATA}/{name}")
+    try:
+        read_bytes = task.options.binary_copy_read_batch_bytes
+        summary = join_files(
+            sources, snapshot.schema, writer, read_bytes=read_bytes, name=data_file_identity(name)
+        )
+    except BaseException:
+        writer.abort()
+        raise
+    placement = place_columns(snapshot.schema.fields, version)
+    file = DataFile(
+        name,
+        tuple(placement),
+        tuple(placement.values()),
+        *version.entry_numbers,
+        summary.size_bytes,
+    )
+    return (Fragment(FragmentId(0), (file,), summary.num_rows),)
+
+
+def _copied_sources(
+    snapshot: Snapshot, task: CompactionTask, counts: Sequence[int]
+) -> list[FileReader]:
+    """Return the files to join, or raise `UnsupportedError` if they cannot be."""
+    for fragment in task.fragments:
+        if fragment.deletion_file or fragment.overlays or len(fragment.files) != 1:
+            raise UnsupportedError(
+                "a fragment has deleted rows or several files, so its rows must be encoded anew",
+                fragment_id=int(fragment.id),
+            )
+    limit = task.options.max_bytes_per_file
+    if len(counts) > 1 or (limit is not None and task.num_bytes > limit):
+        raise UnsupportedError("the rows make several files, so pages would have to be cut")
+    readers = [snapshot.open_file(fragment.files[0]) for fragment in task.fragments]
+    sources = [reader for reader in readers if isinstance(reader, FileReader)]
+    if len(sources) < len(readers):
+        raise UnsupportedError("files of version 0.1 have no pages that could be copied")
+    check_joinable(sources, snapshot.schema)
+    wanted = version_of_files(snapshot, task.options)
+    if sources[0].version is not wanted:
+        raise UnsupportedError(
+            "the files are not of the version that new ones get",
+            found=sources[0].version.value,
+            wanted=wanted.value,
+        )
+    return sources
+
+
+def version_of_files(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
+    """Return the version that new files of a table get."""
+    own = with_true_version(snapshot.manifest).data_version
+    if options.data_storage_version is None:
+        return own
+    wanted = FileVersion.parse(options.data_storage_version)
+    if (own is FileVersion.V0_1) != (wanted is FileVersion.V0_1):
+        raise InvalidInputError(
+            "files of version 0.1 and later ones cannot be in one table; write another table",
+            table=own.value,
+            wanted=wanted.value,
+        )
+    return wanted

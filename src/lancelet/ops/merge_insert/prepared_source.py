@@ -1,11 +1,19 @@
-"""The source of a merge, made ready to be matched: its rows, its keys, and where both end."""
+"""The source of a merge, made ready to be matched: its rows, its keys, and where both end.
+
+Between which values the keys of the source are, so that zones without any are not read.
+
+keys 7, 3, 7        few: the zone must hold 3 or 7
+a million keys      the zone must reach from below the greatest to above the least
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.format.schema import Schema
 from lancelet.ops.fit import fit_to_table
@@ -13,12 +21,17 @@ from lancelet.ops.lossless import fit_rows
 from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.key_index import Keys
 from lancelet.ops.merge_insert.key_passes import KeyPasses
-from lancelet.ops.merge_insert.key_range import KeyRanges
 from lancelet.ops.merge_insert.source import SourceRows
 from lancelet.ops.merge_insert.spec import MergeSpec
 from lancelet.ops.rows import RowStream, without_views
+from lancelet.query import expression as ex
+from lancelet.query.coercion import plain
+from lancelet.query.expression import Expression, Operator
 from lancelet.query.plan import FilterStep
 from lancelet.values import dataclass, replace
+
+_FEW: Final = 4096
+"""So many different keys are compared with the bounds of a zone one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,3 +79,73 @@ def refitted(source: Source, table: Schema, spec: MergeSpec) -> Source:
     """
     part = fit_to_table(table, source.rows.schema, may_lack_required=not spec.inserts)
     return replace(source, part=part, key=KeyColumns.of(table, spec.on))
+
+
+class KeyRange:
+    """Values of one column of the key: all different ones while they are few, then two bounds."""
+
+    def __init__(self) -> None:
+        """Know no value."""
+        self._known: pa.Array | None = None
+        self._is_all = True
+        self._is_open = False
+
+    def add(self, column: pa.Array) -> None:
+        """Take values of a column; null keys match nothing and do not count."""
+        if self._is_open:
+            return
+        data_type = column.type
+        if isinstance(data_type, pa.BaseExtensionType) or pa.types.is_nested(data_type):
+            self._is_open = True
+            return
+        values = column.cast(plain(data_type)).drop_null()
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            self._is_open = True
+            return
+        if self._known is not None:
+            values = pa.concat_arrays([self._known, values])
+        # Most keys are different: a look at the first ones mostly shows that they are many.
+        self._is_all = self._is_all and len(values.slice(0, 2 * _FEW).unique()) <= _FEW
+        if self._is_all:
+            values = values.unique()
+            self._is_all = len(values) <= _FEW
+        self._known = values if self._is_all or not len(values) else _bounds(values)
+
+    def step(self, path: tuple[str, ...]) -> FilterStep | None:
+        """Return a condition that every row with a key of the source fulfils, if there is one."""
+        if self._is_open or self._known is None or not len(self._known):
+            return None
+        column = ex.Column(path)
+        if self._is_all:
+            return FilterStep(ex.In(column, self._known), (), ())
+        low, high = (ex.Literal(bound) for bound in self._known)
+        inside: tuple[Expression, ...] = (
+            ex.Comparison(Operator.GREATER_EQUAL, column, low),
+            ex.Comparison(Operator.LESS_EQUAL, column, high),
+        )
+        return FilterStep(ex.And(inside), (), ())
+
+
+class KeyRanges:
+    """The ranges of all columns of a key."""
+
+    def __init__(self, key: KeyColumns) -> None:
+        """Know no key."""
+        self._key = key
+        self._ranges = [KeyRange() for _ in key.paths]
+
+    def add(self, columns: Sequence[pa.Array]) -> None:
+        """Take the columns of some keys."""
+        for own, column in zip(self._ranges, columns, strict=True):
+            own.add(column)
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        """Return conditions that every row with a key of the source fulfils."""
+        pairs = zip(self._ranges, self._key.paths, strict=True)
+        found = (own.step(path) for own, path in pairs)
+        return tuple(step for step in found if step is not None)
+
+
+def _bounds(values: pa.Array) -> pa.Array:
+    low, high = pc.min_max(values).values()
+    return pa.array([low, high], values.type)

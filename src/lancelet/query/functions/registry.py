@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from lancelet.query.functions.arithmetic import CHOICE_FUNCTIONS, NUMBER_FUNCTIONS
 from lancelet.query.functions.base import Function
 from lancelet.query.functions.collections import COLLECTION_FUNCTIONS
 from lancelet.query.functions.documents import JSON_FUNCTIONS
 from lancelet.query.functions.each_value import VALUE_FUNCTIONS
 from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS
 from lancelet.query.functions.lists import LIST_FUNCTIONS
-from lancelet.query.functions.numbers import CHOICE_FUNCTIONS, NUMBER_FUNCTIONS
 from lancelet.query.functions.text import REGEXP_FUNCTIONS, TEXT_FUNCTIONS
 from lancelet.query.functions.times import TIME_FUNCTIONS
 

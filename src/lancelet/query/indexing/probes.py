@@ -30,9 +30,9 @@ from lancelet.index.question import (
     StartsWith,
 )
 from lancelet.query import expression as ex
+from lancelet.query.evaluate import literal_prefix
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.geometry import FROM_ARROW, PREDICATES
-from lancelet.query.matching import literal_prefix
 from lancelet.values import dataclass
 
 WITHIN: Final = "\0within"

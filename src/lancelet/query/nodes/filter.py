@@ -39,7 +39,7 @@ from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
-from lancelet.query.zone_pruning import candidate_ranges
+from lancelet.query.prune import candidate_ranges
 from lancelet.rowids.selection import ALL
 from lancelet.values import dataclass
 

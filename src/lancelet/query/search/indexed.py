@@ -32,7 +32,7 @@ from lancelet.kernels import (
     scan_partitions,
     search_graph,
 )
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.query.indexing.segments import TableSegment
 from lancelet.query.search.admitted import AdmittedRows, KeptRows, live_masks, masks_of_offsets

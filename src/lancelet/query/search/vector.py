@@ -33,7 +33,7 @@ from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import IvfModel
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import Metric, slice_distances
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.indexing.column_indices import vector_indices
 from lancelet.query.indexing.segments import TableSegment, kind_of, warn_unusable

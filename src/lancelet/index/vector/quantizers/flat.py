@@ -21,7 +21,7 @@ from lancelet.index.vector.quantizers.base import (
     work_type,
 )
 from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes, round_rows
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.values import dataclass
 

@@ -46,7 +46,7 @@ from lancelet.kernels import (
     PackedCodes,
     nearest_words,
 )
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.values import cached_property, dataclass
 
 _SMALL: Final = 4

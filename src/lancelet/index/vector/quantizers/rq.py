@@ -46,7 +46,7 @@ from lancelet.index.vector.quantizers.base import (
 )
 from lancelet.index.vector.quantizers.rotation import FastRotation, MatrixRotation, Rotation
 from lancelet.kernels import CodeKind, CodeQuery, Metric, PackedCodes, scaled_codes
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.values import cached_property, dataclass
 
 BITS_MAX: Final = 9

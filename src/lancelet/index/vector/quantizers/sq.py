@@ -26,7 +26,7 @@ from lancelet.index.vector.quantizers.base import (
     number_of,
 )
 from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes
-from lancelet.kernels.metric import Floats
+from lancelet.kernels.graph import Floats
 from lancelet.values import dataclass
 
 _STEPS: Final = 255
