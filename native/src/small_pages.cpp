@@ -37,7 +37,8 @@ enum Encoding { kPlain, kPacked, kRuns, kNoEncoding };
 constexpr int64_t kLevelRuns = 17;  // else levels are packed to so many bits, or there are none
 
 // The same numbers as in `encodings/choose.py`, `cost.py`, `trials.py` and `codecs/cut.py`.
-constexpr int64_t kRowsMax = 16384, kRawMax = 16 * 1024;  // larger pages have samples, or are compressed
+constexpr int64_t kRowsMax = 16384, kRawMax = 32 * 1024;  // larger pages may be compressed
+constexpr double kSample = 32 * 1024, kSampleFew = 4096, kSampleMost = 16384;
 constexpr int64_t kFewRows = 128, kFewNumbers = 1024, kFewTexts = 2048, kTiny = 512;
 constexpr int64_t kWide = 256, kLongBefore22 = 4096, kInlineMax = 32;
 constexpr int64_t kChunkValues = 4096, kChunkAim = 8192, kSmallChunk = 16000, kBlock = 1024;
@@ -138,6 +139,8 @@ class Page {
     bool has_dictionary = false;
     if (is_tiny(raw)) {
       choice.encoding = kPlain;
+    } else if (has_sample(raw)) {
+      return 0;
     } else if (!choose(raw, &choice, &dictionary, &has_dictionary)) {
       return 0;
     } else {
@@ -266,6 +269,13 @@ class Page {
     return raw <= (values_.offsets ? kFewTexts : kFewNumbers);
   }
 
+  // Whether less than the whole page would be looked at, as of strings of odd lengths.
+  bool has_sample(int64_t raw) const {
+    const double each = larger(static_cast<double>(raw) / static_cast<double>(rows_), 1.0);
+    const double wanted = smaller(larger(kSample / each, kSampleFew), kSampleMost);
+    return rows_ > int64_t{1} << lround(log2(wanted));
+  }
+
   // --- what is cheapest ---------------------------------------------------------------------
 
   // How many values a chunk has, but for the last one.
@@ -389,10 +399,14 @@ class Page {
     if (runs * 2 <= rows_) pays = most;
     if (items > pays) return true;
     if (!index(static_cast<int64_t>(pays), dictionary)) return false;
+    if (!is_small(*dictionary, plain)) {
+      *dictionary = {};
+      return true;
+    }
     const Values& own = dictionary->indices;
     const double ns = decode_ns(own, dictionary->choice.encoding == kRuns ? kRunNs : kDecodeNs);
     const double total = kByteNs * bytes_per_value(*dictionary) + (ns + kLookUpNs);
-    *has_dictionary = is_small(*dictionary, plain) && total < choice->total;
+    *has_dictionary = total < choice->total;
     return true;
   }
 

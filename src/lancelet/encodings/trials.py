@@ -53,11 +53,11 @@ CODED_AIM: Final = 8192
 WORDS_AIM: Final = 16 * 1024
 """... and for words, which are read as fast as ten times fewer of the others."""
 
-COMPRESS_FROM_BYTES: Final = 16 * 1024
+COMPRESS_FROM_BYTES: Final = 32 * 1024
 """Fewer bytes than this are not worth a general compression.
 
-A table of a thousand columns is written a thousand rows at a time, and trying compressions would
-take ten times as long as all else.
+Tables are appended to, and wide ones written, a thousand rows at a time, and trying compressions
+would take as long as all else; so few rows are rewritten when files are compacted.
 """
 
 _Numbers: TypeAlias = npt.NDArray[np.float64]

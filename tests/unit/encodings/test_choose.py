@@ -64,8 +64,8 @@ COLUMNS = {
     "vectors": pa.FixedSizeListArray.from_arrays(
         pa.array(RNG.normal(size=COUNT * 4).astype(np.float32)), 4
     ),
-    "flags": pa.array(RNG.random(10 * COUNT) < 0.05),
-    "skewed": pa.array(RNG.geometric(0.3, COUNT).clip(0, 255).astype(np.uint8)),
+    "flags": pa.array(RNG.random(20 * COUNT) < 0.05),
+    "skewed": pa.array(RNG.geometric(0.3, 2 * COUNT).clip(0, 255).astype(np.uint8)),
 }
 
 

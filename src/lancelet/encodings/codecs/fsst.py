@@ -41,7 +41,7 @@ from lancelet.format.protos import encodings21_pb as pb21
 
 TABLE_BYTES: Final = 2312
 
-PROPOSED_FROM_BYTES: Final = 16 * 1024
+PROPOSED_FROM_BYTES: Final = 32 * 1024
 """Of fewer bytes the table, and making it, take most of what codes save."""
 _MAGIC: Final = 0x46535354
 _HEAD_BYTES: Final = 8

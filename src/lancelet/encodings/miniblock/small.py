@@ -32,11 +32,9 @@ from lancelet.encodings.constant.write import build_constant_value
 from lancelet.encodings.cost import LOOK_UP_NS, Cost, decode_ns_of
 from lancelet.encodings.layout import Body, MiniBlockLayout
 from lancelet.encodings.levels import Layers, Levels
+from lancelet.encodings.trials import COMPRESS_FROM_BYTES
 from lancelet.kernels import Found, SmallPage
 from lancelet.values import dataclass
-
-SMALL_BYTES: Final = 16 * 1024
-"""Pages of so many bytes may be compressed, which takes trials."""
 
 _ROWS_MAX: Final = 16384
 """Of more values than this a sample is taken."""
@@ -97,7 +95,7 @@ def small_page(array: pa.Array, layers: Layers, levels: Levels | None = None) ->
         if bits is None:
             return None
     size = (rows * bits + 7) // 8
-    if size >= SMALL_BYTES:
+    if size >= COMPRESS_FROM_BYTES:
         return None
     validity, data, *rest = array.buffers()
     nulls = validity if levels is None and array.null_count else None
@@ -115,7 +113,7 @@ def small_page(array: pa.Array, layers: Layers, levels: Levels | None = None) ->
         ends = offsets.view(f"<i{width}")
         first, stop = int(ends[0]), int(ends[-1])
         size += stop - first
-        if size >= SMALL_BYTES:
+        if size >= COMPRESS_FROM_BYTES:
             return None
         values = _NOTHING if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
         page = SmallPage(bits, values, 0, offsets, levels, nulls, valid_from)

@@ -27,8 +27,8 @@ from lancelet.config import CPU_THREADS
 from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
-from lancelet.encodings.miniblock.small import SMALL_BYTES
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
+from lancelet.encodings.trials import COMPRESS_FROM_BYTES
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
@@ -292,7 +292,7 @@ class FileWriter:
         batches: dict[tuple[str | int, int], list[_Cut]] = {}
         for cut in self._cut:
             kind: str | int = cut.pending.plan.kind or id(cut.pending)
-            if cut.pending.plan.kind and cut.bytes < SMALL_BYTES:
+            if cut.pending.plan.kind and cut.bytes < COMPRESS_FROM_BYTES:
                 kind = _SMALL
             batches.setdefault((kind, cut.rows), []).append(cut)
             cut.pending.is_cut = False
