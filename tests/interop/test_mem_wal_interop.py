@@ -294,3 +294,16 @@ def test_keys_of_all_types_are_looked_up_in_what_either_flushed(tmp_path, kind):
                 : len(keys)
             ]
     assert filters[0] == filters[1]
+
+
+def test_the_log_of_a_table_with_metadata_is_replayed(tmp_path):
+    """The reference compares the schema of an entry with that of the table, metadata included."""
+    key = pa.field("id", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"})
+    schema = pa.schema([key], metadata={"made by": "a test"})
+    dataset = lancelet.write_dataset(pa.table({"id": [1]}, schema), tmp_path / "t")
+    dataset.initialize_mem_wal(unsharded=True)
+    shard = str(uuid.UUID(int=7))
+    dataset.mem_wal_writer(shard).put(pa.table({"id": [2]}, schema))
+    lance.dataset(dataset.uri).mem_wal_writer(shard).close()
+    dataset.compact_mem_wal(flush=True)
+    assert sorted(lance.dataset(dataset.uri).to_table()["id"].to_pylist()) == [1, 2]

@@ -53,12 +53,16 @@ def stored_schema(base: Schema) -> Schema:
 
 
 def logged_schema(base: Schema) -> pa.Schema:
-    """Return the schema of entries of the log: that of rows, with the id of each field."""
+    """Return the schema of entries of the log: that of rows, with the id of each field.
+
+    It has the metadata of the table too: the reference replays no entry without them.
+    """
     return pa.schema(
         [
             _MARK if field.name == TOMBSTONE else _with_ids(field.to_arrow(), field)
             for field in stored_schema(base).fields
-        ]
+        ],
+        base.to_arrow().metadata,
     )
 
 

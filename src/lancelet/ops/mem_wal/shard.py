@@ -220,7 +220,7 @@ class Shard:
         `schema` says of each column which field it is; the batches have the same types.
         """
         notes = {_EPOCH: str(epoch).encode(), _GENERATION: str(generation).encode()}
-        data = _stream(schema.with_metadata(notes), batches)
+        data = _stream(schema.with_metadata({**(schema.metadata or {}), **notes}), batches)
         while True:
             try:
                 self._put(wal_entry_path(position), data)
