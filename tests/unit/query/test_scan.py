@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+import lancelet
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.schema import Schema
 from lancelet.io.metered import PROCESS_METER, metered
@@ -270,6 +271,16 @@ def test_a_filter_is_compiled_once_unless_it_asks_for_the_time(snapshot):
         plan_scan(snapshot, ScanOptions(filter="cast(now() as string) < text")) for _ in range(2)
     )
     assert first.filter != second.filter
+
+
+def test_zones_that_may_match_are_one_task_where_little_is_between_them(tmp_path):
+    values = np.arange(120_000) % 7
+    values[[10, 20_000, 110_000]] = 99
+    made = lancelet.write_dataset(pa.table({"a": values}), tmp_path / "t.lance").snapshot
+    plan = plan_scan(made, ScanOptions(filter="a = 99"))
+    near, far = (split.rows for split in splits(plan))
+    assert (near.start, near.stop <= 32_768, far.start > 98_304) == (0, True, True)
+    assert count_rows(plan) == 3
 
 
 def test_tiny_fragments_are_read_in_order_beside_large_ones(tmp_path, monkeypatch):

@@ -50,6 +50,8 @@ _ROWS_MAX: Final = 1 << 20
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
 _LITTLE_BYTES: Final = 1 << 19
 _LITTLE_FIELDS: Final = 16
+_GAP_BYTES: Final = 1 << 18
+"""So much between rows that may match is read and looked at sooner than they are two tasks."""
 _NO_OFFSETS: Final = FrozenBitMap()
 
 
@@ -111,7 +113,14 @@ def ranges_within(
     is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
     if not plan.options.use_statistics or not steps or is_narrow:
         return [within]
-    return candidate_ranges(source.reader, steps, plan.snapshot)
+    found: list[RowRange] = []
+    gap = _GAP_BYTES / max(source.reader.row_bytes(steps[0].fields), 1.0)
+    for rows in candidate_ranges(source.reader, steps, plan.snapshot):
+        if found and rows.start - found[-1].stop <= gap:
+            found[-1] = RowRange(found[-1].start, rows.stop)
+        else:
+            found.append(rows)
+    return found
 
 
 def _splits_of_range(
