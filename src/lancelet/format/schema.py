@@ -48,6 +48,11 @@ __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
 
 _FIELDS_KEPT: Final = 4096
 
+_SCHEMAS_KEPT: Final = 16
+"""Of so many Arrow schemas it is kept what they become."""
+
+_EXTENSION: Final = b"ARROW:extension:name"
+
 _NESTING_MAX: Final = 100
 _ENCODINGS: Final = {int(encoding): encoding for encoding in Encoding}
 
@@ -82,12 +87,11 @@ class Schema:
         >>> Schema.from_arrow(pa.schema([("s", pa.struct([("x", pa.int8())]))])).max_field_id
         1
         """
-        ids = itertools.count(first_id)
-        fields = tuple(Field.from_arrow(column, ids, blob_v2=blob_v2) for column in arrow)
-        check_names(fields)
-        check_nesting(fields)
-        check_primary_key(fields)
-        return Schema(fields, decode_metadata(arrow.metadata))
+        stored = arrow.serialize().to_pybytes()
+        # Not every process that reads a name of an extension type knows the type.
+        if first_id or _EXTENSION in stored:
+            return _from_arrow(arrow, first_id, blob_v2=blob_v2)
+        return _from_stored(stored, blob_v2=blob_v2)
 
     @staticmethod
     def from_protos(
@@ -237,6 +241,24 @@ class Schema:
 
 class ColumnNameError(InvalidInputError, OSError, RuntimeError):
     """A column cannot have that name."""
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def _from_stored(stored: bytes, *, blob_v2: bool) -> Schema:
+    """Return the schema of an Arrow schema in its stored form.
+
+    Files of one schema are written again and again, and what follows from a schema is kept by it.
+    """
+    return _from_arrow(pa.ipc.read_schema(pa.py_buffer(stored)), 0, blob_v2=blob_v2)
+
+
+def _from_arrow(arrow: pa.Schema, first_id: int, *, blob_v2: bool) -> Schema:
+    ids = itertools.count(first_id)
+    fields = tuple(Field.from_arrow(column, ids, blob_v2=blob_v2) for column in arrow)
+    check_names(fields)
+    check_nesting(fields)
+    check_primary_key(fields)
+    return Schema(fields, decode_metadata(arrow.metadata))
 
 
 def check_names(fields: Sequence[Field]) -> None:

@@ -259,3 +259,20 @@ def test_columns_that_nest_deeper_than_readers_go_are_refused(wrap):
     assert Schema.from_arrow(pa.schema([("x", data_type)])).max_field_id == 100
     with pytest.raises(UnsupportedError, match="nests too deeply"):
         Schema.from_arrow(pa.schema([("x", wrap(data_type))]))
+
+
+def test_an_arrow_schema_that_comes_again_is_the_same_schema() -> None:
+    columns = pa.schema([("a", pa.int32()), ("s", pa.struct([("x", pa.string())]))])
+    assert Schema.from_arrow(columns) is Schema.from_arrow(pa.schema(list(columns)))
+    others = [
+        columns.with_metadata({"key": "value"}),
+        columns.set(0, columns.field(0).with_metadata({"key": "value"})),
+        columns.set(0, columns.field(0).with_nullable(False)),
+        columns.set(1, pa.field("s", pa.struct([pa.field("x", pa.string(), metadata={"k": "v"})]))),
+    ]
+    made = [Schema.from_arrow(each) for each in [columns, *others]]
+    assert [
+        each.to_arrow().equals(arrow, check_metadata=True)
+        for each, arrow in zip(made, [columns, *others], strict=True)
+    ] == [True] * 5
+    assert Schema.from_arrow(columns, first_id=7).fields[0].id == 7
