@@ -5,7 +5,9 @@
         server.pause()      from now on no request is answered
         server.resume()     the ones that waited are
 
-It is `moto`, which keeps everything in memory and knows conditional puts.
+It is `moto`, which keeps everything in memory and knows conditional puts. By itself it looks
+whether an object is there, and writes it some lines later, so that two of its threads may both find
+the name free: here each request is answered as a whole, once all of its body has come.
 """
 
 from __future__ import annotations
@@ -21,8 +23,17 @@ from typing import Final, Self
 from lancelet.testing.child import bound_to_us
 
 _PROGRAM: Final = """
-import logging, sys
+import logging, sys, threading
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
+lock = threading.RLock()
+def whole(answer):
+    def locked(*given, **named):
+        with lock:
+            return answer(*given, **named)
+    return locked
+S3Response._key_response = whole(S3Response._key_response)
+S3Response._bucket_response = whole(S3Response._bucket_response)
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
