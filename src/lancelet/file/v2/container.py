@@ -47,6 +47,9 @@ Place = tuple[int, int]
 _SMALL_BYTES: Final = 64 * 1024
 """Buffers of fewer bytes are hashed and written together."""
 
+_FEW_PAGES: Final = 8
+"""So few pages are taken one by one sooner than all are laid out at once."""
+
 _PADDING: Final = bytes([PADDING_BYTE]) * ALIGNMENT
 
 
@@ -91,9 +94,14 @@ class Container:
         if not buffers:
             return []
         with self._lock:
-            if len(buffers[0]) == 1:
-                places = [self._take(buffer.slice_bytes(0)) for buffer in buffers]
-                return [np.array([position]) for position, _ in places]
+            count = len(buffers[0])
+            if count <= _FEW_PAGES:
+                places = [
+                    self._take(buffer.slice_bytes(page))[0]
+                    for page in range(count)
+                    for buffer in buffers
+                ]
+                return [*np.array(places).reshape(count, -1).T]
             room = [-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers]
             pages: Int64s = sum(room[1:], room[0])
             ends = pages.cumsum()
