@@ -187,8 +187,8 @@ APART = {
     ),
     "names of manifests": (
         "RenameManifests",
-        4,
-        4,
+        5,
+        5,
         lambda d, **how: d.migrate_manifest_paths_v2(**how),
     ),
     "seal": ("SealMemWalShard", None, 0, lambda d, **how: d.seal_mem_wal_shard(SHARD, **how)),
