@@ -91,7 +91,7 @@ class Schema:
         # Not every process that reads a name of an extension type knows the type.
         if first_id or _EXTENSION in stored:
             return _from_arrow(arrow, first_id, blob_v2=blob_v2)
-        return _from_stored(stored, blob_v2=blob_v2)
+        return _from_stored(_Stored(stored, arrow), blob_v2=blob_v2)
 
     @staticmethod
     def from_protos(
@@ -243,13 +243,21 @@ class ColumnNameError(InvalidInputError, OSError, RuntimeError):
     """A column cannot have that name."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """An Arrow schema, the same if its stored form is, which tells more than is read from it."""
+
+    data: bytes
+    arrow: pa.Schema = field(compare=False)
+
+
 @lru_cache(_SCHEMAS_KEPT)
-def _from_stored(stored: bytes, *, blob_v2: bool) -> Schema:
-    """Return the schema of an Arrow schema in its stored form.
+def _from_stored(stored: _Stored, *, blob_v2: bool) -> Schema:
+    """Return the schema of an Arrow schema.
 
     Files of one schema are written again and again, and what follows from a schema is kept by it.
     """
-    return _from_arrow(pa.ipc.read_schema(pa.py_buffer(stored)), 0, blob_v2=blob_v2)
+    return _from_arrow(stored.arrow, 0, blob_v2=blob_v2)
 
 
 def _from_arrow(arrow: pa.Schema, first_id: int, *, blob_v2: bool) -> Schema:

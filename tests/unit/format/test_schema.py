@@ -276,3 +276,19 @@ def test_an_arrow_schema_that_comes_again_is_the_same_schema() -> None:
         for each, arrow in zip(made, [columns, *others], strict=True)
     ] == [True] * 5
     assert Schema.from_arrow(columns, first_id=7).fields[0].id == 7
+
+
+def test_entries_of_maps_keep_their_names_and_what_is_said_of_them() -> None:
+    value = pa.field("weight", pa.int32(), metadata={"unit": "g"})
+    arrow = pa.schema([("m", pa.map_(pa.field("name", pa.string(), nullable=False), value))])
+    (entries,) = Schema.from_arrow(arrow).fields[0].children
+    assert [node.name for node in entries.children] == ["name", "weight"]
+    assert entries.children[1].metadata == {"unit": "g"}
+
+
+def test_columns_that_nest_deeper_than_arrow_stores_are_refused_by_us() -> None:
+    data_type = pa.int8()
+    for _ in range(130):
+        data_type = pa.list_(data_type)
+    with pytest.raises(UnsupportedError, match="nests too deeply"):
+        Schema.from_arrow(pa.schema([("x", data_type)]))
