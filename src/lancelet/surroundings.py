@@ -28,6 +28,9 @@ R = TypeVar("R")
 
 _CHANCE: Final = random.SystemRandom()
 
+_NO_ROOM: Final = "can't start new thread"
+"""What Python says where the system has no more threads; others of a pool still run the task."""
+
 
 class Pool(ThreadPoolExecutor):
     """Threads; once the interpreter starts none any more, a task runs when it is asked for.
@@ -39,7 +42,9 @@ class Pool(ThreadPoolExecutor):
         """Start a task."""
         try:
             return super().submit(task, *given, **named)
-        except RuntimeError:
+        except RuntimeError as error:
+            if str(error) == _NO_ROOM:
+                raise
             return _WhenAsked(partial(task, *given, **named))
 
 

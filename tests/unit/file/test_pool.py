@@ -10,6 +10,7 @@ import pytest
 
 from lancelet.file import pool
 from lancelet.file.pool import is_worker, map_ordered, submit
+from lancelet.surroundings import Pool
 
 
 def test_results_come_in_the_order_of_items():
@@ -144,3 +145,19 @@ def test_work_goes_on_after_the_main_thread_has_ended(when):
     command = [sys.executable, "-c", LATE, when]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.stdout == "done\n", found.stderr
+
+
+def test_a_task_that_the_system_has_no_thread_for_runs_at_most_once(monkeypatch):
+    """The thread that there is takes it from the queue, so nobody else may."""
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    goes_on, ran = threading.Event(), []
+    with Pool(2) as threads:
+        threads.submit(goes_on.wait, 10)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            threads.submit(ran.append, 1).result()
+        goes_on.set()
+    assert ran == [1]
