@@ -87,7 +87,8 @@ def _place_bytes(
     np.cumsum(sizes, out=offsets[1:])
     if offsets[-1] > np.iinfo(offset).max:
         return None
-    buffer = pa.allocate_buffer(int(offsets[-1]))
+    # Malloc hands out again what another thread gave back; Arrow's own pool asks for fresh pages.
+    buffer = pa.allocate_buffer(int(offsets[-1]), pa.system_memory_pool())
     data = np.frombuffer(memoryview(buffer), np.uint8)
     starts, first = offsets[places], 0
     for source in sources:

@@ -32,8 +32,11 @@ _SIZED: Final = 8
 """How many values of a list are measured."""
 _ROWS_PER_READ: Final = 65_536
 """How many rows of small batches are read at once."""
-_BYTES_PER_READ: Final = 32 << 20
-"""How large they are at most together, by which time a read costs little more than its copies."""
+_BYTES_PER_READ: Final = 16 << 20
+"""How large they are at most together, by which time a read costs little more than its copies.
+
+Of twice the size, malloc would give memory back to the system, and have to get fresh pages.
+"""
 
 
 class State(TypedDict):
