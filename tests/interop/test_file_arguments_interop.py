@@ -78,8 +78,8 @@ CALLS = {
     "path to find": lambda m, f, x: session(m, f).contains(x),
     "folder": lambda m, f, x: session(m, f).list(x) and None,
     "path to delete": lambda m, f, x: session(m, f).delete_file(x),
-    "offset": lambda m, f, x: session(m, f).read_range("old.lance", x, 1),
-    "length": lambda m, f, x: session(m, f).read_range("old.lance", 0, x),
+    "offset": lambda m, f, x: len(session(m, f).read_range("old.lance", x, 1)),
+    "length": lambda m, f, x: len(session(m, f).read_range("old.lance", 0, x)),
     "path to upload": lambda m, f, x: session(m, f).upload_file(str(f / "old.lance"), x),
     "path to download": lambda m, f, x: session(m, f).download_file(x, str(f / "down")),
     "blob id": lambda m, f, x: (

@@ -1,6 +1,7 @@
 """Indices that tasks build are used by scans, searches and functions of SQL in a session."""
 
 import shutil
+from functools import partial
 
 import lance
 import numpy as np
@@ -11,6 +12,7 @@ from pyspark.errors import PySparkException
 import lancelet
 from lancelet import spark as ls
 from lancelet.errors import LanceletError
+from lancelet.ops.jobs.split import plan_splits
 from lancelet.query import PhraseQuery
 from lancelet.spark import arrow_tasks
 from lancelet.spark.sql import search_calls
@@ -263,7 +265,7 @@ def test_a_search_of_a_statement_is_many_tasks(spark, tmp_path, monkeypatch):
     )
     rows = pa.table({"id": range(1000), "v": vectors})
     lance.write_dataset(rows, uri, max_rows_per_file=200)
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     counts = []
 
     def counted(spark, make, tasks, schema):
@@ -328,7 +330,7 @@ HYBRID = (
 def test_rows_that_a_text_index_lacks_are_searched_by_many_tasks(
     spark, registered, texts, monkeypatch, call, tasks
 ):
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     counts = []
 
     def counted(spark, make, tasks, schema):

@@ -176,8 +176,8 @@ def test_rows_pass_through_the_log_exactly_once_and_are_read_fresh(spark, pipeli
     pipeline.run(log="true")
     pipeline.forget_last_commit()
     pipeline.run(log="true")
-    # Nothing was committed: the rows are in the log alone.
-    assert lancelet.dataset(pipeline.target).version == table.version
+    # No rows were committed: they are in the log alone.
+    assert lancelet.dataset(pipeline.target).count_rows() == table.count_rows()
     assert pipeline.ids == [0, 1, 2]
     found = ls.scan(spark, pipeline.target, fresh=True)
     assert sorted(map(tuple, found.collect())) == [(i, i % 3) for i in range(14)]

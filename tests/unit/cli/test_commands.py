@@ -615,7 +615,6 @@ def test_counting_rows_loads_neither_datasets_nor_readers_of_files(tmp_path):
     program = """
 import sys
 from lancelet.cli.main import main
-from lancelet.ops.compact import run as compact_run
 main(["count", sys.argv[1]])
 heavy = {"pandas", "pyarrow.dataset", "lancelet.dataset.dataset", "lancelet.file.v2.reader"}
 print(sorted(heavy & set(sys.modules)))

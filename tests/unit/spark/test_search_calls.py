@@ -1,6 +1,7 @@
 """A search that is taken apart for tasks: what they find together is what one scan finds."""
 
 from dataclasses import replace
+from functools import partial
 
 import lance
 import numpy as np
@@ -8,11 +9,13 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.ops.jobs.split import plan_splits
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
 from lancelet.query.search.scored import searched_rows
 from lancelet.query.search.text import count_unindexed
 from lancelet.spark.search_functions import plan_function
+from lancelet.spark.sql import search_calls
 from lancelet.spark.sql.search_calls import parts_of
 
 RANDOM = np.random.default_rng(7)
@@ -43,14 +46,14 @@ def found(uri, **options):
 
 @pytest.mark.parametrize("options", [{}, {"filter": "id % 3 = 0"}, {"metric": "cosine"}])
 def test_fragments_that_no_index_covers_are_searched_apart(uri, options, monkeypatch):
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     count, together, whole = found(uri, **options)
     assert count == 4
     assert together == whole
 
 
 def test_segments_and_other_fragments_are_searched_apart(uri, monkeypatch):
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     made = lance.dataset(uri)
     made.create_index("v", "IVF_PQ", num_partitions=2, num_sub_vectors=4)
     lance.write_dataset(rows(1000, 1500), uri, mode="append")
@@ -108,7 +111,7 @@ def texts(tmp_path):
     ],
 )
 def test_texts_that_no_index_has_are_searched_apart(texts, query, options, count, monkeypatch):
-    monkeypatch.setattr("lancelet.ops.jobs.split._target", lambda _: 1)
+    monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     given = {"path": texts, "query": query, "columns": "id", "with_row_address": True, **options}
     _, plan = plan_function("lance_text_search", given)
     parts = parts_of(plan)

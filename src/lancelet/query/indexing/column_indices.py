@@ -229,7 +229,7 @@ def _is_sound(segment: TableSegment) -> bool:
     try:
         segment.open()
     except UNREADABLE as error:
-        warn_unusable(error.with_facts(index=segment.metadata.name))
+        warn_unusable(segment.snapshot, error.with_facts(index=segment.metadata.name))
         return False
     if segment.lacks_rows:
         warn_once(segment.snapshot, segment.metadata, "it lacks rows of fragments that it covers")

@@ -53,7 +53,7 @@ def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
                 operator = Operator.LESS_EQUAL if ordering.ascending else Operator.GREATER_EQUAL
                 return ex.Comparison(operator, ex.Column(path), ex.Literal(bound))
     except (ObjectNotFoundError, CorruptDataError) as error:
-        warn_unusable(error)
+        warn_unusable(plan.snapshot, error)
     return None
 
 
@@ -66,7 +66,7 @@ def bounds_by_index(snapshot: Snapshot, path: tuple[str, ...]) -> tuple[int, pa.
         try:
             found = None if index.num_rows_elsewhere else _bounds(snapshot, index)
         except (ObjectNotFoundError, CorruptDataError) as error:
-            warn_unusable(error)
+            warn_unusable(snapshot, error)
             continue
         if found is not None:
             return found

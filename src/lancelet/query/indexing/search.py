@@ -92,7 +92,7 @@ def find_candidates(plan: ScanPlan, *, counts: bool = False) -> Candidates | Non
         chosen = choose_parts(plan, counts=counts)
         return _ask(plan, chosen) if chosen else None
     except (ObjectNotFoundError, CorruptDataError) as error:
-        warn_unusable(error)
+        warn_unusable(plan.snapshot, error)
         return None
 
 
@@ -211,7 +211,7 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
             if found is not None:
                 return _taken(plan, found)
     except (ObjectNotFoundError, CorruptDataError) as error:
-        warn_unusable(error)
+        warn_unusable(plan.snapshot, error)
     return None
 
 
@@ -277,7 +277,7 @@ def count_by_index(plan: ScanPlan) -> int | None:
         nulls = 0 if isinstance(part.question, IsNull) else _count(plan, part.index, IsNull())
         return None if nulls is None else part.index.num_rows - found - nulls
     except (ObjectNotFoundError, CorruptDataError) as error:
-        warn_unusable(error)
+        warn_unusable(plan.snapshot, error)
         return None
 
 

@@ -24,7 +24,7 @@ from lancelet.errors import (
     LanceletError,
     ObjectNotFoundError,
     UnsupportedError,
-    VersionRemovedError,
+    VersionNotFoundError,
 )
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
@@ -323,14 +323,19 @@ def is_of_index(error: LanceletError) -> bool:
     return str(error.facts.get("path", "")).startswith(f"{INDICES}/")
 
 
-def warn_unusable(error: LanceletError) -> None:
+def warn_unusable(snapshot: Snapshot, error: LanceletError) -> None:
     """Say that an index cannot be used.
 
     Raises:
-        VersionRemovedError: It is not the index: the version that has it was cleaned up.
+        VersionNotFoundError: It is not the index: the version that has it was cleaned up.
     """
-    if isinstance(error, VersionRemovedError):
-        raise error
+    try:
+        with snapshot.while_there():
+            raise error
+    except VersionNotFoundError:
+        raise
+    except LanceletError:
+        pass
     warnings.warn(
         f"an index cannot be used, rows are scanned instead; drop it and build it again: {error}",
         IndexUnusableWarning,

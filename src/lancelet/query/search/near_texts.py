@@ -82,7 +82,7 @@ class NearTexts:
                 numbers, scores = opened.near(wanted.signed_by(_signer(opened)))
                 addresses = segment.locate(numbers)
             except (ObjectNotFoundError, CorruptDataError) as error:
-                warn_unusable(error.with_facts(index=index.name))
+                warn_unusable(plan.snapshot, error.with_facts(index=index.name))
                 missing |= covered
                 continue
             if rows is None:

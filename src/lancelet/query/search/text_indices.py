@@ -81,8 +81,8 @@ class TextIndices:
 
     def leave_out(self, broken: BrokenSegmentError) -> None:
         """Do without a segment from now on, and say so."""
-        name = broken.segment.table.metadata.name
-        warn_unusable(broken.cause.with_facts(index=name))
+        table = broken.segment.table
+        warn_unusable(table.snapshot, broken.cause.with_facts(index=table.metadata.name))
         for target, segments in self._opened.items():
             self._opened[target] = tuple(each for each in segments if each is not broken.segment)
 
@@ -123,7 +123,7 @@ def _open(segment: TableSegment) -> TextSegment | None:
     try:
         opened = segment.open()
     except (ObjectNotFoundError, CorruptDataError, UnsupportedError) as error:
-        warn_unusable(error.with_facts(index=segment.metadata.name))
+        warn_unusable(segment.snapshot, error.with_facts(index=segment.metadata.name))
         return None
     assert isinstance(opened, InvertedSegment), "the kind opens its own segments"
     return TextSegment(segment, opened)

@@ -120,7 +120,7 @@ class VectorSearch:
             found = self._through_index(snapshot, segments, rows)
         except (ObjectNotFoundError, CorruptDataError) as error:
             # If it is the rows that are damaged, looking at all of them says so.
-            warn_unusable(error.with_facts(index=segments[0].metadata.name))
+            warn_unusable(snapshot, error.with_facts(index=segments[0].metadata.name))
             return self._exact(snapshot, fragments, rows)
         covered = _covered(segments)
         known = snapshot.fragments.ids.tolist() if fragments is None else fragments
