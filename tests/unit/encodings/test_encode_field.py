@@ -110,6 +110,14 @@ def test_pages_are_what_each_column_would_get_alone(data_type, rows, count, vers
         assert page == encoded([array], version)[0]
 
 
+def test_bits_of_another_column_are_not_written_behind_the_last_row(monkeypatch):
+    monkeypatch.setattr(kernels, "encode_small_pages", reference.encode_small_pages)
+    flags, same = pa.array([True, False]), pa.array([True, True])
+    beside, _ = encoded([flags, same], FileVersion.V2_2)
+    (alone,) = encoded([flags], FileVersion.V2_2)
+    assert beside.buffers == alone.buffers
+
+
 @pytest.mark.skipif(not kernels.NATIVE, reason="the general way is the only one")
 @given(
     st.lists(st.sampled_from((*NUMBERS, *TEXTS, pa.bool_())), min_size=1, max_size=8),

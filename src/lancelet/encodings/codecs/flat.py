@@ -168,7 +168,7 @@ def align_bits(bits: Bytes, count: int, rows: int) -> Bytes:
     [1, 3]
     """
     if rows == count or rows % 8 == 0:
-        return bits
+        return _cleared(bits, count)
     plain = np.unpackbits(bits, bitorder="little", count=count).reshape(-1, rows)
     return np.packbits(plain, axis=1, bitorder="little").reshape(-1)
 
@@ -177,12 +177,22 @@ def cut_bits(bits: Bytes, counts: Int64s) -> Slices:
     """Cut a bitmap into pieces that each begin on a byte."""
     sizes = (counts + 7) // 8
     if not (counts[:-1] % 8).any():
-        return slices_of(sizes, bits)
+        return slices_of(sizes, _cleared(bits, int(counts.sum())))
     plain = np.unpackbits(bits, bitorder="little", count=int(counts.sum()))
     starts = (np.cumsum(sizes) - sizes) * 8 - (np.cumsum(counts) - counts)
     spread = np.zeros(int(sizes.sum()) * 8, np.uint8)
     spread[np.repeat(starts, counts) + np.arange(len(plain))] = plain
     return slices_of(sizes, np.packbits(spread, bitorder="little"))
+
+
+def _cleared(bits: Bytes, count: int) -> Bytes:
+    """Return a bitmap without the bits of other columns behind its own."""
+    whole, rest = divmod(count, 8)
+    if not rest or not bits[whole] >> rest:
+        return bits
+    cleared: Bytes = bits[: whole + 1].copy()
+    cleared[whole] &= (1 << rest) - 1
+    return cleared
 
 
 def join_bits(slices: Slices, counts: Int64s) -> Bytes:
