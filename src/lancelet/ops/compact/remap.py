@@ -133,7 +133,7 @@ def remap_segment(
     try:
         details = kind.remap(segment.open(), move, folder)
     except UNREADABLE as error:
-        warn_unusable(error.with_facts(index=index.name))
+        warn_unusable(snapshot, error.with_facts(index=index.name))
         return None
     if details is None:
         raise InternalError("a kind that can be remapped was not", kind=kind.name)

@@ -102,7 +102,7 @@ def _change_of(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> IndexC
         is_legible = not isinstance(error, UnsupportedError) and not is_of_index(error)
         if wanted.names is not None or is_legible:
             raise
-        warn_unusable(error.with_facts(index=name))
+        warn_unusable(snapshot, error.with_facts(index=name))
         return IndexChange()
 
 
