@@ -145,6 +145,9 @@ def test_decoded_tensors_of_one_shape_are_one(table):
     plan = training.plan(table, columns=["id"], shuffle="none")
     (batch, *_) = plan.loader(3, to="torch", decode={"id": lambda value: torch.full((2,), value)})
     assert batch["id"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    for made in (torch.full((2,), 1.0, dtype=torch.bfloat16), torch.ones(2, requires_grad=True)):
+        (batch, *_) = plan.loader(3, to="torch", decode={"id": lambda _, made=made: made})
+        assert torch.equal(batch["id"], torch.stack([made] * 3))
     ragged = plan.loader(3, to="torch", decode={"id": torch.zeros})
     assert [len(each) for each in next(iter(ragged))["id"]] == [0, 1, 2]
 

@@ -27,7 +27,8 @@ NO_ADDRESS: Final = np.uint64(2**64 - 1)
 """Stands for a row that is nowhere: the last offset of the last fragment, which none can have."""
 
 _SLOTS_PER_ROW: Final = 64
-"""Rows that lie so close on average are put in order without being compared."""
+_SLOTS_MAX: Final = 1 << 28
+"""Rows that lie so close on average are put in order without being compared, in so many bytes."""
 
 _SHIFT: Final = np.uint64(OFFSET_BITS)
 _OFFSET_MASK: Final = np.uint64(OFFSETS_MAX - 1)
@@ -71,7 +72,7 @@ def distinct(addresses: UInt64s) -> UInt64s:
         return addresses
     low = addresses.min()
     span = int(addresses.max() - low) + 1
-    if span > _SLOTS_PER_ROW * len(addresses):
+    if span > min(_SLOTS_PER_ROW * len(addresses), _SLOTS_MAX):
         return np.unique(addresses)
     # Rows of one fragment mostly: to mark each is faster than to sort them.
     is_there = np.zeros(span, np.bool_)

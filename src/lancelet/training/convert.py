@@ -10,6 +10,7 @@ Other values are lists of Python objects, which a `decode` of their column or a 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, get_args
@@ -112,6 +113,10 @@ def _column(values: Any, decode: Callable[[Any], Any] | None, split: ToBatches) 
         # Arrays and tensors of one shape are one, whichever library has made them.
         kinds = {(getattr(e, "shape", None), str(getattr(e, "dtype", None))) for e in decoded}
         if len(kinds) == 1 and None not in next(iter(kinds)):
+            torch = sys.modules.get("torch")
+            if torch is not None and isinstance(decoded[0], torch.Tensor):
+                # Of any device and type, also of those that NumPy lacks.
+                return torch.stack(decoded)
             return split(np.stack([np.asarray(each) for each in decoded]), [len(decoded)])[0]
         return decoded
     if not isinstance(values, pa.Array):
