@@ -30,8 +30,9 @@ def shards():
     return ShardStage.built()
 
 
-def search_shards(shards, who, fates=()):
-    return Explorer(shards.stored, shards.scene(who), fates=fates).run()
+def search_shards(shards, who, fates=(), *, switches_max=None):
+    scene = shards.scene(who)
+    return Explorer(shards.stored, scene, fates=fates, switches_max=switches_max).run()
 
 
 def search(stage, name, fates=(), *more, switches_max=None):
@@ -95,9 +96,14 @@ def test_the_log_of_a_shard_holds_in_every_order(shards, who) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("who", "fates"), [("xd", FAULTS), ("xyd", ()), ("xdi", ())])
+@pytest.mark.parametrize(("who", "fates"), [("xd", FAULTS), ("xdi", ())])
 def test_a_log_that_is_dropped_has_no_rows_with_every_fault(who, fates) -> None:
     assert search_shards(ShardStage.built(()), who, fates).states > 1_000
+
+
+@pytest.mark.slow
+def test_a_log_that_two_begin_while_it_is_dropped_has_no_rows() -> None:
+    assert search_shards(ShardStage.built(()), "xyd", switches_max=1).states > 1_000
 
 
 def test_a_search_finds_who_begins_a_shard_that_is_not_noted(monkeypatch) -> None:
