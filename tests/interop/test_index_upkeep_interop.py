@@ -275,3 +275,99 @@ def test_both_list_an_index_of_vectors_without_details_as_one(tmp_path):
     ours.LanceDataset.commit(path, operation, read_version=dataset.version)
     for library in (ours, reference):
         assert library.dataset(path).describe_indices()[0].index_type == "Vector"
+
+
+INDEXED = {
+    "BTREE": "id",
+    "BITMAP": "a",
+    "LABEL_LIST": "l",
+    "NGRAM": "s",
+    "ZONEMAP": "a",
+    "BLOOMFILTER": "a",
+    "INVERTED": "s",
+    "IVF_FLAT": "v",
+    "IVF_PQ": "v",
+    "IVF_SQ": "v",
+    "IVF_RQ": "v",
+    "IVF_HNSW_FLAT": "v",
+    "IVF_HNSW_PQ": "v",
+    "IVF_HNSW_SQ": "v",
+}
+"""The column that each kind of index is built on."""
+
+_DIM = 8
+
+
+def indexable_rows(first: int, count: int) -> pa.Table:
+    table = rows(first, count)
+    vectors = pa.array(
+        [[float((i * 7 + d) % 31) for d in range(_DIM)] for i in range(first, first + count)],
+        pa.list_(pa.float32(), _DIM),
+    )
+    labels = pa.array([[f"label {i % 3}"] for i in range(first, first + count)])
+    return table.append_column("l", labels).append_column("v", vectors)
+
+
+def _upsert(dataset: Any, *columns: str) -> None:
+    source = indexable_rows(0, 64)
+    merge = dataset.merge_insert("id").when_matched_update_all()
+    if columns:
+        merge.execute(source.select(["id", *columns]))
+    else:
+        merge.when_not_matched_insert_all().execute(source)
+
+
+def _delete_and_append(dataset: Any) -> None:
+    dataset.delete("true")
+    dataset.insert(indexable_rows(0, 64))
+
+
+CHANGES_OF_ALL_ROWS = {
+    "upsert": _upsert,
+    "upsert of another column": lambda dataset: _upsert(dataset, "a"),
+    "upsert of the vector": lambda dataset: _upsert(dataset, "v"),
+    "update": lambda dataset: dataset.update({"a": "a + 1"}),
+    "delete": lambda dataset: dataset.delete("true"),
+    "delete and append": _delete_and_append,
+}
+
+
+@pytest.mark.parametrize("optimizer", ["lancelet", "reference"])
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("change", CHANGES_OF_ALL_ROWS)
+def test_index_survives_a_change_of_all_rows(
+    tmp_path: Path, change: str, stable: bool, optimizer: str
+) -> None:
+    """Each library changes its own table, and either one then optimizes the indices of both."""
+    coverage = {}
+    for library in (ours, reference):
+        uri = str(tmp_path / library.__name__)
+        for kind, column in INDEXED.items():
+            dataset = library.write_dataset(
+                indexable_rows(0, 64),
+                f"{uri}/{kind}",
+                max_rows_per_file=32,
+                enable_stable_row_ids=stable,
+            )
+            if column == "v":
+                options = {"num_sub_vectors": 2, "num_bits": 4} if "PQ" in kind else {}
+                dataset.create_index(column, kind, name=kind, num_partitions=1, **options)
+            else:
+                dataset.create_scalar_index(column, kind, name=kind)
+            CHANGES_OF_ALL_ROWS[change](dataset)
+            dataset = ours.dataset(f"{uri}/{kind}")
+            names = [index.name for index in dataset.describe_indices()]
+            assert names == [
+                index.name for index in reference.dataset(dataset.uri).describe_indices()
+            ]
+            assert names == [kind]
+            opened = (ours if optimizer == "lancelet" else reference).dataset(dataset.uri)
+            opened.optimize.optimize_indices()
+            dataset = ours.dataset(dataset.uri)
+            unindexed = dataset.stats.index_stats(kind)["num_unindexed_rows"]
+            coverage[library.__name__, kind] = unindexed
+            dataset.validate()
+            if dataset.count_rows():
+                query = {"column": "v", "q": [1.0] * _DIM, "k": 64, "nprobes": 1}
+                assert dataset.to_table(["id"], nearest=query).num_rows == 64
+    assert {kind: unindexed for kind, unindexed in coverage.items() if unindexed} == {}

@@ -233,6 +233,31 @@ def test_indices_that_know_rows_by_id_follow_them(location):
     assert [set(index.fragment_bitmap) for index in partly.indices.indices][-1] == {9}
 
 
+@pytest.mark.parametrize("stable_row_ids", [False, True])
+@pytest.mark.parametrize("kind", ["BTree", "Inverted", "Vector", "Strange"])
+@pytest.mark.parametrize("change", ["delete", "update", "update in place"])
+def test_index_without_covered_fragments_keeps_its_oldest_segment(
+    location, kind, stable_row_ids, change
+):
+    tables = (simple_rows(0, 3), simple_rows(3, 5))
+    first = create_table(location, SIMPLE_SCHEMA, *tables, stable_row_ids=stable_row_ids)
+    newer = replace(index_on(0, kind, covers=(1,)), uuid=UUID(int=1), dataset_version=2)
+    older = index_on(0, kind, covers=(0,))
+    second = commit_next(first, CreateIndex((newer, older)))
+    if change == "delete":
+        operation = Delete((), tuple(fragment.id for fragment in second.fragments), "true")
+    elif change == "update":
+        moved = write_fragment(location, simple_rows(0, 5), SIMPLE_SCHEMA)
+        operation = Update(
+            removed_fragment_ids=tuple(fragment.id for fragment in second.fragments),
+            new_fragments=(moved,),
+        )
+    else:
+        operation = Update(updated_fragments=tuple(second.fragments), fields_modified=(0,))
+    third = commit_next(second, operation)
+    assert [index.uuid for index in third.indices.indices] == [older.uuid]
+
+
 def test_generations_of_shards_only_grow(location):
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
     merged = UpdateMemWalState((CompactedSsTable(SHARD, 5),))

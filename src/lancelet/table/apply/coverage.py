@@ -57,9 +57,10 @@ def without_overlaps(indices: tuple[IndexMetadata, ...]) -> tuple[IndexMetadata,
 
 
 def retain_covering(state: State) -> State:
-    """Return the state without segments on fields that are gone, or that cover nothing.
+    """Return the state without segments on missing fields and segments that cover no fragment.
 
-    The last segment of a scalar index stays even if it covers nothing, so that the index does.
+    If no segment of an index covers a fragment, the oldest one stays. The index keeps its
+    parameters, so optimizing the indices can fill it with new rows.
     """
     if not state.indices:
         return state
@@ -74,9 +75,7 @@ def retain_covering(state: State) -> State:
         if name == FRAGMENT_REUSE_INDEX:
             covering = segments
         elif not covering:
-            oldest = min(segments, key=lambda segment: segment.dataset_version)
-            is_vector = oldest.details is not None and oldest.details.type_name == _VECTOR_DETAILS
-            covering = [] if is_vector else [oldest]
+            covering = [min(segments, key=lambda segment: segment.dataset_version)]
         kept.update(segment.uuid for segment in covering)
     return replace(state, indices=tuple(index for index in known if index.uuid in kept))
 
