@@ -56,6 +56,9 @@ implementation. This page is written by `tools/list_api.py`, which needs pylance
   nothing warn as well.
 - In expressions `digest` has no blake3, `version()` is that of lancelet, and there are no functions
   of unions.
+- An index build raises `CommitConflictError` if its column was dropped or cast in the meantime, and
+  `commit` refuses an index on a field that the table does not have. pylance commits the index, and
+  then raises an error for every filter on the table.
 - `pyarrow.dataset.Scanner.from_dataset(dataset)` raises an error; with pylance it ends the process.
 """
 

@@ -232,7 +232,19 @@ def test_every_pair_of_operations_is_judged_as_by_the_reference(bases, tmp_path)
                 different[mine, theirs] = (expected, found)
             if expected == "committed":
                 forget_from(tmp_path / theirs, base.version + 2)
-    assert different == {}
+    assert different == DEVIATIONS
+
+
+DEVIATIONS = {
+    ("index b", "project"): ("committed", "try again"),
+    ("index a of 3", "project, kept"): ("committed", "try again"),
+    ("index a again", "project, kept"): ("committed", "try again"),
+}
+"""Answers of the reference, and ours, that differ on purpose, for our operation after theirs.
+
+The reference commits an index on a column that was dropped in the meantime. Its own readers then
+raise an error for every filter on such a table.
+"""
 
 
 def forget_from(path: Path, version: int) -> None:

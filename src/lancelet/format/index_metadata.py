@@ -10,7 +10,7 @@ index it is stands in the type of `details`, whose content only that kind unders
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import field
 from typing import Final, TypeAlias
 
@@ -78,6 +78,15 @@ class IndexMetadata:
     def is_system(self) -> bool:
         """Whether the segment is bookkeeping of the format, which queries never use."""
         return self.name in SYSTEM_INDICES
+
+    def missing_fields(self, field_ids: Container[int]) -> tuple[int, ...]:
+        """Return the indexed fields that are not among the fields of a schema.
+
+        An index build that raced a change of the schema could commit such an index.
+        """
+        if self.is_system:
+            return ()
+        return tuple(field_id for field_id in self.fields if field_id not in field_ids)
 
     @property
     def directory(self) -> str:

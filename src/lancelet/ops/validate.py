@@ -21,6 +21,14 @@ def validate(snapshot: Snapshot) -> None:
     field_ids = [field.id for field in snapshot.schema.walk()]
     if len(set(field_ids)) < len(field_ids):
         raise CorruptDataError("two fields have one id", field_ids=field_ids[:100])
+    for index in snapshot.indices.indices:
+        missing = index.missing_fields(snapshot.schema.by_id)
+        if missing:
+            raise CorruptDataError(
+                "an index is on a field that does not exist; drop the index",
+                index=index.name,
+                field_ids=list(missing),
+            )
     for fragment in counted("validate fragments", snapshot.fragments, len(snapshot.fragments)):
         _validate_fragment(snapshot, fragment)
 

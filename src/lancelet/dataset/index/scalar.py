@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from lancelet import index as kinds
 from lancelet import ops
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from lancelet.ops.dry_run import ChangeReport
     from lancelet.ops.indexing.build import IndexRequest, ReportProgress
     from lancelet.ops.indexing.optimize import OptimizeIndices
+
+
+_UNKNOWN_FIELD: Final = "<unknown>"
 
 
 class IndexInformation(TypedDict):
@@ -365,7 +368,7 @@ def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
         name=index.name,
         type=ops.indexing.describe.title_of(index),
         uuid=str(index.uuid),
-        fields=[snapshot.schema.path_of(field_id) for field_id in index.fields],
+        fields=_field_names(snapshot, index),
         version=index.dataset_version,
         fragment_ids=Bitmap(index.fragment_bitmap or ()),
         base_id=index.base_id,
@@ -386,12 +389,21 @@ def _description(
         index_type=ops.indexing.describe.title_of(first),
         type_url="" if details is None else details.type_url,
         fields=[int(field_id) for field_id in first.fields],
-        field_names=[snapshot.schema.path_of(field_id) for field_id in first.fields],
+        field_names=_field_names(snapshot, first),
         num_rows_indexed=ops.indexing.describe.coverage_of(snapshot, segments).indexed_rows,
         total_size_bytes=sum(known) if len(known) == len(sizes) else None,
         details={} if kind is None or details is None else kind.describe(details.value),
         segments=described,
     )
+
+
+def _field_names(snapshot: Snapshot, index: IndexMetadata) -> list[str]:
+    """Return the paths of the indexed columns, `<unknown>` for a column that was dropped."""
+    schema = snapshot.schema
+    return [
+        schema.path_of(field_id) if field_id in schema.by_id else _UNKNOWN_FIELD
+        for field_id in index.fields
+    ]
 
 
 def _segment(segment: IndexMetadata) -> IndexSegmentDescription:

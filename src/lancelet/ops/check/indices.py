@@ -63,10 +63,14 @@ def check_indices(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
     indices = snapshot.indices.indices
     for index, counted in zip(indices, without_overlaps(indices), strict=True):
         try:
+            missing = index.missing_fields(snapshot.schema.by_id)
+            if missing:
+                yield _finding(Severity.ERROR, index, f"the fields {list(missing)} do not exist")
             yield from _files(snapshot, index, level)
             if level >= Level.INDICES:
                 yield from _coverage(snapshot, index)
-                yield from _content(snapshot, counted)
+                if not missing:
+                    yield from _content(snapshot, counted)
         except UnsupportedError as error:
             yield _unchecked(index, str(error))
         except LanceletError as error:
@@ -129,10 +133,6 @@ def _is_of_older_layout(place: Place, size: int) -> bool:
 
 
 def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
-    known = {int(field.id) for field in snapshot.schema.walk()}
-    unknown = sorted(set(index.fields) - known)
-    if unknown:
-        yield _finding(Severity.ERROR, index, f"the fields {unknown} do not exist")
     highest = snapshot.manifest.max_fragment_id
     covered = index.fragment_bitmap
     if covered and (highest is None or covered.max() > highest):

@@ -155,7 +155,12 @@ def _of_name(snapshot: Snapshot, name: str, leaf: Field) -> tuple[IndexMetadata,
             "the format keeps that name for itself; choose another", index=name
         )
     found = tuple(index for index in snapshot.indices.indices if index.name == name)
-    others = [index for index in found if tuple(index.fields) != (int(leaf.id),)]
+    others = [
+        index
+        for index in found
+        if tuple(index.fields) != (int(leaf.id),)
+        and not index.missing_fields(snapshot.schema.by_id)
+    ]
     if others:
         raise IndexNameTakenError(
             "an index of that name already exists with different fields; choose another name",

@@ -23,7 +23,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lancelet import surroundings
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows, Parameters, Segment, Typed
@@ -132,15 +132,28 @@ def merge_segments(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Ind
 
 
 def names_of(snapshot: Snapshot, wanted: OptimizeIndices) -> list[str]:
-    """Return the names of the indices to bring up to date."""
+    """Return the names of the indices to bring up to date.
+
+    Raises:
+        IndexNotFoundError: An index was named that does not exist.
+        FieldNotFoundError: An index was named whose column was dropped.
+    """
+    fields = snapshot.schema.by_id
     if wanted.names is not None:
         for name in wanted.names:
-            segments_of(snapshot, name)
+            for segment in segments_of(snapshot, name):
+                if segment.missing_fields(fields):
+                    raise FieldNotFoundError(
+                        "the column of the index was dropped or given another type; drop the index",
+                        index=name,
+                        field_ids=list(segment.missing_fields(fields)),
+                    )
         return list(dict.fromkeys(wanted.names))
     usable = (
         index.name
         for index in snapshot.indices.indices
-        if not index.is_system and table_segment(snapshot, index) is not None
+        if not (index.is_system or index.missing_fields(fields))
+        and table_segment(snapshot, index) is not None
     )
     return sorted(set(usable))
 

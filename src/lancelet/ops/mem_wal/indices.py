@@ -99,7 +99,13 @@ def maintained_indices(
     base: Snapshot, state: MemWalState, config: Mapping[str, int | bool]
 ) -> tuple[MaintainedIndex, ...]:
     """Return the indices that flushed tables are to have, as far as the base has them still."""
-    every = sorted({index.name for index in base.indices.indices if not index.is_system})
+    every = sorted(
+        {
+            index.name
+            for index in base.indices.indices
+            if not (index.is_system or index.missing_fields(base.schema.by_id))
+        }
+    )
     is_chosen = bool(state.maintained_indexes) or state.maintains_all is False
     found = []
     for name in state.maintained_indexes if is_chosen else every:

@@ -66,7 +66,7 @@ def retain_covering(state: State) -> State:
         return state
     field_ids = state.manifest.schema.by_id.keys()
     alive = FrozenBitMap(int(fragment_id) for fragment_id in state.manifest.fragments.ids)
-    known = [i for i in state.indices if i.is_system or field_ids >= set(i.fields)]
+    known = [index for index in state.indices if not index.missing_fields(field_ids)]
     kept: set[object] = set()
     ordered = sorted(known, key=lambda index: index.name)
     for name, group in groupby(ordered, key=lambda index: index.name):

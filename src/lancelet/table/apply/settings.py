@@ -78,9 +78,20 @@ def apply_update_bases(operation: UpdateBases, state: State, context: CommitCont
 def apply_create_index(operation: CreateIndex, state: State, context: CommitContext) -> State:
     """Return the state with segments added and others removed; one index may have several.
 
-    A segment that comes again takes the place of what was known of it.
+    A new segment replaces an existing one with the same UUID.
+
+    Raises:
+        FieldNotFoundError: The table has no field with the id of an indexed field.
     """
     del context
+    for index in operation.new_indices:
+        missing = index.missing_fields(state.manifest.schema.by_id)
+        if missing:
+            raise FieldNotFoundError(
+                "the table has no field with the id of an indexed column; build the index again",
+                index=index.name,
+                field_id=missing[0],
+            )
     changed = {index.uuid for index in (*operation.removed_indices, *operation.new_indices)}
     kept = [index for index in state.indices if index.uuid not in changed]
     return replace(state, indices=(*kept, *operation.new_indices))

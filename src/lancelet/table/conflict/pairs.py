@@ -262,6 +262,17 @@ def index_and_replacement(ours: CreateIndex, theirs: DataReplacement) -> Verdict
     return replacement_and_index(theirs, ours)
 
 
+def index_and_schema(ours: CreateIndex, theirs: Merge | Project) -> Verdict:
+    """Redo an index build on a field that was dropped, or replaced by one of another type."""
+    remaining = theirs.schema.by_id
+    missing = frozenset(
+        field_id for index in ours.new_indices for field_id in index.missing_fields(remaining)
+    )
+    if not missing:
+        return COMPATIBLE
+    return retry("an indexed column was dropped or given another type", fields=missing)
+
+
 def schema_metadata_changed(ours: Operation, theirs: Operation) -> Verdict:
     """Redo the work if one changes the schema and the other its metadata."""
     for operation in (ours, theirs):
