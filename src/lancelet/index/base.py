@@ -255,6 +255,10 @@ class ScalarKind(Protocol[S]):
         """Return whether rows are numbered by address even where they have stable ids."""
         return self.addresses_since is not None and version >= self.addresses_since
 
+    def is_exact(self, question: Question) -> bool:  # noqa: ARG002
+        """Return whether answers to a question have no other rows; if not, rows are rechecked."""
+        return True
+
     def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
         """Return what the details say, by name, for people; those of most kinds are empty."""
         return {}

@@ -13,13 +13,13 @@ Of rows that a filter leaves a share is guessed by its form, unless an index kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from lancelet.format.field import Field
 from lancelet.io.metered import IoCounts
 from lancelet.query.expression import Expression
-from lancelet.query.indexing.choose import Asked, ChosenPart, Part, choose_parts
+from lancelet.query.indexing.choose import Asked, ChosenPart, Part, choose_parts, is_decided
 from lancelet.query.indexing.search import Candidates, find_candidates
 from lancelet.query.looks import (
     Look,
@@ -175,10 +175,7 @@ class RowEstimator:
     @cached_property
     def _left_to_filter(self) -> list[Expression]:
         decided = {
-            each
-            for part in self.parts
-            if all(asked.index.is_exact(asked.question) for asked in _asked(part.part))
-            for each in part.expressions
+            each for part in self.parts if is_decided(part.part) for each in part.expressions
         }
         return [each.expression for each in self.plan.conjuncts if each.expression not in decided]
 
@@ -210,11 +207,3 @@ class RowEstimator:
 def index_nodes(part: ChosenPart) -> tuple[str, ...]:
     """Return the nodes that ask the indices of a part."""
     return tuple(index_node(index.name) for index in part.indices)
-
-
-def _asked(part: Part) -> Iterator[Asked]:
-    if isinstance(part, Asked):
-        yield part
-    else:
-        for each in part.parts:
-            yield from _asked(each)

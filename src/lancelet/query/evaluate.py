@@ -28,10 +28,12 @@ Patterns reach Arrow's kernel with the backslash as their escape, whatever it wa
 
 from __future__ import annotations
 
+import enum
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +51,7 @@ from lancelet.query.traversal import walk
 from lancelet.values import dataclass
 
 Rows: TypeAlias = "pa.RecordBatch | pa.StructArray"
+_ESCAPED: Final = re.compile(r"[%_\\]")
 
 
 def evaluate(expression: Expression, rows: Rows) -> pa.Array:
@@ -434,22 +437,47 @@ def match_like(values: Value, pattern: Value, escape: str, *, ignore_case: bool)
     return pc.match_like(values, with_backslashes(wanted, escape), ignore_case=ignore_case)
 
 
+class Wildcard(enum.Enum):
+    """A wildcard of a LIKE pattern."""
+
+    ANY = "%"
+    ONE = "_"
+
+
+def like_parts(pattern: str, escape: str) -> list[str | Wildcard]:
+    r"""Return the literals and wildcards of a LIKE pattern; `%%` is one wildcard.
+
+    An escape character at the end of the pattern is a literal.
+
+    >>> like_parts("10!%_%%", "!")
+    ['10%', <Wildcard.ONE: '_'>, <Wildcard.ANY: '%'>]
+    """
+    parts: list[str | Wildcard] = []
+    characters = iter(pattern)
+    for character in characters:
+        is_wildcard = character in "%_" and character != escape
+        part = next(characters, escape) if character == escape else character
+        last = parts[-1] if parts else None
+        if is_wildcard:
+            if character == "_" or last is not Wildcard.ANY:
+                parts.append(Wildcard(character))
+        elif isinstance(last, str):
+            parts[-1] = last + part
+        else:
+            parts.append(part)
+    return parts
+
+
 def with_backslashes(pattern: str, escape: str) -> str:
     r"""Return a pattern that means the same with the backslash as its escape.
 
     >>> with_backslashes("10!% of \\_", "!")
     '10\\% of \\\\_'
     """
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            # At the end there is nothing to escape, so it stands for itself.
-            escaped = next(characters, escape)
-            parts.append(f"\\{escaped}" if escaped in "%_\\" else escaped)
-        else:
-            parts.append("\\\\" if character == "\\" else character)
-    return "".join(parts)
+    return "".join(
+        _ESCAPED.sub(r"\\\g<0>", part) if isinstance(part, str) else part.value
+        for part in like_parts(pattern, escape)
+    )
 
 
 def literal_prefix(pattern: str, escape: str) -> tuple[str, bool]:
@@ -458,13 +486,10 @@ def literal_prefix(pattern: str, escape: str) -> tuple[str, bool]:
     >>> literal_prefix("ab%c", "\\"), literal_prefix("a\\%b", "\\")
     (('ab', False), ('a%b', True))
     """
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            parts.append(next(characters, escape))
-        elif character in "%_":
-            return "".join(parts), False
-        else:
-            parts.append(character)
-    return "".join(parts), True
+    match like_parts(pattern, escape):
+        case []:
+            return "", True
+        case [str(prefix), *rest]:
+            return prefix, not rest
+        case _:
+            return "", False

@@ -223,3 +223,30 @@ def test_row_ids_that_an_index_knows_are_read_from_no_data_file(tmp_path):
         each.unlink()
     found = lancelet.dataset(uri).to_table(columns=["_rowid"], filter="id BETWEEN 100 AND 160")
     assert found["_rowid"].to_pylist() == list(range(100, 161))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_exact"),
+    [
+        ("%ab%", True),
+        ("%%ab%%", True),
+        ("%a!%b%", True),
+        ("%ab", False),
+        ("ab_%", False),
+        ("%a_b%", False),
+        ("%ab%c%", False),
+    ],
+)
+def test_rows_of_a_text_index_are_compared_with_what_it_does_not_evaluate(
+    tmp_path, pattern, is_exact
+):
+    texts = ["abc", "cab", "ab", "acb", "zz", "a%b", "abxc", None]
+    dataset = lancelet.write_dataset(pa.table({"t": texts}), tmp_path / "t.lance")
+    condition = f"t LIKE '{pattern}' ESCAPE '!'"
+    scanned = dataset.to_table(filter=condition)["t"].to_pylist()
+    dataset.create_scalar_index("t", "FM")
+    assert bool(candidates(dataset, condition).steps) != is_exact
+    assert dataset.to_table(filter=condition)["t"].to_pylist() == scanned
+    assert candidates(dataset, f"NOT ({condition})") is None
+    dataset.delete(condition)
+    assert dataset.to_table()["t"].to_pylist() == [each for each in texts if each not in scanned]

@@ -81,6 +81,8 @@ class Asked:
     index: ColumnIndex
     question: Question
     estimate: int
+    is_exact: bool
+    """Whether the index evaluates the predicate exactly, so that found rows need no recheck."""
     is_negated: bool = False
 
 
@@ -117,16 +119,23 @@ class ChosenPart:
     @property
     def indices(self) -> tuple[ColumnIndex, ...]:
         """The indices that are asked, each once."""
-        return tuple({index.name: index for index in indices_of(self.part)}.values())
+        return tuple({asked.index.name: asked.index for asked in questions_of(self.part)}.values())
 
 
-def indices_of(part: Part) -> Iterable[ColumnIndex]:
-    """Yield the indices that a part asks."""
+def questions_of(part: Part) -> Iterable[Asked]:
+    """Yield the questions of a part."""
     if isinstance(part, Asked):
-        yield part.index
+        yield part
     else:
         for each in part.parts:
-            yield from indices_of(each)
+            yield from questions_of(each)
+
+
+def is_decided(part: Part) -> bool:
+    """Return whether the answers to a part are its rows, none of which need a recheck."""
+    if isinstance(part, Asked):
+        return part.is_exact
+    return part.is_whole and all(map(is_decided, part.parts))
 
 
 def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
@@ -239,16 +248,19 @@ def _joined_all(known: list[Part], number: int) -> Part | None:
 def _asked(probe: Probe, usable: Usable, *, is_negated: bool = False) -> Asked | None:
     """Return the question to the index of a column that leaves the least to look at."""
     best: tuple[tuple[int, bool], Asked] | None = None
+    question = probe.question
     for index in usable.on(probe.path):
-        question = probe.question
+        is_exact = probe.is_exact and index.is_exact(question)
+        if is_negated and not is_exact:
+            continue
         with usable.meter.asking(index_node(index.name)):
             estimate = index.estimate(question, is_negated=is_negated)
         if estimate is None:
             continue
         left = max(estimate, _ALIKE) + index.num_rows_elsewhere
-        rank = (left, not index.is_exact(question))
+        rank = (left, not is_exact)
         if best is None or rank < best[0]:
-            best = rank, Asked(index, question, estimate, is_negated)
+            best = rank, Asked(index, question, estimate, is_exact, is_negated)
     return None if best is None else best[1]
 
 

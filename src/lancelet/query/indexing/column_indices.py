@@ -9,7 +9,6 @@ Segments that cannot be used are passed over with a warning: rows that they cove
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
 
 from lancelet import index as kinds
 from lancelet.format.index_metadata import IndexMetadata
@@ -32,9 +31,6 @@ from lancelet.rowids.selection import NO_ROWS, RowSet
 from lancelet.table.fragment_reuse import current_coverage
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import cached_property, dataclass
-
-_INEXACT: Final = frozenset({"ZONEMAP", "BLOOMFILTER", "NGRAM"})
-"""Kinds whose answers to anything but questions about nulls have to be looked at again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +63,17 @@ class ColumnIndex:
         return frozenset(segment.kind.name for segment in self.segments)
 
     def is_exact(self, question: Question) -> bool:
-        """Return whether the rows that are found need not be looked at again."""
-        return isinstance(question, IsNull) or not self.kinds & _INEXACT
+        """Return whether every segment answers a question exactly."""
+        return all(segment.kind.is_exact(question) for segment in self.segments)
 
     def estimate(self, question: Question, *, is_negated: bool = False) -> int | None:
         """Return about how many rows will be found, or None if the index cannot answer.
 
-        Negated it is the rows for which the answer is no, which takes a kind that is exact.
+        Negated it is the rows for which the answer is no; the question must be one that the index
+        answers exactly.
         """
         if is_negated:
-            found = self._estimate(question) if self.is_exact(question) else None
+            found = self._estimate(question)
             nulls = 0 if isinstance(question, IsNull) else self._estimate(IsNull())
             return None if nulls is None or found is None else max(0, self.num_rows - found - nulls)
         return self._estimate(question)

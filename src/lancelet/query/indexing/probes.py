@@ -3,9 +3,12 @@
     age > 30                 Probe(age, Interval(30, None, includes_lower=False))
     age > 30 AND age < 40    Probe(age, Interval(30, 40, both excluded)), once they are joined
     name LIKE 'ab%'          Probe(name, StartsWith("ab"))
+    name LIKE '%ab%c'        Probe(name, Contains("ab"), is_exact=False)
     lower(name) = 'x'        None
 
-Literals have the type of their column already, since the filter is bound.
+Literals have the type of their column already, since the filter is bound. A question that is only
+implied by the predicate is not exact: rows that answer it are compared with the predicate again,
+however exact the index is.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from lancelet.index.question import (
     StartsWith,
 )
 from lancelet.query import expression as ex
-from lancelet.query.evaluate import literal_prefix
+from lancelet.query.evaluate import Wildcard, like_parts
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.geometry import FROM_ARROW, PREDICATES
 from lancelet.values import dataclass
@@ -46,12 +49,15 @@ class Probe:
 
     path: tuple[str, ...]
     question: Question
+    is_exact: bool = True
+    """Whether the question is equivalent to the predicate, not only implied by it."""
 
 
 def probe_of(expression: Expression) -> Probe | None:
     """Return the question that an expression asks, or None if it is not one about a column."""
     place: tuple[str, ...] | None
     question: Question | None
+    is_exact = True
     match expression:
         case ex.Column(path):
             return Probe(path, OneOf(pa.array([True])))
@@ -76,16 +82,18 @@ def probe_of(expression: Expression) -> Probe | None:
         case ex.Comparison(operator, operand, ex.Literal(scalar)):
             place, question = _path_of(operand), _compared(operator, scalar)
         case ex.Like(operand, ex.Literal(scalar), escape, ignore_case):
-            place, question = _path_of(operand), _like(scalar, escape, ignore_case=ignore_case)
+            if not scalar.is_valid or ignore_case or isinstance(scalar.as_py(), bytes):
+                return None
+            place, (question, is_exact) = _path_of(operand), _like(scalar, escape)
         case ex.Call(function, (operand, ex.Literal(scalar))) if function in PREDICATES:
-            place, question = _geometries_of(operand), _near(scalar)
+            place, question, is_exact = _geometries_of(operand), _near(scalar), False
         case ex.Call(function, (ex.Literal(scalar), operand)) if function in PREDICATES:
-            place, question = _geometries_of(operand), _near(scalar)
+            place, question, is_exact = _geometries_of(operand), _near(scalar), False
         case ex.Call(function, (operand, ex.Literal(scalar))):
             place, question = _path_of(operand), _called(function, scalar)
         case _:
             return None
-    return None if place is None or question is None else Probe(place, question)
+    return None if place is None or question is None else Probe(place, question, is_exact)
 
 
 def _path_of(operand: Expression) -> tuple[str, ...] | None:
@@ -127,7 +135,8 @@ def join_intervals(probes: Iterable[Probe]) -> list[Probe]:
             before = joined[places[probe.path]].question
             assert isinstance(before, Interval), "the place is that of an interval"
             both = interval_within(before, probe.question)
-            joined[places[probe.path]] = Probe(probe.path, both)
+            is_exact = joined[places[probe.path]].is_exact and probe.is_exact
+            joined[places[probe.path]] = Probe(probe.path, both, is_exact)
     return joined
 
 
@@ -150,20 +159,21 @@ def _compared(operator: Operator, scalar: pa.Scalar) -> Question | None:
     assert_never(operator)
 
 
-def _like(scalar: pa.Scalar, escape: str, *, ignore_case: bool) -> Question | None:
-    """Return the question of a pattern that is a prefix and nothing else."""
-    if not scalar.is_valid or ignore_case:
-        return None
-    pattern = scalar.as_py()
-    if isinstance(pattern, bytes):
-        return None
-    prefix, is_whole = literal_prefix(pattern, escape)
-    if is_whole:
-        return OneOf(pa.repeat(scalar, 1)) if prefix == pattern else None
-    if prefix and pattern == f"{prefix}%":
-        return StartsWith(prefix.encode())
-    inside = _longest_literal(pattern, escape)
-    return Contains(inside) if inside else None
+def _like(scalar: pa.Scalar, escape: str) -> tuple[Question | None, bool]:
+    """Return a question that matches of a pattern answer, and whether no other texts do."""
+    pattern = like_parts(scalar.as_py(), escape)
+    literals = [part for part in pattern if isinstance(part, str)]
+    match pattern:
+        case []:
+            return OneOf(pa.array([""], scalar.type)), True
+        case [str(text)]:
+            return OneOf(pa.array([text], scalar.type)), True
+        case [str(prefix), Wildcard.ANY]:
+            return StartsWith(prefix.encode()), True
+        case [Wildcard.ANY, str(text), Wildcard.ANY]:
+            return Contains(text), True
+        case _:
+            return (Contains(max(literals, key=len)) if literals else None), False
 
 
 def _geometries_of(operand: Expression) -> tuple[str, ...] | None:
@@ -193,24 +203,7 @@ def _within_distance(one: Expression, other: Expression, most: pa.Scalar) -> Pro
     # Distances are rounded, so what is as far as that by a hair is looked at too.
     apart = float(most.as_py())
     question = _near(place.scalar, apart + abs(apart) * 1e-9) if apart >= 0 else None
-    return None if question is None else Probe(path, question)
-
-
-def _longest_literal(pattern: str, escape: str) -> str:
-    """Return the longest text that all texts of a pattern have in them.
-
-    >>> _longest_literal("a%b_cd!%e", "!")
-    'cd%e'
-    """
-    runs, rest = [""], iter(pattern)
-    for letter in rest:
-        if letter == escape:
-            runs[-1] += next(rest, "")
-        elif letter in "%_":
-            runs.append("")
-        else:
-            runs[-1] += letter
-    return max(runs, key=len)
+    return None if question is None else Probe(path, question, is_exact=False)
 
 
 def _called(function: str, scalar: pa.Scalar) -> Question | None:

@@ -156,6 +156,7 @@ class _Search:
         node = index_node(part.index.name)
         with self._meter.asking(node):
             found, is_exact = part.index.search(part.question)
+        is_exact = is_exact and part.is_exact
         if self._meter.is_counting:
             self._meter.saw(node, [0], found.num_rows(self.physical_rows))
         if not part.is_negated:
@@ -202,7 +203,9 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
     try:
         usable = Usable.of(plan)
         probe = probe_of(plan.filter) if usable.indices else None
-        if probe is None or not isinstance(probe.question, OneOf) or WITHIN in probe.path:
+        if probe is None or not probe.is_exact or WITHIN in probe.path:
+            return None
+        if not isinstance(probe.question, OneOf):
             return None
         if len(probe.question.values) > _VALUES_MAX:
             return None
@@ -269,7 +272,7 @@ def count_by_index(plan: ScanPlan) -> int | None:
         return None
     try:
         part = choose_whole(plan)
-        if not isinstance(part, Asked) or part.index.num_rows_elsewhere:
+        if not isinstance(part, Asked) or not part.is_exact or part.index.num_rows_elsewhere:
             return None
         found = _count(plan, part.index, part.question)
         if found is None or not part.is_negated:

@@ -38,7 +38,7 @@ from lancelet.index.parts.zones import (
     write_zones,
     zone_runs,
 )
-from lancelet.index.question import OneOf, Question
+from lancelet.index.question import IsNull, OneOf, Question
 from lancelet.kernels import ask_filters, fill_filters, xxh64_many, xxh64_words
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
@@ -118,6 +118,10 @@ class BloomFilter(ScalarKind[BloomFilterSegment]):
     needs = "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings"
     addresses_since = 0
     can_remap = False  # other fragments have other zones
+
+    def is_exact(self, question: Question) -> bool:
+        """Return whether it asks for nulls; other answers contain rows that do not match."""
+        return isinstance(question, IsNull)
 
     def takes(self, data_type: pa.DataType) -> bool:
         """Return whether the bytes of values can be hashed as the format has it."""

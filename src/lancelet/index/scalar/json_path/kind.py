@@ -26,6 +26,7 @@ from lancelet.index.base import (
     Segment,
 )
 from lancelet.index.folder import SegmentFolder
+from lancelet.index.question import Question
 
 PATH: Final = "path"
 TARGET: Final = "target_index_type"
@@ -137,6 +138,10 @@ class JsonPathTo(JsonPath):
         not know, which is only right of ids.
         """
         return self._target.version(parameters, stable_row_ids=False)
+
+    def is_exact(self, question: Question) -> bool:
+        """Return whether answers of the target to a question have no other rows."""
+        return self._target.is_exact(question)
 
     def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
         """Return the path, the target, and what the target was asked for."""

@@ -145,6 +145,10 @@ class NGram(ScalarKind[NGramSegment]):
     needs = "an NGRAM needs a column of texts"
     can_remap = True
 
+    def is_exact(self, question: Question) -> bool:
+        """Return whether it asks for nulls; other answers contain rows that do not match."""
+        return isinstance(question, IsNull)
+
     def takes(self, data_type: pa.DataType) -> bool:
         """Return whether it is text."""
         return is_text(data_type)

@@ -128,6 +128,10 @@ class RTree(ScalarKind[RTreeSegment]):
     needs = "an RTREE needs a column of geometries, of a GeoArrow type or as WKB"
     can_remap = True
 
+    def is_exact(self, question: Question) -> bool:
+        """Return whether it asks for nulls; other answers contain rows that do not match."""
+        return isinstance(question, IsNull)
+
     def takes(self, data_type: pa.DataType) -> bool:
         """Return whether it may hold geometries."""
         return is_geometry_type(data_type)

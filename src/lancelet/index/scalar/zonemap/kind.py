@@ -177,6 +177,10 @@ class ZoneMap(ScalarKind[ZoneMapSegment]):
         found = parse_message(index_details_pb.ZoneMapIndexDetails, details)
         return Parameters({_ROWS_PER_ZONE: found.rows_per_zone or ZONE_ROWS})
 
+    def is_exact(self, question: Question) -> bool:
+        """Return whether it asks for nulls; other answers contain rows that do not match."""
+        return isinstance(question, IsNull)
+
     def takes(self, data_type: pa.DataType) -> bool:
         """Return whether it is of no extension, whose nulls its storage may not tell."""
         return not isinstance(data_type, pa.BaseExtensionType)
