@@ -18,7 +18,8 @@ from lancelet.kernels.select import backend, instruction_sets
 _NEEDED: Final = ("numpy", "pyarrow", "protobuf", "obstore", "pyroaring", "zstandard")
 _EXTRAS: Final = {
     "spark": "pyspark",
-    "sql": "duckdb",
+    "sql (LanceDataset.sql)": "datafusion",
+    "sql (lancelet.sql)": "duckdb",
     "view": "uvicorn",
     "plot": "matplotlib",
     "pydantic": "pydantic",

@@ -1,4 +1,4 @@
-"""SQL through DuckDB: results, what is pushed down, and errors."""
+"""SQL over one dataset and over several: results, pushdown, and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ import pytest
 
 import lancelet
 from lancelet.dataset.sql.query import SqlError, SqlQueryBuilder
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import (
+    InvalidInputError,
+    LanceletError,
+    ObjectNotFoundError,
+    UnsupportedError,
+)
 
 ROWS = pa.table(
     {"id": range(100), "name": [f"n{i}" for i in range(100)], "x": [i / 2 for i in range(100)]}
@@ -40,11 +45,15 @@ def test_sums_of_whole_numbers_are_as_those_of_the_reference(dataset) -> None:
     found = dataset.sql(text).build().to_table()
     theirs = lance.dataset(dataset.uri).sql(text).build().to_batch_records()
     assert found == pa.Table.from_batches(theirs)
-    too_large = dataset.sql("SELECT sum(id) * 4e18::HUGEINT AS s FROM dataset").build()
+
+
+def test_sums_of_several_tables_are_64_bits(dataset) -> None:
+    tables = {"t": dataset}
+    too_large = lancelet.sql("SELECT sum(id) * 4e18::HUGEINT AS s FROM t", tables)
     with pytest.raises(SqlError, match="does not fit 64 bits"):
         too_large.to_table()
-    kept = dataset.sql("SELECT sum(id)::DECIMAL(38, 0) AS s FROM dataset").build().to_table()
-    assert kept.to_pylist() == [{"s": Decimal(4950)}]
+    found = lancelet.sql("SELECT sum(id)::DECIMAL(38, 0) AS s FROM t", tables).to_table()
+    assert found.to_pylist() == [{"s": Decimal(4950)}]
 
 
 def test_columns_and_conditions_are_pushed_down(dataset, monkeypatch) -> None:
@@ -58,8 +67,8 @@ def test_columns_and_conditions_are_pushed_down(dataset, monkeypatch) -> None:
     monkeypatch.setattr(lancelet.LanceDataset, "scanner", watched)
     found = dataset.sql("SELECT name FROM dataset WHERE id = 41").build().to_table()
     assert found.to_pylist() == [{"name": "n41"}]
-    assert set(asked[0]["columns"]) <= {"id", "name"}
-    assert "41" in str(asked[0]["filter"])
+    assert asked[-1]["columns"] == ["name"]
+    assert str(asked[-1]["filter"]) == "id = 41"
 
 
 def test_row_ids_and_addresses_are_columns_if_asked_for(dataset) -> None:
@@ -153,35 +162,98 @@ def test_wrong_sizes_are_refused(dataset) -> None:
         builder.batch_size_bytes(0)
 
 
-def test_without_duckdb_the_extra_is_named(dataset, monkeypatch) -> None:
+@pytest.mark.parametrize("engine", ["datafusion", "duckdb"])
+def test_a_missing_engine_is_an_error_that_names_the_extra(dataset, monkeypatch, engine) -> None:
     real = builtins.__import__
 
     def without(name, *args, **kwargs):
-        if name == "duckdb":
+        if name == engine:
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    query = (
+        dataset.sql("SELECT 1").build() if engine == "datafusion" else lancelet.sql("SELECT 1", {})
+    )
     with pytest.raises(UnsupportedError, match=r"lancelet\[sql\]"):
-        dataset.sql("SELECT 1").build().to_table()
+        query.to_table()
 
 
 def test_queries_leave_nothing_to_each_other(dataset) -> None:
     rows = dataset.sql("SELECT count(*) AS n FROM dataset").build().to_table()
-    dataset.sql("CREATE TABLE kept AS SELECT 1 AS a").build().to_table()
-    for text in ("SELECT * FROM kept", "SELECT * FROM other"):
+    lancelet.sql("CREATE TABLE kept AS SELECT 1 AS a", {}).to_table()
+    for text in ("CREATE TABLE kept AS SELECT 1 AS a", "SELECT * FROM kept", "SELECT * FROM other"):
         with pytest.raises(SqlError):
             dataset.sql(text).build().to_table()
+    with pytest.raises(SqlError):
+        lancelet.sql("SELECT * FROM kept", {}).to_table()
     dataset.sql("SELECT * FROM other").table_name("other").build().to_table()
     with pytest.raises(SqlError):
         dataset.sql("SELECT * FROM other").build().to_table()
     assert dataset.sql("SELECT count(*) AS n FROM dataset").build().to_table() == rows
 
 
-@pytest.mark.parametrize("text", ["SET threads = 1", "SELECT * FROM read_csv('/etc/passwd')"])
-def test_queries_change_no_settings_and_read_no_files(dataset, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET threads = 1",
+        "SET datafusion.execution.batch_size = 3",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
+        "COPY (SELECT 1) TO 'never.csv'",
+    ],
+)
+def test_queries_change_no_settings_and_read_or_write_no_files(dataset, text: str) -> None:
     with pytest.raises(SqlError):
         dataset.sql(text).build().to_table()
+    with pytest.raises(SqlError):
+        lancelet.sql(text, {"dataset": dataset}).to_table()
+    assert not Path("never.csv").exists()
+
+
+def test_errors_of_reading_keep_their_type(tmp_path) -> None:
+    dataset = lancelet.write_dataset(ROWS, tmp_path / "t")
+    (file,) = (tmp_path / "t" / "data").iterdir()
+    file.unlink()
+    with pytest.raises(ObjectNotFoundError):
+        dataset.sql("SELECT sum(x) FROM dataset").build().to_table()
+
+
+def test_errors_of_functions_keep_their_message(dataset) -> None:
+    query = "SELECT st_astext(st_geomfromtext(name)) FROM dataset"
+    with pytest.raises(LanceletError, match="WKT") as caught:
+        dataset.sql(query).build().to_table()
+    assert "PyErr" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["SELECT sum(id) AS s FROM dataset", "SELECT id FROM dataset"])
+def test_a_built_query_reads_the_version_it_was_built_for(dataset, text: str) -> None:
+    query = dataset.sql(text).build()
+    before = query.to_table()
+    dataset.delete("id > 3")
+    assert query.to_table() == before
+
+
+def test_json_columns_are_json_in_results(tmp_path) -> None:
+    documents = pa.array(['{"a":1,"b":{"c":"x"}}', "null", None, '{"a":"7"}'], pa.json_())
+    dataset = lancelet.write_dataset(pa.table({"id": range(4), "doc": documents}), tmp_path / "t")
+    shown = dataset.sql("SELECT doc, id FROM dataset WHERE id <> 1 ORDER BY id").build().to_table()
+    assert shown.schema == pa.schema([("doc", pa.json_()), ("id", pa.int64())])
+    assert shown["doc"].to_pylist() == ['{"a":1,"b":{"c":"x"}}', None, '{"a":"7"}']
+    text = """
+        SELECT json_get_int(doc, 'a') AS a, json_extract(doc, '$.b') AS b,
+               json_get_string(json_get(doc, 'b'), 'c') AS c, json_exists(doc, p) AS d
+        FROM (SELECT doc, CASE WHEN id = 0 THEN '$.b' ELSE '$.a' END AS p FROM dataset)
+        WHERE doc IS NOT NULL ORDER BY a
+    """
+    assert dataset.sql(text).build().to_table().to_pylist() == [
+        {"a": 1, "b": '{"c":"x"}', "c": "x", "d": True},
+        {"a": 7, "b": None, "c": None, "d": True},
+        {"a": None, "b": None, "c": None, "d": False},
+    ]
+    stored = dataset.sql("SELECT id FROM dataset WHERE doc = json_get(doc, 'a')").build()
+    assert stored.to_table().num_rows == 0
 
 
 def test_many_threads_query_at_once(dataset) -> None:

@@ -281,8 +281,22 @@ def test_sql_knows_geometries(tmp_path):
     assert rows_of(f"SELECT count(*) AS n FROM dataset WHERE st_intersects(g, {SQUARE})") == [
         {"n": dataset.count_rows(f"st_intersects(g, {SQUARE})")}
     ]
+    with_wkb = "SELECT st_distance(st_geomfromtext('POINT (0 3)'), st_point(4.0, 0.0)) AS d"
+    assert rows_of(with_wkb) == [{"d": 5.0}]
     line = "[{'x': 0.0, 'y': 0.0}, {'x': 3.0, 'y': 4.0}]"
-    made = f"SELECT st_length(st_geomfromarrow({line}, 'linestring')) AS long"
-    assert rows_of(made) == [{"long": 5.0}]
+    made = lancelet.sql(f"SELECT st_length(st_geomfromarrow({line}, 'linestring')) AS long", {})
+    assert made.to_table().to_pylist() == [{"long": 5.0}]
+    # Functions outlive the connection of the statement that first called them.
+    assert made.to_table().to_pylist() == [{"long": 5.0}]
     with pytest.raises(Exception, match="does not take list"):
-        rows_of(f"SELECT st_length({line}) AS long")
+        lancelet.sql(f"SELECT st_length({line}) AS long", {}).to_table()
+
+
+@pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary()])
+def test_sql_reads_well_known_binary(tmp_path, binary):
+    shapes = [shapely.Point(0, 0), None, shapely.Point(3, 4)]
+    wkb = pa.array([None if each is None else each.wkb for each in shapes], binary)
+    dataset = lancelet.write_dataset(pa.table({"id": [1, 2, 3], "g": wkb}), tmp_path)
+    query = "SELECT id, g FROM dataset WHERE st_distance(g, st_point(0.0, 0.0)) > 1"
+    found = dataset.sql(query).build().to_table()
+    assert found == dataset.to_table(filter="id = 3")

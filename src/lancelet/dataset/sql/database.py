@@ -24,9 +24,6 @@ from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS, call_on_column
 
 _GEOMETRIC: Final = "st_"
 """How the names of functions of geometries begin."""
-_FUNCTIONS_THERE: Final = (
-    "SELECT DISTINCT function_name FROM duckdb_functions() WHERE starts_with(function_name, 'st_')"
-)
 _DUCKDB_TYPES: Final = {
     pa.bool_(): "BOOLEAN",
     pa.float64(): "DOUBLE",
@@ -35,7 +32,6 @@ _DUCKDB_TYPES: Final = {
     pa.uint32(): "UINTEGER",
     pa.uint8(): "UTINYINT",
 }
-_ADDING: Final = threading.Lock()
 
 
 def duckdb_module() -> Any:
@@ -53,32 +49,29 @@ def connect(query: str, *, alone: bool = False) -> Any:
     The caller closes it. A query that cannot be parsed is an error of DuckDB. One that runs
     `alone` has a single thread: to wake others takes longer than a few thousand rows.
     """
-    connection = (
-        (_ALONE if alone else _SHARED).connect() if only_selects(query) else _new_database()
-    )
-    if _GEOMETRIC in query.lower():
+    with_geometry = _GEOMETRIC in query.lower()
+    if only_selects(query):
+        return (_ALONE if alone else _SHARED).connect(with_geometry=with_geometry)
+    connection = _new_database()
+    if with_geometry:
         _add_geometry(connection)
     return connection
 
 
 def _add_geometry(connection: Any) -> None:
-    """Let queries of a database call functions of geometries, unless they can already."""
-    with _ADDING:
-        known = {name for (name,) in connection.sql(_FUNCTIONS_THERE).fetchall()}
-        for function in GEOMETRY_FUNCTIONS:
-            gives = function.gives
-            assert not callable(gives), "they give the same type for all arguments"
-            for name in function.names:
-                if name in known:
-                    continue
-                connection.create_function(
-                    name,
-                    partial(_called, function),
-                    None,
-                    _DUCKDB_TYPES[gives],
-                    type="arrow",
-                    null_handling="special",
-                )
+    """Register the functions of geometries; they live as long as the connection."""
+    for function in GEOMETRY_FUNCTIONS:
+        gives = function.gives
+        assert not callable(gives), "they give the same type for all arguments"
+        for name in function.names:
+            connection.create_function(
+                name,
+                partial(_called, function),
+                None,
+                _DUCKDB_TYPES[gives],
+                type="arrow",
+                null_handling="special",
+            )
 
 
 def _called(function: Function, *columns: pa.ChunkedArray) -> pa.Array:
@@ -104,13 +97,18 @@ class _Database:
         self._threads = threads
         self._lock = threading.Lock()
         self._connection: Any = None
+        self._has_geometry = False
         renew_after_fork(self, _Database._renew)
 
-    def connect(self) -> Any:
-        """Return a connection of its own to the database."""
+    def connect(self, *, with_geometry: bool) -> Any:
+        """Return a new connection to the database, whose statements can call its functions."""
         with self._lock:
             if self._connection is None:
                 self._connection = _new_database(self._threads)
+                self._has_geometry = False
+            if with_geometry and not self._has_geometry:
+                _add_geometry(self._connection)
+                self._has_geometry = True
             return self._connection.cursor()
 
     def _renew(self) -> None:

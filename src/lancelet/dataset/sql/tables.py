@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet import ops
+from lancelet.dataset.sql import duckdb_engine
 from lancelet.dataset.sql.query import SqlQuery
 from lancelet.dataset.write.write import dataset
 
@@ -50,7 +52,8 @@ def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
     """
     if tables is None:
         tables = _tables_of_caller(query, sys._getframe(1))  # noqa: SLF001 - as DuckDB does
-    return SqlQuery(query, {name: _table(given) for name, given in tables.items()})
+    readable = {name: _table(given) for name, given in tables.items()}
+    return SqlQuery(query, partial(duckdb_engine.run, query, readable))
 
 
 def _tables_of_caller(query: str, frame: FrameType) -> dict[str, Any]:
