@@ -90,6 +90,10 @@ class _Registry:
         codec, message, inner = self.resolve(encoding)
         return codec.bytes_max(message, counts, inner)
 
+    def block_bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
+        codec, message, inner = self.resolve(encoding)
+        return codec.block_bytes_max(message, counts, inner)
+
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         codec, message, inner = self.resolve(encoding)
         return codec.decode_chunks(message, parts, counts, inner)

@@ -39,7 +39,6 @@ from lancelet.encodings.take import take_rows
 from lancelet.errors import (
     ArrayOverflowError,
     CorruptDataError,
-    InternalError,
     InvalidInputError,
     LanceletError,
     MemoryLimitError,
@@ -429,18 +428,14 @@ class RowReader(ABC):
         """Read rows of a unit, as users see them."""
         if isinstance(unit, OpenedField):
             return [unit.to_user((yield from unit.reader.read(rows)))]
-        refused: LanceletError | None = None
         try:
             return (yield from unit.read(rows))
-        except ArrayOverflowError:
-            pass  # What does not fit one array may fit several.
-        except (CorruptDataError, UnsupportedError) as error:
-            refused = error
+        except (ArrayOverflowError, CorruptDataError, UnsupportedError):
+            # What does not fit one array may fit several, and what one read of many columns
+            # rejects may be readable column by column; if it is not, the error names the column.
+            pass
         alone = self._open_alone([selection.fields[place] for place in unit.places])
         stored = yield from read_together([column.reader.read(rows) for column in alone])
-        if refused is not None:
-            # One by one, they should have said which of them is at fault.
-            raise InternalError("columns were rejected as a bundle but read alone") from refused
         return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
 
     def _batches(

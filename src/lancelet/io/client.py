@@ -306,14 +306,13 @@ class Client:
         if not isinstance(error, kinds.GenericError):
             message = f"the store refused a request{_hint(reason)}"
             return StorageError(message, path=path, reason=reason)
-        # Words that nobody knows yet, without a reply of the store, leave open what happened.
-        sent = "kind: Connect" not in text
+        # The library does not say by type whether a request was sent, so without a reply, or with
+        # one that a proxy may have made, the request may have been carried out.
         if _is_passing(status, text):
             message = f"the store did not answer as it should{_hint(reason)}"
-            return StorageUnavailableError(message, path=path, reason=reason, sent=sent)
-        sent = sent and status is None
+            return StorageUnavailableError(message, path=path, reason=reason, sent=True)
         message = f"the store refused a request{_hint(reason)}"
-        return StorageError(message, path=path, reason=reason, sent=sent)
+        return StorageError(message, path=path, reason=reason, sent=status is None)
 
 
 _NO_CREDENTIALS: Final = "no credentials were found, so the machine was asked for its own: set "

@@ -1,13 +1,19 @@
-"""A server for a namespace, so that programs elsewhere can ask it by HTTP."""
+"""A server that answers the operations of a namespace by HTTP.
+
+    with RestAdapter("dir", {"root": "shop"}) as server:
+        RestNamespace(**server.client_properties).list_tables(...)
+
+Clients send the token of the server; see `lancelet.http_server` for what is refused and limited.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import threading
+import secrets
+import sys
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -18,9 +24,18 @@ from lance_namespace.errors import ErrorCode
 
 from lancelet.dataset.session import Session
 from lancelet.errors import InvalidInputError, LanceletError, NotFoundError
+from lancelet.http_server import HttpServer, Limits, Request, Response, parse_json
 from lancelet.namespace.directory import DirectoryNamespace
 from lancelet.namespace.rest import RestNamespace
-from lancelet.namespace.routes import BINARY, DICTS, ROUTES, Body, Route
+from lancelet.namespace.routes import (
+    ARROW_STREAM,
+    BINARY,
+    DICTS,
+    MEDIA_TYPES,
+    ROUTES,
+    Body,
+    Route,
+)
 
 _KINDS: Final = {"dir": DirectoryNamespace, "rest": RestNamespace}
 _STATUS: Final = {
@@ -30,8 +45,14 @@ _STATUS: Final = {
     ErrorCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
     ErrorCode.SERVICE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
+    ErrorCode.NAMESPACE_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.NAMESPACE_NOT_EMPTY: HTTPStatus.CONFLICT,
+    ErrorCode.TABLE_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.TABLE_INDEX_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.TABLE_TAG_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.TABLE_BRANCH_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.CONCURRENT_MODIFICATION: HTTPStatus.CONFLICT,
 }
-_BODY_BYTES_MAX: Final = 1 << 34
 
 
 class RestAdapter:
@@ -44,6 +65,10 @@ class RestAdapter:
         session: Session | None = None,
         host: str | None = None,
         port: int | None = None,
+        *,
+        token: str | None = None,
+        requires_token: bool = True,
+        limits: Limits | None = None,
     ) -> None:
         """Serve a namespace of a kind.
 
@@ -51,46 +76,70 @@ class RestAdapter:
             namespace_client_impl: `dir` or `rest`.
             namespace_client_properties: The properties of the namespace.
             session: Has no effect: a dataset is given one when it is opened.
-            host: Which address to listen at, by default this machine's own.
-            port: Which port, by default 2333; 0 takes any that is free.
+            host: The address to listen at, by default loopback.
+            port: The port, by default 2333; 0 takes any that is free.
+            token: The bearer token that clients send; by default a random one, which `start`
+                prints to the standard error and `client_properties` has.
+            requires_token: False answers every program that can connect, other users of the
+                machine included.
+            limits: How much clients may use.
+
+        Example:
+            ```python
+            with RestAdapter("dir", {"root": "shop"}, port=0) as server:
+                namespace = RestNamespace(**server.client_properties)
+            ```
         """
         del session
         kind = _KINDS.get(namespace_client_impl)
         if kind is None:
             raise InvalidInputError(
-                "a namespace is of no such kind", kind=namespace_client_impl, known=sorted(_KINDS)
+                "unknown namespace implementation",
+                found=namespace_client_impl,
+                expected=sorted(_KINDS),
             )
+        if token == "" or (token is not None and not requires_token):
+            raise InvalidInputError("a token is not empty and needs `requires_token=True`")
         self._namespace: LanceNamespace = kind(**dict(namespace_client_properties or {}))
-        self._address = (host or "127.0.0.1", 2333 if port is None else port)
-        self._server: ThreadingHTTPServer | None = None
-        self._thread: threading.Thread | None = None
+        self._is_generated = token is None and requires_token
+        self._token = secrets.token_urlsafe(32) if self._is_generated else token
+        self._server = HttpServer(
+            self._answer,
+            token=self._token,
+            host=host or "127.0.0.1",
+            port=2333 if port is None else port,
+            media_types=("application/json", ARROW_STREAM),
+            limits=limits,
+        )
 
     @property
     def port(self) -> int:
         """The port that the server listens at."""
-        return self._address[1] if self._server is None else int(self._server.server_port)
+        return self._server.port
+
+    @property
+    def token(self) -> str | None:
+        """The bearer token that clients send, None if they need none."""
+        return self._token
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """The properties of a `RestNamespace` that uses this server."""
+        properties = {"uri": self._server.uri}
+        if self._token is not None:
+            properties["header.Authorization"] = f"Bearer {self._token}"
+        return properties
 
     def start(self) -> None:
         """Begin to listen."""
-        if self._server is not None:
-            return
-        namespace = self._namespace
-
-        class Handler(_Handler):
-            served = namespace
-
-        self._server = ThreadingHTTPServer(self._address, Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._server.start()
+        if self._is_generated:
+            header = f"Authorization: Bearer {self._token}"
+            print(f"lancelet namespace at {self._server.uri}, {header}", file=sys.stderr)
 
     def stop(self) -> None:
         """Stop listening."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
+        self._server.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -105,70 +154,49 @@ class RestAdapter:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"RestAdapter(host={self._address[0]!r}, port={self.port})"
+        return f"RestAdapter({self._server.uri!r})"
 
-
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one request after the other of a client."""
-
-    served: LanceNamespace
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        """Answer a request without a body."""
-        self._answer("GET", b"")
-
-    def do_POST(self) -> None:
-        """Answer a request with a body."""
-        size = int(self.headers.get("Content-Length") or 0)
-        if not 0 <= size <= _BODY_BYTES_MAX:
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large", 13)
-            return
-        self._answer("POST", self.rfile.read(size))
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Say nothing: who asked what is for the program to log."""
-
-    def _answer(self, method: str, body: bytes) -> None:
-        parts = urlsplit(self.path)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    def _answer(self, request: Request) -> Response:
+        methods = set()
         for route, pattern in _PATTERNS:
-            match = pattern.fullmatch(parts.path)
-            if match is not None and route.method == method:
-                self._serve(route, match.groupdict(), query, body)
-                return
-        self._refuse(HTTPStatus.NOT_FOUND, f"nothing is at {parts.path}", ErrorCode.UNSUPPORTED)
+            match = pattern.fullmatch(request.path)
+            if match is None:
+                continue
+            if route.method == request.method:
+                return self._serve(route, match.groupdict(), request)
+            methods.add(route.method)
+        if methods:
+            message = f"{request.path} is requested by {' or '.join(sorted(methods))}"
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, message, ErrorCode.UNSUPPORTED)
+        return _refusal(
+            HTTPStatus.NOT_FOUND, f"no operation has the path {request.path}", ErrorCode.UNSUPPORTED
+        )
 
-    def _serve(
-        self, route: Route, names: dict[str, str], query: dict[str, str], body: bytes
-    ) -> None:
+    def _serve(self, route: Route, names: dict[str, str], request: Request) -> Response:
+        expected = MEDIA_TYPES.get(route.body)
+        if request.body and request.media_type != expected:
+            message = f"the body of {route.operation} has the Content-Type {expected}"
+            return _refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message, ErrorCode.INVALID_INPUT)
         try:
-            found = _run(self.served, route, names, query, body)
+            found = _run(self._namespace, route, names, dict(request.query), request.body)
         except LanceNamespaceError as error:
             status = _STATUS.get(error.code, HTTPStatus.NOT_FOUND)
             if "already exists" in str(error).lower() or "not empty" in str(error).lower():
                 status = HTTPStatus.CONFLICT
-            self._refuse(status, str(error), error.code)
+            return _refusal(status, str(error), error.code)
         except NotFoundError as error:
-            self._refuse(HTTPStatus.NOT_FOUND, str(error), ErrorCode.TABLE_NOT_FOUND)
-        except (ValueError, TypeError) as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(error), ErrorCode.INVALID_INPUT)
+            return _refusal(HTTPStatus.NOT_FOUND, str(error), ErrorCode.TABLE_NOT_FOUND)
+        except (ValueError, TypeError, RecursionError) as error:
+            return _refusal(HTTPStatus.BAD_REQUEST, str(error), ErrorCode.INVALID_INPUT)
         except (LanceletError, OSError) as error:
-            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), ErrorCode.INTERNAL)
-        else:
-            self._send(HTTPStatus.OK, found, route.operation in BINARY)
-
-    def _refuse(self, status: HTTPStatus, message: str, code: int) -> None:
-        told = {"error": message, "code": int(code)}
-        self._send(status, json.dumps(told).encode(), False)
-
-    def _send(self, status: HTTPStatus, data: bytes, is_binary: bool) -> None:
-        self.send_response(status)
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), ErrorCode.INTERNAL)
+        is_binary = route.operation in BINARY
         kind = "application/vnd.apache.arrow.file" if is_binary else "application/json"
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        return Response(HTTPStatus.OK, found, kind)
+
+
+def _refusal(status: HTTPStatus, message: str, code: int) -> Response:
+    return Response(status, json.dumps({"error": message, "code": int(code)}).encode())
 
 
 def _run(
@@ -180,7 +208,7 @@ def _run(
 ) -> bytes:
     """Do an operation, and return its answer as bytes."""
     delimiter = query.pop("delimiter", "$")
-    fields: dict[str, Any] = json.loads(body) if route.body is Body.JSON and body.strip() else {}
+    fields: dict[str, Any] = parse_json(body) if route.body is Body.JSON else {}
     kind = getattr(lance_namespace, route.request)
     for name, text in query.items():
         fields[name] = _value(kind.model_fields.get(name), text)

@@ -130,12 +130,32 @@ def data_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.
 
 
 def column_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.DataType]:
-    """Draw types of whole columns, which may be fixed-size lists of structs from 2.2 on."""
+    """Draw types of whole columns, which from 2.2 on may hold fixed-size lists of structs.
+
+    Such lists may be in structs, but not in lists.
+    """
     if version < FileVersion.V2_2:
         return data_types(version, depth=depth)
-    return data_types(version, depth=depth) | st.builds(
-        lambda children, size: pa.list_(_struct_of(children), size),
-        st.lists(st.sampled_from(LEAVES[1:]), min_size=1, max_size=2),
+    fixed = fixed_lists_of_structs(st.sampled_from(LEAVES[1:]))
+    beside = st.sampled_from(LEAVES[1:])
+    return (
+        data_types(version, depth=depth)
+        | fixed
+        | st.builds(lambda inner: _struct_of([inner]), fixed)
+        | st.builds(lambda inner, other: _struct_of([inner, other]), fixed, beside)
+    )
+
+
+def fixed_lists_of_structs(
+    leaves: st.SearchStrategy[pa.DataType],
+) -> st.SearchStrategy[pa.DataType]:
+    """Draw fixed-size lists of structs, whose fields may be structs and fixed-size lists."""
+    fixed = st.builds(pa.list_, st.sampled_from(LIST_ITEMS), st.integers(1, 3))
+    children = leaves | fixed | st.builds(pa.list_, fixed, st.integers(1, 3))
+    children |= st.lists(children, min_size=1, max_size=2).map(_struct_of)
+    return st.builds(
+        lambda each, size: pa.list_(_struct_of(each), size),
+        st.lists(children, min_size=1, max_size=3),
         st.integers(1, 3),
     )
 

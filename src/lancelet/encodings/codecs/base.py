@@ -146,7 +146,10 @@ class Codecs(Protocol):
         """
 
     def bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
-        """Return the most bytes that a buffer of so many values has, or `None` if any."""
+        """Return the size limit of the first buffer of chunks, or `None` if there is none."""
+
+    def block_bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
+        """Return the size limit of the buffers of block context, or `None` if there is none."""
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         """Decode chunks of a mini-block page, as one block."""
@@ -203,10 +206,19 @@ class Codec:
 
     @classmethod
     def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the most bytes that the first buffer of so many values has.
+        """Return the size limit of the first buffer of chunks with `counts` values each.
 
-        `None` if their number does not bound them, as for strings. What is compressed is not
-        believed to have more (`general`).
+        `None` if the number of values does not limit it, as for strings. Decompression stops
+        at the limit (`general`).
+        """
+        del message, counts, codecs
+        return None
+
+    @classmethod
+    def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the size limit of the single buffers of block context, likewise.
+
+        Such a buffer holds everything that a chunk spreads over several buffers.
         """
         del message, counts, codecs
         return None

@@ -83,6 +83,15 @@ class FixedSizeListCodec(Codec):
         return (items + 7) // 8 if message.has_validity else codecs.bytes_max(message.values, items)
 
     @classmethod
+    def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the lists, each with the bits of its items."""
+        del codecs
+        levels, bits = _levels(message)
+        if any(level.has_validity for level in levels):
+            return counts * _value_bytes(levels, bits)
+        return (counts * levels[-1].items * bits + 7) // 8
+
+    @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose itself for lists, which nothing else stores."""
         if isinstance(block, FixedSizeList):

@@ -82,6 +82,11 @@ class Flat(Codec):
         return (counts * flat_bits(message) + 7) // 8
 
     @classmethod
+    def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the values."""
+        return cls.bytes_max(message, counts, codecs)
+
+    @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose plain values for all of fixed width."""
         if isinstance(block, FixedWidth):

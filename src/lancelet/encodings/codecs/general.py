@@ -83,7 +83,7 @@ class General(Codec):
         cls, message: Any, slices: Slices, most: Int64s, codecs: Codecs
     ) -> tuple[Slices, int] | None:
         """Return the decompressed slices, if they are plain values."""
-        plain = _decompress(message, slices, codecs.bytes_max(message.values, most))
+        plain = _decompress(message, slices, codecs.block_bytes_max(message.values, most))
         return codecs.as_plain(message.values, plain, most)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
@@ -129,7 +129,7 @@ class General(Codec):
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Decompress each block and decode."""
-        plain = _decompress(message, slices, codecs.bytes_max(message.values, counts))
+        plain = _decompress(message, slices, codecs.block_bytes_max(message.values, counts))
         return codecs.decode_blocks(message.values, plain, counts)
 
     @classmethod

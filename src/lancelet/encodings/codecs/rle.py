@@ -58,7 +58,14 @@ class Rle(Codec):
     @classmethod
     def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
         """Return the bytes of the values if no two beside each other are equal."""
-        return codecs.bytes_max(message.values, counts)
+        return codecs.block_bytes_max(message.values, counts)
+
+    @classmethod
+    def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the head, the values and the lengths if all runs have one value."""
+        values = codecs.block_bytes_max(message.values, counts)
+        lengths = codecs.block_bytes_max(message.run_lengths, counts)
+        return None if values is None or lengths is None else 8 + values + lengths
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:

@@ -12,8 +12,10 @@ of items, and siblings have the same lengths and the same lists, or it is `Corru
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s
@@ -29,6 +31,8 @@ from lancelet.encodings.levels.nesting import (
 )
 from lancelet.errors import ArrayOverflowError, CorruptDataError
 from lancelet.kernels import Levels, pack_validity, unravel_list
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _INT32_MAX = (1 << 31) - 1
 
@@ -121,25 +125,29 @@ def unravel(
     return array
 
 
-def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
+def merge(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None = None) -> pa.Array:
     """Return a field's array from those of its leaves, in column order, each as `unravel` gives.
 
-    The arrays start at offset 0; a slice must have been copied before.
+    The arrays start at offset 0; a slice must have been copied before. Only `reachable` slots, all
+    by default, are below no null. The validity of the others is undefined and may differ between
+    leaves.
     """
     match node:
         case LeafNode():
             return leaves[0]
         case StructNode(children=children):
+            _check_siblings(node, {len(array) for array in leaves})
+            agreed = _agreed(node, leaves, reachable)
+            below = _reachable_below(agreed, reachable, leaves)
             inner = [array.field(0) for array in leaves]
             merged: list[pa.Array] = []
             start = 0
             for child in children:
                 stop = start + _num_leaves(child)
-                merged.append(merge(child, inner[start:stop]))
+                merged.append(merge(child, inner[start:stop], below))
                 start = stop
-            _check_siblings(node, {len(array) for array in merged})
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), [_common_validity(node, leaves)], children=merged
+                node.data_type, len(leaves[0]), [agreed.buffers()[0]], children=merged
             )
         case ListNode(child=child):
             count = len(leaves[0])
@@ -150,15 +158,19 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
                 if len(other) != count or (count and not _ends(other, size).equals(ends)):
                     raise _siblings_differ(node)
             items = merge(child, [array.values for array in leaves])
-            validity = _common_validity(node, leaves)
+            validity = _agreed(node, leaves, reachable).buffers()[0]
             return pa.Array.from_buffers(
                 node.data_type, count, [validity, offsets], children=[items]
             )
-        case FixedListNode(child=child):
+        case FixedListNode(child=child, dimension=dimension):
             _check_siblings(node, {len(array) for array in leaves})
-            items = merge(child, [array.values for array in leaves])
+            agreed = _agreed(node, leaves, reachable)
+            below = _reachable_below(agreed, reachable, leaves)
+            if below is not None:
+                below = np.repeat(below, dimension)
+            items = merge(child, [array.values for array in leaves], below)
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), [_common_validity(node, leaves)], children=[items]
+                node.data_type, len(leaves[0]), [agreed.buffers()[0]], children=[items]
             )
 
 
@@ -222,13 +234,13 @@ def _num_leaves(node: Node) -> int:
     return 1 if isinstance(node, LeafNode) else sum(1 for _ in paths(node))
 
 
-def _common_validity(node: Node, leaves: Sequence[pa.Array]) -> pa.Buffer | None:
-    """Return which values are valid by the account of all leaves that have one.
+def _agreed(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None) -> pa.Array:
+    """Return a leaf that has the validity of a node; all must agree in the reachable slots.
 
-    The column of a struct without children may have no levels, and then knows of no nulls.
+    The column of a struct without children may have no levels, and then reports no nulls.
     """
     if len(leaves) == 1:
-        return leaves[0].buffers()[0]
+        return leaves[0]
     knowing = [
         array
         for path, array in zip(paths(node), leaves, strict=True)
@@ -236,11 +248,33 @@ def _common_validity(node: Node, leaves: Sequence[pa.Array]) -> pa.Buffer | None
     ]
     first, *others = knowing or leaves
     for other in others:
-        if other.null_count != first.null_count or (
-            first.null_count and not other.is_valid().equals(first.is_valid())
-        ):
+        if not _agree(first, other, reachable):
             raise _siblings_differ(node, nulls=sorted({first.null_count, other.null_count}))
-    return first.buffers()[0]
+    return first
+
+
+def _agree(one: pa.Array, other: pa.Array, reachable: Flags | None) -> bool:
+    """Return whether the same reachable slots of two arrays of one length are valid."""
+    if one.null_count == other.null_count == 0:
+        return True
+    left, right = _flags(one), _flags(other)
+    if reachable is not None:
+        left, right = left[reachable], right[reachable]
+    return np.array_equal(left, right)
+
+
+def _reachable_below(
+    agreed: pa.Array, reachable: Flags | None, leaves: Sequence[pa.Array]
+) -> Flags | None:
+    """Return which slots are reachable and valid, or `None` if all are or there is one leaf."""
+    if len(leaves) == 1 or not agreed.null_count:
+        return reachable
+    return _flags(agreed) if reachable is None else _flags(agreed) & reachable
+
+
+def _flags(array: pa.Array) -> Flags:
+    flags: Flags = array.is_valid().to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _check_siblings(node: Node, lengths: set[int]) -> None:

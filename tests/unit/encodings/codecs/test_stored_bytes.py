@@ -335,3 +335,37 @@ def runs_by_rules(start, step):
 def nothing(counts):
     zeros = np.zeros(len(counts), np.int64)
     return Slices(np.empty(0, np.uint8), zeros, zeros)
+
+
+def repeated_lists(has_validity):
+    items = numbers(*[7] * 120)
+    validity = np.tile(np.array([0b0111], np.uint8), 15) if has_validity else None
+    return FixedSizeList(4, validity, items, 30)
+
+
+@pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize(
+    "block",
+    [
+        repeated_lists(has_validity=True),
+        repeated_lists(has_validity=False),
+        FixedSizeList(
+            2, np.full(2, 0b0111, np.uint8), FixedSizeList(4, None, numbers(*[7] * 64), 16), 8
+        ),
+    ],
+)
+def test_compressed_buffers_of_block_context_hold_items_and_their_validity(block, compression):
+    encoded = General(FixedSizeListCodec(), compression).encode_block(block)
+    decoded = registry.decode_block(encoded.encoding, encoded.data, block.count)
+    assert decoded.dimension == block.dimension
+    assert FixedSizeListCodec().encode_block(decoded).data.tobytes() == (
+        FixedSizeListCodec().encode_block(block).data.tobytes()
+    )
+
+
+@pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD])
+def test_compressed_buffers_of_block_context_hold_values_and_lengths_of_runs(compression):
+    block = numbers(*range(100))
+    encoded = General(Rle(), compression).encode_block(block)
+    decoded = registry.decode_block(encoded.encoding, encoded.data, block.count)
+    assert decoded.data.tobytes() == block.data.tobytes()

@@ -274,3 +274,28 @@ def test_siblings_that_disagree_on_nulls_are_corrupt(wrap, value):
     for odd in ([value, value, value], [None, value, value]):
         with pytest.raises(CorruptDataError, match="agree"):
             merge(node, [agreed[0], pa.array(odd, wrap(POINTS[1]))])
+
+
+def nested(validity, values):
+    """Return fixed-size lists of structs, with the validity of both."""
+    child = pa.array([1] * len(values), pa.int32())
+    mask = pa.array([not value for value in values])
+    structs = pa.StructArray.from_arrays([child], names=["x"], mask=mask)
+    bits = pa.py_buffer(np.packbits(validity, bitorder="little").tobytes())
+    kind = pa.list_(structs.type, len(values) // len(validity))
+    return pa.Array.from_buffers(kind, len(validity), [bits], children=[structs])
+
+
+def test_columns_need_not_agree_on_what_is_below_a_null():
+    """Whether a struct below a null list is null has no meaning, and columns store both."""
+    two = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+    node = nest(field_of(pa.list_(two, 2)), FileVersion.V2_3)
+    one = nested([True, False], [True, True, False, False])
+    other = nested([True, False], [True, True, True, True])
+    for leaves in ([one, other], [other, one]):
+        merged = merge(node, leaves)
+        merged.validate(full=True)
+        assert merged.to_pylist() == [[{"x": 1, "y": 1}] * 2, None]
+    visible = nested([True, False], [True, False, True, True])
+    with pytest.raises(CorruptDataError, match="do not agree"):
+        merge(node, [one, visible])
