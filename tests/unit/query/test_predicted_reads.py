@@ -195,7 +195,8 @@ def test_what_is_in_memory_costs_nothing(path, name):
 
 def test_a_plan_says_before_what_is_measured_after(path):
     for name in ("btree some", "text", "vectors", "late"):
-        scanner(lancelet.dataset(path), name).to_table()  # its index is in the cache from here on
+        for _ in range(2):  # the first may read a part of an index, and the second all of it
+            scanner(lancelet.dataset(path), name).to_table()
         explained = scanner(lancelet.dataset(path), name).explain_plan().splitlines()
         analysed = scanner(lancelet.dataset(path), name).analyze_plan().splitlines()
         index = [line for line in explained if line.strip().startswith(INDEX_NODES)]

@@ -22,7 +22,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.folder import StoredFile
 from lancelet.index.vector import layout
-from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.index.vector.quantizers.base import Codes, GraphView, Quantizer
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, build_graph, edge_distances
 from lancelet.values import dataclass
@@ -35,6 +35,8 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _COLUMNS: Final = ("__vector_id", "__neighbors")
+_DISTANCE: Final = "_distance"
+_NODES_CHECKED: Final = 64
 _SEED: Final = 42
 
 
@@ -156,6 +158,22 @@ class StoredGraphs:
         )
         _check(graph, count)
         return graph
+
+    def has_distances_of(self, graph: Graph, number: int, view: GraphView) -> bool:
+        """Return whether the distances that are stored with the first nodes are those of a view."""
+        count = min(len(graph.nodes), _NODES_CHECKED)
+        start = int(self._places.starts[number])
+        (lists,) = self._file.read([_DISTANCE], RowRange(start, start + count))
+        stored = lists.flatten().to_numpy(zero_copy_only=False)
+        first = Graph(
+            graph.entry,
+            graph.nodes[:count],
+            graph.offsets[: count + 1],
+            graph.neighbors[: graph.offsets[count]],
+            graph.level_offsets,
+        )
+        own = view.rescale(edge_distances(first, view.vectors, view.comparison))
+        return len(stored) == len(own) and np.allclose(stored, own)
 
 
 def _parse_note(text: Any) -> tuple[int, Int64s, dict[str, Any]]:

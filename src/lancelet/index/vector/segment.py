@@ -204,7 +204,7 @@ class IvfSegment:
         return self._stored.graphs
 
     def graph(self, number: int) -> tuple[Graph, npt.NDArray[Any]] | None:
-        """Return the graph of a partition and its rows, or None if there is none; it is kept."""
+        """Return the graph of a partition and its rows, or None without a usable one; cached."""
         if self.graphs is None:
             return None
         found = self._kept.get_or_make(number, lambda: self._read_graph(number))
@@ -215,7 +215,14 @@ class IvfSegment:
         graph = self.graphs.read(number, int(self.lengths[number]))
         if graph is None:
             return None
-        return _KeptGraph(graph, self.quantizer.graph_codes(self.codes(number)[1]))
+        codes = self.codes(number)[1]
+        if self.model.metric is Metric.HAMMING:
+            # Earlier builds compared bytes by dot product, and such a graph does not lead to the
+            # rows that are near by bits. Without a graph, all rows of the partition are compared.
+            view = self.quantizer.graph_view(codes)
+            if not self.graphs.has_distances_of(graph, number, view):
+                return None
+        return _KeptGraph(graph, self.quantizer.graph_codes(codes))
 
 
 def _open(folder: SegmentFolder) -> TwoFiles | OneFile:

@@ -28,7 +28,7 @@ from lancelet.index.vector.one_file import Origin
 from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, work_type
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
-from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
+from lancelet.index.vector.quantizers.registry import GRAPH, check_metric, quantizer_name
 from lancelet.index.vector.quantizers.rotation import FastRotation
 from lancelet.index.vector.quantizers.rq import BITS_MAX, DEFAULT_BITS, RotatedCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
@@ -174,9 +174,23 @@ class IvfRequest:
 
     def untrained_details(self, data_type: pa.DataType) -> IvfDetails:
         """Return what the metadata say of an index that has no rows yet."""
-        vector_type = comparable_type(data_type, self.metric)
+        vector_type = self.comparable_type(data_type)
         pieces = self.pieces or default_pieces(vector_type.list_size)
         return self._details({"num_bits": self.bits or 8, "num_sub_vectors": pieces})
+
+    def comparable_type(self, data_type: pa.DataType) -> pa.DataType:
+        """Return the type of the vectors of a column; raise unless the index can compare them."""
+        check_metric(self.name, self.metric)
+        found = vector_type_of(data_type)
+        if found is None:
+            raise InvalidInputError("the column does not hold vectors", found=str(data_type))
+        if (found.value_type == pa.uint8()) != (self.metric is Metric.HAMMING):
+            raise InvalidInputError(
+                "vectors of bytes are compared by hamming, others are not",
+                metric=METRIC_NAMES[self.metric],
+                found=str(found.value_type),
+            )
+        return found
 
     def details(self, quantizer: Quantizer) -> IvfDetails:
         """Return what the metadata say of the index."""
@@ -202,25 +216,11 @@ class IvfRequest:
         return IvfDetails(self.name, self.metric, target, values, hints, partitions)
 
 
-def comparable_type(data_type: pa.DataType, metric: Metric) -> pa.DataType:
-    """Return the type of the vectors of a column, which must be such as a metric compares."""
-    found = vector_type_of(data_type)
-    if found is None:
-        raise InvalidInputError("the column does not hold vectors", found=str(data_type))
-    if (found.value_type == pa.uint8()) != (metric is Metric.HAMMING):
-        raise InvalidInputError(
-            "vectors of bytes are compared by hamming, others are not",
-            metric=METRIC_NAMES[metric],
-            found=str(found.value_type),
-        )
-    return found
-
-
 def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quantizer]:
     """Find what a request does not bring, from a sample of rows."""
     if request.models is not None:
         return request.models
-    vector_type = comparable_type(rows.data_type, request.metric)
+    vector_type = request.comparable_type(rows.data_type)
     dtype = np.dtype(vector_type.value_type.to_pandas_dtype())
     num_rows = rows.num_rows
     partitions = request.count_for(num_rows)

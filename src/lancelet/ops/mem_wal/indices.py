@@ -3,7 +3,7 @@
     base              flushed table
     BTREE             BTREE
     INVERTED          INVERTED, which cuts texts in the same way
-    IVF_..            IVF_HNSW_SQ with one partition, which compares by the same metric
+    IVF_..            IVF_HNSW_SQ with one partition and the same metric; IVF_HNSW_FLAT for hamming
 
 A flushed table has them from its only version on. Kinds that others do not build of flushed rows
 are not built here either; rows are then looked at. The settings of a graph are of the writer:
@@ -71,9 +71,10 @@ class MaintainedIndex:
             parameters = like.kind.parameters_like(b"" if details is None else details.value, None)
             request = IndexRequest(self.column, like.kind.name, name, parameters=parameters.values)
             return build_segment(flushed, request)
+        metric = _metric_of(like)
         graph = IvfRequest(
-            "IVF_HNSW_SQ",
-            _metric_of(like),
+            "IVF_HNSW_FLAT" if metric is Metric.HAMMING else "IVF_HNSW_SQ",
+            metric,
             partitions=1,
             m=self.graph["num_edges"],
             ef_construction=self.graph["ef_construction"],

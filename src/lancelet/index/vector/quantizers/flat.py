@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -78,22 +78,33 @@ class Flat:
         return CodeQuery(CodeKind.VECTORS, own, self.dimension, metric=self.metric)
 
     def graph_view(self, codes: Codes) -> GraphView:
-        """Return the vectors in single precision."""
-        vectors = self.graph_codes(codes)
-        if self.metric is Metric.L2:
-            return GraphView(vectors, Comparison.FLOAT_L2)
-        return GraphView(vectors, Comparison.FLOAT_DOT, base=1.0)
+        """Return the vectors as the metric compares them."""
+        return GraphView(self.graph_codes(codes), *self._compared)
 
     def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:  # noqa: ARG002
-        """Return the query in single precision; vectors of length one are nearest by product."""
-        own = query.astype(np.float32)
-        if self.metric is Metric.L2:
-            return GraphQuery(own, Comparison.FLOAT_L2)
-        return GraphQuery(own, Comparison.FLOAT_DOT, base=1.0)
+        """Return the query as the metric compares it."""
+        return GraphQuery(self._comparable(query[None, :])[0], *self._compared)
 
     def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
-        """Return the vectors in single precision."""
-        return np.ascontiguousarray(codes["flat"], np.float32)
+        """Return the vectors in single precision, or their bits as bytes of 0 and 1."""
+        return self._comparable(codes["flat"])
+
+    def _comparable(self, vectors: Matrix) -> npt.NDArray[Any]:
+        if self.metric is Metric.HAMMING:
+            return np.unpackbits(vectors, axis=1)
+        return np.ascontiguousarray(vectors, np.float32)
+
+    @property
+    def _compared(self) -> tuple[Comparison, float, float]:
+        """The comparison, and the factor and base that make distances of its results."""
+        match self.metric:
+            case Metric.HAMMING:
+                return Comparison.BYTE_L2, 1.0, 0.0  # of 0 and 1: the number of bits that differ
+            case Metric.L2:
+                return Comparison.FLOAT_L2, 1.0, 0.0
+            case Metric.COSINE | Metric.DOT:  # vectors of length one are nearest by product
+                return Comparison.FLOAT_DOT, 1.0, 1.0
+        assert_never(self.metric)
 
     def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
         """Return the dimension."""

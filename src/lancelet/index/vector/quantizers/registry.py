@@ -43,7 +43,17 @@ def parse_quantizer(
         raise UnsupportedError(
             "a vector index is of an unknown kind", found=name[:50], known=list(KINDS)
         )
+    check_metric(name, metric)
     return _PARSERS[quantizer_name(name)](notes, metric, columns)
+
+
+def check_metric(name: str, metric: Metric) -> None:
+    """Raise unless a kind compares vectors by a metric: codes of bits have no other form."""
+    if metric is Metric.HAMMING and quantizer_name(name) != "FLAT":
+        raise UnsupportedError(
+            "indices with the hamming metric store whole vectors; use IVF_FLAT or IVF_HNSW_FLAT",
+            found=name,
+        )
 
 
 def quantizer_name(name: str) -> str:
