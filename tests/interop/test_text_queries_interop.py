@@ -8,6 +8,7 @@ have an index: in rows without one the reference looks for the words as they are
 three words with others between them it misses some, since it goes on with all words at once.
 """
 
+import json
 import random
 
 import lance
@@ -207,3 +208,57 @@ def test_names_in_programs_are_cut_as_plain_words_where_letters_may_differ(tmp_p
                 found.append({row["_rowid"]: row["_score"] for row in read.to_pylist()})
             assert found[0] or operator == "AND"
             assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
+FUZZY_TEXTS = [
+    "running dogs",
+    "runs quickly",
+    "run",
+    "Jumping foxes",
+    "the cats",
+    "café noir",
+    "cafe",
+]
+FUZZY_TEXTS += ["Universities", "flying", "flies", "fly", "ein Über-Text", "a1 b2", ""]
+FUZZY_OPTIONS = [{"stem": True}, {"stem": False}, {"lower_case": False}, {"ascii_folding": False}]
+FUZZY_OPTIONS += [
+    {"base_tokenizer": "ngram"},
+    {"language": "French"},
+    {"base_tokenizer": "whitespace"},
+]
+
+
+@pytest.mark.parametrize("options", FUZZY_OPTIONS, ids=str)
+@pytest.mark.parametrize("is_json", [False, True])
+def test_words_with_fuzziness_are_analyzed_as_the_reference_does(tmp_path, options, is_json):
+    texts = pa.array(FUZZY_TEXTS)
+    if is_json:
+        texts = pa.array([json.dumps({"a": text}) for text in FUZZY_TEXTS], pa.json_())
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(pa.table({"t": texts}), uri)
+    lancelet.dataset(uri).create_scalar_index("t", "INVERTED", **options)
+    num_found = 0
+    for words in (
+        "runing",
+        "running",
+        "foxs",
+        "Cats the",
+        "caffe",
+        "café",
+        "universitys flyng",
+        "uber",
+    ):
+        for fuzziness, length in ((1, 0), (2, 0), (2, 2)):
+            found = []
+            for module in (lance, lancelet):
+                query = module.query.MatchQuery(
+                    f"a,str,{words}" if is_json else words,
+                    "t",
+                    fuzziness=fuzziness,
+                    prefix_length=length,
+                )
+                read = module.dataset(uri).to_table(full_text_query=query, with_row_id=True)
+                found.append({row["_rowid"]: row["_score"] for row in read.to_pylist()})
+            assert found[1] == pytest.approx(found[0], rel=1e-5), (words, fuzziness, length)
+            num_found += len(found[0])
+    assert num_found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -29,27 +28,33 @@ def analyzer_of(options: TextOptions) -> Analyzer:
     return DocumentAnalyzer(options) if options.lance_tokenizer == "json" else TextAnalyzer(options)
 
 
-def near_words_of(analyzer: Analyzer) -> Analyzer:
-    """Return what makes tokens of words that may differ in letters from those of texts.
+@lru_cache(maxsize=2)
+def fuzzy_analyzer(lance_tokenizer: str) -> Analyzer:
+    """Return the analyzer of words with `fuzziness`: it splits them and changes nothing else.
 
-    Names in programs are cut where other texts are: foo_bar is two words, and never one.
+    A stem is not near the word that it was made of, so the words of a query are compared with the
+    tokens of the index as they are written, in upper or lower case, as the reference does.
     """
-    options = analyzer.options
-    return _plain_words(options) if options.base_tokenizer == "code" else analyzer
-
-
-@lru_cache(maxsize=16)
-def _plain_words(options: TextOptions) -> Analyzer:
     return analyzer_of(
-        replace(
-            options,
-            base_tokenizer="simple",
-            split_identifiers=False,
-            split_on_numerics=False,
-            preserve_original=False,
-            index_operators=False,
+        TextOptions(
+            lance_tokenizer=lance_tokenizer,
+            max_token_length=None,
+            lower_case=False,
+            stem=False,
+            remove_stop_words=False,
+            ascii_folding=False,
         )
     )
+
+
+def path_length(token: str) -> int:
+    """Return the length of the path and the type of a token of a document, which must be equal.
+
+    >>> path_length("a.b,str,red")
+    8
+    """
+    path, kind, _ = _triple(token)
+    return len(path) + len(kind) + 2
 
 
 class DocumentAnalyzer:

@@ -25,7 +25,7 @@ from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
 from lancelet.index.inverted.partition import Partition
 from lancelet.index.text.analyzer import Analyzer, Token
-from lancelet.index.text.documents import analyzer_of, near_words_of
+from lancelet.index.text.documents import analyzer_of, fuzzy_analyzer, path_length
 from lancelet.index.text.elements import Places
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import (
@@ -230,7 +230,8 @@ class TextColumn:
 
     def _tokens(self, query: MatchQuery | PhraseQuery) -> list[Token]:
         is_near = isinstance(query, MatchQuery) and query.fuzziness
-        own = near_words_of(self._analyzer) if is_near else self._analyzer
+        lance_tokenizer = self._analyzer.options.lance_tokenizer
+        own = fuzzy_analyzer(lance_tokenizer) if is_near else self._analyzer
         return own.tokens(query.query)
 
     def _words(
@@ -260,6 +261,8 @@ class TextColumn:
         self, query: MatchQuery, token: str, group: TextGroup, expansions_max: int
     ) -> tuple[str, ...]:
         found: dict[str, None] = {}
+        is_json = self._analyzer.options.lance_tokenizer == "json"
+        prefix_length = query.prefix_length + (path_length(token) if is_json else 0)
         for part in group.counted:
             with part.blamed:
                 expand(
@@ -267,7 +270,7 @@ class TextColumn:
                     token,
                     found,
                     fuzziness=query.fuzziness,
-                    prefix_length=query.prefix_length,
+                    prefix_length=prefix_length,
                     expansions_max=expansions_max,
                 )
         return tuple(found)
