@@ -318,3 +318,29 @@ print(started)
 
 def test_a_child_that_is_forked_after_a_query_lives(run_program, tmp_path):
     assert run_program(FORKED_AFTER_A_QUERY, str(tmp_path / "t")) == f"{[0] * 8}\n"
+
+
+SQL_AFTER_A_FORK = """
+import os, sys
+import pyarrow as pa
+import lancelet
+
+def count() -> str:
+    try:
+        return str(rows.sql("SELECT count(*) AS n FROM dataset").build().to_table()["n"][0])
+    except lancelet.errors.UnsupportedError as error:
+        return "spawn" if "spawn" in str(error) else str(error)
+
+rows = lancelet.write_dataset(pa.table({"id": [1, 2]}), sys.argv[1])
+for attempt in range(2):
+    if not (child := os.fork()):
+        print(count(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(count(), flush=True)
+"""
+
+
+def test_a_forked_process_runs_sql_or_is_told_to_be_spawned(run_program, tmp_path):
+    printed = run_program(SQL_AFTER_A_FORK, str(tmp_path / "t"))
+    assert printed.split() == ["2", "2", "spawn", "2"]

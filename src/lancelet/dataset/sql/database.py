@@ -1,12 +1,9 @@
-"""Connections of DuckDB for queries, of which those that only read share one database.
+"""In-memory databases of DuckDB.
 
-To make a database takes DuckDB twenty milliseconds, ten times as long as a small query. What a
-connection registers is known to it alone, and a statement that selects leaves nothing behind:
-
-    SELECT ...            a connection to the database that this process keeps
-    anything else         a connection to a database of its own, which goes with it
-
-Queries over little data share another database, which has one thread.
+Creating a database takes DuckDB 20 ms, ten times as long as a small query, so connections for
+statements that only read share one. Tables registered with a connection are visible to it alone.
+A statement with side effects gets a database of its own. Statements over little data share a second
+database with one thread, because waking more threads takes longer than a few thousand rows.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from lancelet.query.functions.base import Function
 from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS, call_on_columns
 
 _GEOMETRIC: Final = "st_"
-"""How the names of functions of geometries begin."""
+"""The prefix of the names of functions of geometries."""
 _DUCKDB_TYPES: Final = {
     pa.bool_(): "BOOLEAN",
     pa.float64(): "DOUBLE",
@@ -44,10 +41,14 @@ def duckdb_module() -> Any:
 
 
 def connect(query: str, *, alone: bool = False) -> Any:
-    """Return a connection for a query, which reads nothing but what is registered with it.
+    """Return a connection for a statement, which the caller closes.
 
-    The caller closes it. A query that cannot be parsed is an error of DuckDB. One that runs
-    `alone` has a single thread: to wake others takes longer than a few thousand rows.
+    Args:
+        query: The statement.
+        alone: Whether to execute it with a single thread.
+
+    Raises:
+        duckdb.Error: If the statement cannot be parsed.
     """
     with_geometry = _GEOMETRIC in query.lower()
     if only_selects(query):
@@ -80,18 +81,18 @@ def _called(function: Function, *columns: pa.ChunkedArray) -> pa.Array:
 
 @lru_cache(maxsize=256)
 def only_selects(query: str) -> bool:
-    """Return whether a query is a single statement that leaves nothing behind."""
+    """Return whether a query is a single SELECT statement."""
     duckdb = duckdb_module()
     kinds = [statement.type for statement in duckdb.extract_statements(query)]
     return bool(kinds == [duckdb.StatementType.SELECT])
 
 
 _OF_PARENTS: Final[list[Any]] = []
-"""Connections of the process that forked this one."""
+"""Connections of the parent process, referenced so that a forked child does not close them."""
 
 
 class _Database:
-    """A database that is made when it is first asked for; a forked child makes its own."""
+    """A database that is created on first use, and again in a forked child."""
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
@@ -114,7 +115,7 @@ class _Database:
     def _renew(self) -> None:
         self._lock = threading.Lock()
         if self._connection is not None:
-            # To close it would wait for threads that only the parent has.
+            # Closing it would wait for threads that exist in the parent only.
             _OF_PARENTS.append(self._connection)
         self._connection = None
 

@@ -11,6 +11,7 @@ Two kinds of column have another form within the engine, so that functions can t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,8 @@ _WKB_NAME: Final = b"geoarrow.wkb"
 _SHORT: Final = b"lancelet:binary"
 """Marks columns of binary, which functions take as large binary."""
 _GEOMETRY_PREFIX: Final = "st_"
+_USED_BY: Final[set[int]] = set()
+"""The processes, this one and those that it was forked from, that used DataFusion."""
 _SETTINGS: Final = {
     # Repartitioning by round robin would lose the order of rows, and costs more than it gains.
     "datafusion.optimizer.enable_round_robin_repartition": "false",
@@ -51,14 +54,10 @@ def run(
 
     Raises:
         SqlError: If the statement cannot be parsed or planned, or does more than read.
-        UnsupportedError: If DataFusion is not installed.
+        UnsupportedError: If DataFusion is not installed, or the process was forked from one that
+            used it.
     """
-    try:
-        import datafusion  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise UnsupportedError(
-            "LanceDataset.sql needs DataFusion; install `lancelet[sql]`"
-        ) from error
+    datafusion = _datafusion_module()
     failures: list[Exception] = []
     describe = partial(_error_of, query=query, name=name, failures=failures)
     settings = {**_SETTINGS, "datafusion.execution.batch_size": str(batch_size)}
@@ -85,6 +84,22 @@ def run(
     # The plan's schema has no nullability.
     schema = frame.schema() if first is None else first.schema
     return _result_schema(schema), _rows(first, batches, describe)
+
+
+def _datafusion_module() -> Any:
+    try:
+        import datafusion  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UnsupportedError(
+            "LanceDataset.sql needs DataFusion; install `lancelet[sql]`"
+        ) from error
+    _USED_BY.add(os.getpid())
+    if len(_USED_BY) > 1:
+        raise UnsupportedError(
+            "a forked process cannot run SQL after its parent did, because the threads of "
+            "DataFusion do not survive a fork; start processes by spawn or forkserver"
+        )
+    return datafusion
 
 
 def _rows(

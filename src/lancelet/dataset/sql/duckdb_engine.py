@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lancelet.dataset.sql.database import duckdb_module
 from lancelet.dataset.sql.errors import SqlError
-from lancelet.dataset.sql.prepared import Prepared, give_back, prepare
+from lancelet.dataset.sql.prepared import Prepared, prepare, release
 from lancelet.errors import similar_names
 
 _WIDE: Final = frozenset({"HUGEINT", "UHUGEINT"})
@@ -66,7 +66,7 @@ def _rows(
             yield batch if schema is reader.schema else _narrowed(batch, schema)
         is_done = True
     finally:
-        (give_back if is_done else Prepared.close)(prepared)
+        (release if is_done else Prepared.close)(prepared)
 
 
 def _narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

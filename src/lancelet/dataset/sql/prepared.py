@@ -1,23 +1,23 @@
-"""Queries that are ready to run, cached for the same queries over datasets of the same columns.
+"""Prepared statements of DuckDB, cached for datasets with the same schema.
 
-To connect, to name a table and to understand a query takes DuckDB as long as to run it over a few
-thousand rows. What it knows then does not depend on the rows:
+Connecting, registering a table and planning a statement takes DuckDB as long as executing it over
+a few thousand rows, and does not depend on the rows. A prepared statement reads from slots:
 
-    SELECT a FROM t over x     connect, register a slot as `t`, parse; put x into the slot and run
-    SELECT a FROM t over y     put y into the slot and run
+    SELECT a FROM t over x     connect, register a slot as `t`, plan; put x into the slot, execute
+    SELECT a FROM t over y     put y into the slot, execute
 
-A query that is running is nobody else's; it comes back once all its rows were taken.
+A statement that is being executed is not in the cache; it returns once all its rows were read.
 
-Datasets as DuckDB can read them: types that it does not have become the nearest that it has.
+Types that DuckDB lacks are converted to the nearest type that it has:
 
-float16          float32
-decimal256       float64, as it may have more digits than any other
+    float16          float32
+    decimal256       float64
 
-A dataset without such columns is handed over as it is. Of others, columns are converted while they
-stream, and conditions are tested afterwards, as they are about the converted values.
+A dataset without such columns is registered directly. Otherwise columns are converted while they
+stream, and conditions are evaluated on the converted values.
 
-A dataset whose scans return row ids by default would return them beside what DuckDB asks for. Here
-they are columns like others, returned if they are named.
+A dataset whose scans return row ids by default is scanned without them, unless a statement names
+them as columns.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from lancelet.io.fork import renew_after_fork
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
-_READY_MAX: Final = 32
+_CACHED_MAX: Final = 32
 _SMALL_ROWS: Final = 1 << 16
 _SMALL_FRAGMENTS: Final = 64
 _SMALL_BYTES: Final = 4 << 20
 
 
 class _Slot(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A dataset of some schema, whose rows are those of the dataset that is put into it."""
+    """A dataset with a fixed schema that delegates its scans to another dataset."""
 
     def __init__(self, schema: pa.Schema, *, is_small: bool) -> None:
         self._schema = schema
@@ -62,26 +62,26 @@ class _Slot(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no ty
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
         **options: Any,
     ) -> Any:
-        """Return a scanner of the dataset, or what DuckDB takes for one."""
+        """Return a scanner of the dataset that the slot holds."""
         scanner = self.dataset.scanner(columns=columns, filter=filter, **options)
         return _ReadRows(scanner) if self.is_small else scanner
 
 
 class _ReadRows:
-    """The rows of a scanner, read at once."""
+    """A scanner that reads all rows before it returns the first."""
 
     def __init__(self, scanner: Any) -> None:
         self._scanner = scanner
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream that takes no Python to go on."""
+        """Return the rows as a stream that does not need the GIL to advance."""
         rows: pa.Table = self._scanner.to_table()
         return rows.to_reader()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A query that DuckDB has understood; `relation` is None if it has no rows, not even none."""
+    """A planned statement; `relation` is None if the statement returns no result."""
 
     key: Hashable
     connection: Any
@@ -89,24 +89,24 @@ class Prepared:
     relation: Any
 
     def close(self) -> None:
-        """Give up what the query holds."""
+        """Close the connection of the statement."""
         self.connection.close()
 
 
-class _Ready:
-    """Queries that nobody runs, the least recently used of which go first."""
+class _StatementCache:
+    """A cache of idle statements that evicts the least recently used one."""
 
     def __init__(self) -> None:
         self._empty()
-        renew_after_fork(self, _Ready._empty)
+        renew_after_fork(self, _StatementCache._empty)
 
     def take(self, key: Hashable) -> Prepared | None:
-        """Return a query that nobody else will get."""
+        """Remove and return a statement, or None if there is none for the key."""
         with self._lock:
             return self._queries.pop(key, None)
 
     def put(self, prepared: Prepared) -> None:
-        """Keep a query for whoever asks the same."""
+        """Add a statement; the one that it replaces or evicts is closed."""
         with self._lock:
             before = self._queries.pop(prepared.key, None)
             self._queries[prepared.key] = prepared
@@ -116,7 +116,7 @@ class _Ready:
                 other.close()
 
     def close(self) -> None:
-        """Close all queries."""
+        """Close all statements."""
         with self._lock:
             queries = list(self._queries.values())
             self._queries.clear()
@@ -124,50 +124,50 @@ class _Ready:
             prepared.close()
 
     def _is_full(self) -> bool:
-        return len(self._queries) > _READY_MAX
+        return len(self._queries) > _CACHED_MAX
 
     def _empty(self) -> None:
-        # A forked child has copies of the connections, which it must not use.
+        # A forked child must not use the connections of its parent.
         self._lock = threading.Lock()
         self._queries: OrderedDict[Hashable, Prepared] = OrderedDict()
 
 
-_READY: Final = _Ready()
-# DuckDB wants to be asked to go before Python is gone.
-atexit.register(_READY.close)
+_CACHE: Final = _StatementCache()
+# Connections must be closed before the interpreter shuts down.
+atexit.register(_CACHE.close)
 
 
 def prepare(text: str, tables: Mapping[str, Any]) -> Prepared:
-    """Return a query that is ready to run; the caller gives it back or closes it."""
+    """Return a prepared statement, which the caller releases or closes."""
     given = {name: readable_by_duckdb(table) for name, table in tables.items()}
     schemas = {name: _schema_of(table) for name, table in given.items()}
     is_small = all(map(_is_small, given.values()))
     key = (text, is_small, *schemas.items())
-    prepared = None if None in schemas.values() else _READY.take(key)
+    prepared = None if None in schemas.values() else _CACHE.take(key)
     if prepared is None:
-        prepared = _new(text, given, key, is_kept=None not in schemas.values(), is_small=is_small)
+        prepared = _new(text, given, key, is_cached=None not in schemas.values(), is_small=is_small)
     for name, slot in prepared.slots.items():
         slot.dataset = given[name]
     return prepared
 
 
-def give_back(prepared: Prepared) -> None:
-    """Keep a query all of whose rows were taken."""
+def release(prepared: Prepared) -> None:
+    """Return a statement to the cache after all its rows were read."""
     if not prepared.slots or prepared.relation is None:
         prepared.close()
         return
     for slot in prepared.slots.values():
         slot.dataset = None
-    _READY.put(prepared)
+    _CACHE.put(prepared)
 
 
 def _new(
-    text: str, given: Mapping[str, Any], key: Hashable, *, is_kept: bool, is_small: bool
+    text: str, given: Mapping[str, Any], key: Hashable, *, is_cached: bool, is_small: bool
 ) -> Prepared:
     connection = connect(text, alone=is_small)
     slots: dict[str, _Slot] = {}
-    # What changes something is to be run once.
-    if is_kept and only_selects(text):
+    # A statement with side effects is planned for each execution.
+    if is_cached and only_selects(text):
         slots = {name: _Slot(table.schema, is_small=is_small) for name, table in given.items()}
     try:
         for name, table in given.items():
@@ -181,7 +181,7 @@ def _new(
 
 
 def _is_small(table: Any) -> bool:
-    """Return whether a dataset takes so little memory that it may as well be read at once."""
+    """Return whether a dataset is small enough to be read before the statement starts."""
     snapshot = getattr(table, "snapshot", None)
     if not isinstance(snapshot, Snapshot) or len(snapshot.fragments) > _SMALL_FRAGMENTS:
         return False
@@ -191,7 +191,7 @@ def _is_small(table: Any) -> bool:
 
 
 def _schema_of(table: Any) -> bytes | None:
-    """Return the schema of a dataset of ours, or None of anything else."""
+    """Return the serialized schema of a Lance dataset, or None for other tables."""
     if not isinstance(getattr(table, "snapshot", None), Snapshot):
         return None
     schema: pa.Schema = table.schema
@@ -200,7 +200,7 @@ def _schema_of(table: Any) -> bytes | None:
 
 
 def readable_by_duckdb(table: Any) -> Any:
-    """Return a table that DuckDB can read, which is the table itself if it can.
+    """Return the table, with a converted view of its columns if DuckDB lacks their types.
 
     >>> readable_by_duckdb(pa.table({"a": pa.array([1.5]).cast(pa.float16())})).schema.field("a")
     pyarrow.Field<a: float>
@@ -220,7 +220,7 @@ def readable_by_duckdb(table: Any) -> Any:
 
 
 class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A dataset some columns of which are converted as they are read."""
+    """A dataset that converts columns to types that DuckDB has."""
 
     def __init__(self, dataset: pyarrow.dataset.Dataset) -> None:
         self._dataset = dataset
@@ -248,7 +248,7 @@ class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarr
 
 
 def _scan_schema(table: Any, schema: pa.Schema) -> pa.Schema:
-    """Return what scans return, which differs from the schema where blobs are read as bytes."""
+    """Return the schema of scans, in which blob columns may be binary."""
     if "blob_handling" not in getattr(table, "default_scan_options", {}):
         return schema
     found: pa.Schema = table.scanner(**_default_columns(table)).projected_schema
@@ -256,7 +256,7 @@ def _scan_schema(table: Any, schema: pa.Schema) -> pa.Schema:
 
 
 def _default_columns(table: Any) -> dict[str, bool]:
-    """Return the options of a dataset that add columns to every scan, turned off."""
+    """Return overrides for the default scan options that add columns."""
     defaults = getattr(table, "default_scan_options", {})
     return {name: False for name in ("with_row_id", "with_row_address") if defaults.get(name)}
 

@@ -1,4 +1,4 @@
-"""SQL over tables that a program names, or has in its variables."""
+"""SQL over several tables, given by name or found in the variables of the caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lancelet.dataset.write.write import dataset
 SqlTable: TypeAlias = (
     "pyarrow.dataset.Dataset | pa.Table | pa.RecordBatchReader | str | os.PathLike[str]"
 )
-"""What a query can read: a dataset or the uri of one, or anything of pyarrow that has rows."""
+"""A table of a query: a dataset, the URI of one, or a table or stream of pyarrow."""
 
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
@@ -33,9 +33,8 @@ def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
 
     Args:
         query: One statement in DuckDB's SQL.
-        tables: The tables by name. By default they are the variables of the caller with these
-            names, then those of its module: datasets, Arrow tables, or data frames of pandas or
-            Polars.
+        tables: The tables by name. By default, table names refer to variables of the caller or of
+            its module that are datasets, Arrow tables, or data frames of pandas or Polars.
 
     Returns:
         The query.
@@ -57,12 +56,12 @@ def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
 
 
 def _tables_of_caller(query: str, frame: FrameType) -> dict[str, Any]:
-    """Return the variables with rows that a query mentions, the nearest scope first."""
+    """Return the tables among the variables that a query names, the innermost scope first."""
     found: dict[str, Any] = {}
     for scope in (frame.f_locals, frame.f_globals):
-        known = {name.lower(): name for name in scope}
+        by_lower_case = {name.lower(): name for name in scope}
         for word in dict.fromkeys(_WORD.findall(query)):
-            name = word if word in scope else known.get(word.lower())
+            name = word if word in scope else by_lower_case.get(word.lower())
             if name is not None and word not in found and _has_rows(scope[name]):
                 found[word] = scope[name]
     return found
