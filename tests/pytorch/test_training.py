@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,10 @@ def table(tmp_path):
         }
     )
     return lancelet.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=90)
+
+
+def ids_of(loader):
+    return [number for batch in loader for number in batch["id"].to_pylist()]
 
 
 def seen(batches):
@@ -113,6 +118,35 @@ def test_a_stateful_loader_goes_on_with_other_ranks_workers_and_batches(table):
         state = json.loads(json.dumps(states[-1]))
         del running
     assert found == wanted
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_epochs_after_one_that_was_left_early_are_whole(table, kind, workers):
+    """Workers yield batches ahead, which are discarded; the next epoch has them again."""
+    made = LanceDataset(table.uri, batch_size=20, columns=["id"], shuffle="rows", seed=1)
+    plan = training.plan(table, columns=["id"], shuffle="rows", seed=1)
+    wanted = [ids_of(plan.loader(20, epoch=epoch)) for epoch in range(8)]
+    loader = kind(made, batch_size=None, num_workers=workers, persistent_workers=True)
+    for epoch, stop in enumerate((1, 7, 24, None, 23, 22, None, 3)):
+        found = seen({"id": batch} for batch in islice(loader, stop))
+        assert found == wanted[epoch][: len(found)]
+        assert len(found) == (ROWS if stop is None else 20 * stop)
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+def test_a_run_resumes_from_an_epoch_that_was_left_early(table):
+    def loader():
+        made = LanceDataset(table.uri, batch_size=20, columns=["id", "x"], shuffle="rows", seed=1)
+        return StatefulDataLoader(made, batch_size=None, num_workers=2, persistent_workers=True)
+
+    first = loader()
+    list(islice(first, 3))
+    before = seen(islice(first, 4))
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    assert sorted(before + seen(second)) == list(range(ROWS))
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it

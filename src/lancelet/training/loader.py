@@ -47,6 +47,7 @@ class State(TypedDict):
     """
 
     version: Any
+    table: Any
     seed: int
     epoch: int
     position: int
@@ -67,6 +68,10 @@ class Source(Protocol):
     @property
     def version(self) -> Any:
         """The version that is read."""
+
+    @property
+    def table(self) -> Any:
+        """The identity of that version, which differs from that of any other table."""
 
     @property
     def seed(self) -> int:
@@ -116,7 +121,9 @@ class Loader:
 
     Each iteration advances the epoch, unless `set_epoch` sets it. `state_dict` is the position
     after the batches that were yielded; a loader with any world size, batch size or number of
-    threads resumes from it.
+    threads resumes from it. After an iteration that was left early, the next one continues from
+    there. In workers of a PyTorch loader, which yield batches ahead of the training loop, it reads
+    the whole next epoch instead.
     """
 
     def __init__(
@@ -186,7 +193,8 @@ class Loader:
         self._threads = num_threads or CPU_THREADS
         self._epoch, self._position = epoch, 0
         self._origin = 0
-        self._workers = (0, 1)
+        self._workers, self._is_worker = (0, 1), False
+        self._is_abandoned = False
         self._resumed: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -211,6 +219,7 @@ class Loader:
         """
         if epoch != self._epoch:
             self._epoch, self._position, self._origin, self._resumed = epoch, 0, 0, ()
+            self._is_abandoned = False
 
     def share(self, worker: int, workers: int) -> None:
         """Yield only the batches of a worker: loaders of PyTorch take one from each in turn.
@@ -220,13 +229,14 @@ class Loader:
         """
         if self._convert.pin_memory:
             raise InvalidInputError("workers cannot pin tensors; give pin_memory to the DataLoader")
-        self._workers = (worker, workers)
+        self._workers, self._is_worker = (worker, workers), True
 
     def state_dict(self) -> State:
         """Return the position after the batches that were yielded."""
         source = self._source
         state = State(
             version=source.version,
+            table=source.table,
             seed=source.seed,
             epoch=self._epoch,
             position=self._position,
@@ -243,10 +253,11 @@ class Loader:
         """Resume a run from its position.
 
         Raises:
-            InvalidInputError: The run read another version, or had another order.
+            InvalidInputError: The run read another version or table, or had another order.
         """
         own: Mapping[str, Any] = {**self.state_dict()}
-        for name in ("version", "seed", "plan"):
+        # States of earlier releases do not name the table.
+        for name in [each for each in ("version", "table", "seed", "plan") if each in state]:
             if state[name] != own[name]:
                 raise InvalidInputError(
                     "the state is of another plan; create the plan with the arguments of that run",
@@ -257,6 +268,7 @@ class Loader:
         self._epoch, self._position = int(state["epoch"]), int(state["position"])
         self._origin = int(state.get("origin", self._position))
         self._resumed = tuple(state.get("share", ()))
+        self._is_abandoned = False
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the remaining batches of the epoch.
@@ -273,7 +285,12 @@ class Loader:
                 found=self._resumed,
                 expected=self._share(),
             )
+        if self._is_abandoned:
+            # Batches may have been yielded ahead and discarded. Each worker is at another position
+            # and may have ended the epoch, so what they have in common is the next epoch.
+            self.set_epoch(self._epoch + 1)
         epoch = self._epoch
+        self._is_abandoned = self._is_worker
         steps = self._steps()
         steps_max = max(1, _ROWS_PER_READ // self._batch_size)
         for step, batch in _ahead(

@@ -41,6 +41,11 @@ class Mixture:
         return [plan.version for plan in self.plans]
 
     @property
+    def table(self) -> list[Any]:
+        """The identities of the versions."""
+        return [plan.table for plan in self.plans]
+
+    @property
     def name(self) -> str:
         """Everything that the order depends on."""
         shares = np.diff(self.ends, prepend=0.0).tolist()

@@ -46,6 +46,11 @@ class PackedPlan:
         return self.plan.version
 
     @property
+    def table(self) -> str:
+        """The identity of the version."""
+        return self.plan.table
+
+    @property
     def seed(self) -> int:
         """The seed of the order."""
         return self.plan.seed

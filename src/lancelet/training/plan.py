@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -42,7 +43,8 @@ class Plan:
     """The rows of an epoch, for any epoch; made by `plan`.
 
     Attributes:
-        dataset: The table, at one version.
+        dataset: The table at the version of the plan; an object of its own, which writes through
+            other objects do not move.
         columns: The columns to read.
         blobs: The blob columns among them, each with the columns of the offset and the length of
             the bytes to read, or None for whole blobs.
@@ -68,6 +70,11 @@ class Plan:
     def version(self) -> int:
         """The version that is read."""
         return self.dataset.version
+
+    @property
+    def table(self) -> str:
+        """The identity of the version, which differs from that of any other table."""
+        return self.dataset.snapshot.identity
 
     @property
     def layout(self) -> Any:
@@ -192,6 +199,8 @@ def plan(
         FieldNotFoundError: If there is no such column.
     """
     _check(locals())
+    # The caller's object moves to a new version with each write; the plan's never does.
+    dataset = copy(dataset)
     schema = dataset.scanner(columns=columns, limit=0).projected_schema
     blobs = _blobs(dataset, columns, blob_ranges or {})
     extra = [name for name in (split_key, stratify_by, balance_by) if name is not None]
@@ -310,9 +319,7 @@ def _clumps(
     if shuffle == "clumps":
         assert size is not None, "it was checked"
         return np.append(np.arange(0, count, size), count)
-    fragments = dataset.snapshot.fragments
-    live = np.asarray(fragments.physical_rows) - np.asarray(fragments.num_deleted_rows)
-    ends = np.cumsum(live)
+    ends = np.cumsum(dataset.snapshot.rows_by_fragment)
     if rows is not None:
         ends = np.searchsorted(rows, ends)
     return np.unique(np.append(0, ends))

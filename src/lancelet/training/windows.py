@@ -40,6 +40,11 @@ class WindowPlan:
         return self.plan.version
 
     @property
+    def table(self) -> str:
+        """The identity of the version."""
+        return self.plan.table
+
+    @property
     def seed(self) -> int:
         """The seed of the order."""
         return self.plan.seed

@@ -467,6 +467,51 @@ def test_a_plan_stays_at_its_version(tmp_path):
         training.plan(table, columns=["id"]).loader(3).load_state_dict(state)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.delete("id > 4"),
+        lambda table: table.update({"id": "id + 100"}),
+        lambda table: table.insert({"id": range(20, 30)}),
+        lambda table: table.optimize.compact_files(target_rows_per_fragment=1000),
+    ],
+    ids=["delete", "update", "insert", "compact"],
+)
+def test_a_plan_stays_at_its_version_when_the_dataset_object_moves(tmp_path, change):
+    table = lancelet.write_dataset(
+        {"id": range(10)}, str(tmp_path / "t.lance"), max_rows_per_file=4
+    )
+    plans = [training.plan(table, columns=["id"], filter=where) for where in (None, "id < 8")]
+    sources = [*plans, training.mix(plans), training.windows(plans[0], 2)]
+    versions, states = ([getattr(each, name) for each in sources] for name in ("version", "table"))
+    wanted = [flat(ids(plan.loader(3))) for plan in plans]
+    change(table)
+    assert table.version > plans[0].version
+    assert [flat(ids(plan.loader(3))) for plan in plans] == wanted
+    assert [each.version for each in sources] == versions
+    assert [each.table for each in sources] == states
+
+
+def test_a_state_is_of_one_table(tmp_path):
+    rows = {"id": range(10)}
+    one, other = (
+        training.plan(lancelet.write_dataset(rows, str(tmp_path / name))) for name in ("a", "b")
+    )
+    for make in (
+        lambda plan: plan,
+        lambda plan: training.mix([plan]),
+        lambda plan: training.windows(plan, 2),
+    ):
+        state = json.loads(json.dumps(make(one).loader(3).state_dict()))
+        make(training.plan(lancelet.dataset(one.dataset.uri))).loader(3).load_state_dict(state)
+        with pytest.raises(InvalidInputError, match="another plan") as caught:
+            make(other).loader(3).load_state_dict(state)
+        assert caught.value.facts["differs"] == "table"
+        # States of earlier releases do not name the table.
+        del state["table"]
+        make(other).loader(3).load_state_dict(state)
+
+
 def test_a_run_goes_on_only_with_the_same_rows_and_weights(table):
     for name, first, other in (
         ("row_ids", [1, 2], [1, 3]),
