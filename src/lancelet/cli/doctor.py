@@ -20,7 +20,6 @@ _EXTRAS: Final = {
     "spark": "pyspark",
     "sql (LanceDataset.sql)": "datafusion",
     "sql (lancelet.sql)": "duckdb",
-    "view": "uvicorn",
     "plot": "matplotlib",
     "pydantic": "pydantic",
     "namespace": "lance-namespace",

@@ -2,8 +2,6 @@
 
 lancelet view shop/             all tables below a folder
 lancelet view shop/t.lance      one table
-
-Needs the extra `view`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import webbrowser
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_storage_options, storage_options_of
-from lancelet.errors import UnsupportedError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Serve until stopped."""
-    try:
-        from lancelet.cli.viewer.server import serve  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            "this needs the extra `view`: pip install 'lancelet[view]'", missing=error.name
-        ) from error
+    from lancelet.cli.viewer.server import serve  # noqa: PLC0415 - other commands need no server
     from lancelet.cli.viewer.tables import Shown  # noqa: PLC0415 - the same
 
     shown = Shown(arguments.uri, storage_options_of(arguments), can_write=arguments.write)

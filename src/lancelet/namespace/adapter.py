@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 import lance_namespace
 from lance_namespace import LanceNamespace, LanceNamespaceError
@@ -135,7 +135,7 @@ class RestAdapter:
         self._server.start()
         if self._is_generated:
             header = f"Authorization: Bearer {self._token}"
-            print(f"lancelet namespace at {self._server.uri}, {header}", file=sys.stderr)
+            sys.stderr.write(f"lancelet namespace at {self._server.uri}, {header}\n")
 
     def stop(self) -> None:
         """Stop listening."""
@@ -181,8 +181,6 @@ class RestAdapter:
             found = _run(self._namespace, route, names, dict(request.query), request.body)
         except LanceNamespaceError as error:
             status = _STATUS.get(error.code, HTTPStatus.NOT_FOUND)
-            if "already exists" in str(error).lower() or "not empty" in str(error).lower():
-                status = HTTPStatus.CONFLICT
             return _refusal(status, str(error), error.code)
         except NotFoundError as error:
             return _refusal(HTTPStatus.NOT_FOUND, str(error), ErrorCode.TABLE_NOT_FOUND)

@@ -1,36 +1,42 @@
 """The table `__manifest` of a folder: the names of its namespaces and tables.
 
-    object_id   object_type   location           metadata
-    sales       namespace     null               {"owner": "ann"}
-    sales$q     table         1f0c9a2e_sales$q   null
+    object_id          object_type   location           metadata
+    sales              namespace     null               {"owner": "ann"}
+    sales$q            table         1f0c9a2e_sales$q   null
+    .dropped/5d3e01ab  dropped       orders.lance       {"object_id": "orders"}
 
-An id is the path of an object, joined with `$`. The id is the key of the table, so of two writers
-who take the same name at once one is refused.
+An id is the path of an object, joined with `$`. The id is the primary key of the table, so if two
+writers add the same name at once, one of them is refused. Every change of a name is one commit.
+A dropped table keeps a row, under an id that is no name, until its files are deleted.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
 from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 from lance_namespace import InvalidInputError
 
+from lancelet import surroundings
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.write.write import write_dataset
-from lancelet.errors import AlreadyExistsError, DatasetNotFoundError
+from lancelet.errors import AlreadyExistsError, CommitConflictError, DatasetNotFoundError
+from lancelet.format.paths import VERSIONS
 from lancelet.io.open import open_folder
-from lancelet.io.uri import join, parse_uri, quote_path
+from lancelet.io.uri import join, name, parse_uri, quote_path
+from lancelet.ops.merge_insert.decide import MergeMatchError
 from lancelet.table.manifests import find_latest
 from lancelet.values import dataclass
 
 SEPARATOR: Final = "$"
 TABLE: Final = "table"
 NAMESPACE: Final = "namespace"
+DROPPED: Final = "dropped"
 
 CATALOG_FOLDER: Final = "__manifest"
 """The folder of the table of names."""
@@ -48,17 +54,33 @@ _SCHEMA: Final = pa.schema(
 
 _SUFFIX: Final = ".lance"
 _RESERVED: Final = ".lance-reserved"
+_DEREGISTERED: Final = ".lance-deregistered"
+_DROPPED_CONTENT: Final = b"dropped"
+_DROPPED_FOLDER: Final = ".dropped/"
+
+_RENAME_ATTEMPTS_MAX: Final = 20
+_LISTING_THREADS: Final = 16
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A namespace or a table; `location` is where the table is, below the folder."""
+    """A namespace or a table.
+
+    Attributes:
+        path: The parts of its id.
+        object_type: `table`, `namespace` or `dropped`.
+        location: Where the table is, relative to the root folder.
+        properties: Properties that the creator gave.
+        is_recorded: Whether the catalog has a row for it; otherwise a listing of the folder
+            showed it.
+    """
 
     path: tuple[str, ...]
     object_type: str
     location: str | None = None
     properties: Mapping[str, str] | None = None
+    is_recorded: bool = True
 
     @property
     def object_id(self) -> str:
@@ -70,18 +92,32 @@ class Catalog:
     """Reads and changes the names of one folder."""
 
     def __init__(self, root: str, storage_options: Mapping[str, str]) -> None:
-        """Look at a folder; the table is made when the first name is taken."""
+        """Open the catalog of a folder; its table is created with the first name."""
         self._uri = join(root, CATALOG_FOLDER)
         self._options = dict(storage_options)
 
-    def find(self, path: Sequence[str]) -> Entry | None:
-        """Return what has a name, or None."""
-        wanted = SEPARATOR.join(path).replace("'", "''")
-        found = self._read(f"object_id = '{wanted}'")
-        return found[0] if found else None
+    def find(self, path: Sequence[str], location: str | None = None) -> list[Entry]:
+        """Return the entry of a name, and every entry with a location if one is given."""
+        condition = _is_id(SEPARATOR.join(path))
+        if location is not None:
+            condition += f" OR {_is_text('location', location)}"
+        return self._read(condition)
+
+    def at_location(self, location: str) -> list[Entry]:
+        """Return the entries with a location; that of a dropped table is among them."""
+        return self._read(_is_text("location", location))
+
+    def dropped(self, path: Sequence[str]) -> list[Entry]:
+        """Return the dropped tables of a name whose files may not be deleted yet."""
+        object_id = SEPARATOR.join(path)
+        return [
+            entry
+            for entry in self._read(f"object_type = '{DROPPED}'")
+            if (entry.properties or {}).get("object_id") == object_id
+        ]
 
     def children(self, parent: Sequence[str], object_type: str | None = None) -> list[Entry]:
-        """Return what lies directly below a namespace, by name."""
+        """Return the entries directly below a namespace, ordered by name."""
         depth = len(parent) + 1
         found = [
             entry
@@ -93,27 +129,70 @@ class Catalog:
         return sorted(found, key=lambda entry: entry.path)
 
     def all(self) -> list[Entry]:
-        """Return everything that has a name."""
+        """Return all entries."""
         return self._read(None)
 
     def add(self, entry: Entry) -> bool:
-        """Take a name, and return whether it was free."""
-        properties = None if entry.properties is None else json.dumps(dict(entry.properties))
-        row = {
-            "object_id": entry.object_id,
-            "object_type": entry.object_type,
-            "location": entry.location,
-            "metadata": properties,
-            "base_objects": None,
-        }
-        rows = pa.Table.from_pylist([row], _SCHEMA)
+        """Add an entry, and return whether its name was free."""
         merge = self._opened().merge_insert("object_id").when_not_matched_insert_all()
-        return bool(merge.execute(rows)["num_inserted_rows"])
+        return bool(merge.execute(_rows([entry]))["num_inserted_rows"])
 
-    def remove(self, path: Sequence[str]) -> None:
-        """Give a name up."""
-        name = SEPARATOR.join(path).replace("'", "''")
-        self._opened().delete(f"object_id = '{name}'")
+    def rename(self, entry: Entry, target: Sequence[str]) -> bool | None:
+        """Give an entry another id in one commit.
+
+        Returns:
+            True if it was renamed, False if the id is taken, None if the entry is gone.
+        """
+        renamed = Entry(tuple(target), entry.object_type, entry.location, entry.properties)
+        return self._replace(entry, renamed)
+
+    def drop(self, entry: Entry) -> Entry | None:
+        """Remove the name of a table in one commit, and return the entry that keeps its location.
+
+        Returns:
+            The entry to `remove` once the files of the table are deleted; None if the entry is
+            gone.
+        """
+        dropped = Entry(
+            (f"{_DROPPED_FOLDER}{surroundings.new_uuid().hex}",),
+            DROPPED,
+            entry.location,
+            {"object_id": entry.object_id},
+        )
+        return dropped if self._replace(entry, dropped) else None
+
+    def remove(self, entry: Entry) -> bool:
+        """Remove an entry, and return whether it was there."""
+        done = self._opened().delete(_is_entry(entry))
+        return bool(done["num_deleted_rows"])
+
+    def _replace(self, entry: Entry, other: Entry) -> bool | None:
+        """Replace an entry in one commit; see `rename`.
+
+        The rows are looked at anew in each attempt: a merge that retried by itself would add
+        `other` although another writer has removed `entry` meanwhile.
+        """
+        for attempt in range(1, _RENAME_ATTEMPTS_MAX + 1):
+            dataset = self._opened()
+            if not dataset.count_rows(_is_entry(entry)):
+                return None
+            merge = (
+                dataset.merge_insert("object_id")
+                .when_matched_fail()
+                .when_not_matched_insert_all()
+                .when_not_matched_by_source_delete(_is_entry(entry))
+                .conflict_retries(0)
+            )
+            try:
+                merge.execute(_rows([other]))
+            except MergeMatchError:
+                return False
+            except CommitConflictError:
+                if attempt == _RENAME_ATTEMPTS_MAX:
+                    raise
+            else:
+                return True
+        raise AssertionError
 
     def _read(self, condition: str | None) -> list[Entry]:
         try:
@@ -142,6 +221,48 @@ class Catalog:
             return LanceDataset(self._uri, storage_options=self._options)
 
 
+def _rows(entries: Sequence[Entry]) -> pa.Table:
+    rows = [
+        {
+            "object_id": entry.object_id,
+            "object_type": entry.object_type,
+            "location": entry.location,
+            "metadata": None if entry.properties is None else json.dumps(dict(entry.properties)),
+            "base_objects": None,
+        }
+        for entry in entries
+    ]
+    return pa.Table.from_pylist(rows, _SCHEMA)
+
+
+def _is_entry(entry: Entry) -> str:
+    location = entry.location
+    at = "location IS NULL" if location is None else _is_text("location", location)
+    return f"{_is_id(entry.object_id)} AND {at}"
+
+
+def _is_id(object_id: str) -> str:
+    return _is_text("object_id", object_id)
+
+
+def _is_text(column: str, text: str) -> str:
+    quoted = text.replace("'", "''")
+    return f"{column} = '{quoted}'"
+
+
+class TableState(Enum):
+    """What a folder at the location of a table shows.
+
+    `ABSENT` includes a folder with files but without a version, which a failed write leaves.
+    """
+
+    ABSENT = "absent"
+    DECLARED = "declared"
+    WRITTEN = "written"
+    DEREGISTERED = "deregistered"
+    DROPPED = "dropped"
+
+
 class Folder:
     """A folder of tables."""
 
@@ -162,20 +283,41 @@ class Folder:
             return f"file://{join(root.authority + quote_path(root.path), within)}"
         return uri if place.scheme == "memory" else join(self.root, quote_path(location))
 
-    def new_location(self, path: Sequence[str], *, is_listed: bool) -> str:
-        """Return where a new table goes: by its name where folders are listed, else apart."""
-        if len(path) == 1 and is_listed:
-            return f"{path[0]}{_SUFFIX}"
-        return f"{uuid.uuid4().hex[:8]}_{SEPARATOR.join(path)}"
+    def new_location(self, path: Sequence[str]) -> str:
+        """Return a location that no table has."""
+        return f"{surroundings.new_uuid().hex[:8]}_{SEPARATOR.join(path)}"
 
-    def listed_tables(self) -> list[str]:
-        """Return the names of the tables that lie in the folder itself."""
-        folders = [name.rstrip("/") for name in self._store.list_delimited("").folders]
-        names = [name.rpartition("/")[2] for name in folders]
-        return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    def listed_names(self, excluded: Collection[str]) -> list[str]:
+        """Return the names of the tables that the folder itself shows, ordered.
+
+        Args:
+            excluded: Locations to pass over.
+        """
+        folders = [name(each.rstrip("/")) for each in self._store.list_delimited("").folders]
+        found = sorted(each for each in folders if each.endswith(_SUFFIX) and each not in excluded)
+        with surroundings.executor(_LISTING_THREADS, "lancelet-tables") as pool:
+            states = pool.map(self.state_of, found)
+            shown = {TableState.WRITTEN, TableState.DECLARED}
+            return [
+                location.removesuffix(_SUFFIX)
+                for location, state in zip(found, states, strict=True)
+                if state in shown
+            ]
+
+    def state_of(self, location: str) -> TableState:
+        """Return what is at a location."""
+        listing = self._store.list_delimited(check_location(location))
+        names = {name(each.path) for each in listing.objects}
+        if _DEREGISTERED in names:
+            content = self._store.read(f"{location}/{_DEREGISTERED}")
+            is_dropped = content == _DROPPED_CONTENT
+            return TableState.DROPPED if is_dropped else TableState.DEREGISTERED
+        if self.has_table(location):
+            return TableState.WRITTEN
+        return TableState.DECLARED if _RESERVED in names else TableState.ABSENT
 
     def has_table(self, location: str) -> bool:
-        """Whether a table was written at a place."""
+        """Return whether a location has a version of a table."""
         return find_latest(self._store.at(check_location(location))) is not None
 
     def has_folder(self, location: str) -> bool:
@@ -201,9 +343,60 @@ class Folder:
                 "the name instead of dropping it"
             )
 
+    def hide(self, location: str, *, drops: bool = False) -> None:
+        """Exclude a table from listings, because it was deregistered or is being dropped."""
+        if not self._is_own(location):
+            return
+        content = _DROPPED_CONTENT if drops else b""
+        self._store.put(f"{check_location(location)}/{_DEREGISTERED}", content)
+
+    def show(self, location: str) -> None:
+        """Include a table in listings again."""
+        self._store.delete(f"{check_location(location)}/{_DEREGISTERED}")
+
     def drop(self, location: str) -> None:
-        """Delete a table."""
-        self._store.delete_folder(check_location(location))
+        """Delete the files of a table.
+
+        The versions go first, so that nobody opens a table with some of its files gone, and
+        what excludes the table from listings goes last.
+        """
+        if not self._is_own(location):
+            self._drop_link(location)
+            return
+        listing = self._store.list_delimited(check_location(location))
+        for folder in sorted(listing.folders, key=lambda each: name(each.rstrip("/")) != VERSIONS):
+            self._store.delete_folder(folder.rstrip("/"))
+        for each in listing.objects:
+            if name(each.path) != _DEREGISTERED:
+                self._store.delete(each.path)
+        self._store.delete_folder(location)
+
+    def _is_own(self, location: str) -> bool:
+        """Return whether a table is in the folder and not behind a symbolic link."""
+        return self._store.is_own(f"{check_location(location)}/{VERSIONS}")
+
+    def _drop_link(self, location: str) -> None:
+        """Delete a link to a table of others; the table stays.
+
+        Raises:
+            InvalidInputError: A folder above the table is the link, so others may need it.
+        """
+        if not self._store.is_own(location):
+            raise InvalidInputError(
+                f"Invalid input: the table at {location!r} is behind a symbolic link; deregister "
+                "the name instead of dropping it"
+            )
+        self._store.delete_folder(location)
+
+
+def listed_location(path: Sequence[str]) -> str:
+    """Return where a listing finds the table of a name of the root."""
+    return f"{path[-1]}{_SUFFIX}"
+
+
+def is_listed_location(location: str) -> bool:
+    """Return whether a listing of the root shows a location."""
+    return location.endswith(_SUFFIX) and "/" not in location
 
 
 def check_location(location: str) -> str:

@@ -4,14 +4,22 @@
     root/orders.lance/          the table `orders` of the root
     root/1f0c9a2e_sales$q/      the table `q` of the namespace `sales`
 
-Tables in the root are found by listing the folder too, so that those that were written without
-the namespace have a name as well.
+Tables of the root are found by listing the folder too, so tables that were written without the
+namespace have a name as well. A table is listed only if no row of the catalog has its location, so
+a renamed table has one name. Each operation has one request that decides whether it took effect:
+
+    create       the first version of the table, or the row where listings do not show the location
+    register     the row
+    rename       the commit that replaces the row
+    deregister   the commit that removes the row
+    drop         the commit that replaces the row; the files are deleted afterwards
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 from lance_namespace import (
     CreateNamespaceRequest,
@@ -55,6 +63,7 @@ from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicSta
 
 from lancelet.dataset.session import Session
 from lancelet.dataset.write.write import write_dataset
+from lancelet.errors import AlreadyExistsError, CommitError, LanceletError, StorageError
 from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
 from lancelet.namespace.catalog import (
@@ -64,17 +73,43 @@ from lancelet.namespace.catalog import (
     Catalog,
     Entry,
     Folder,
+    TableState,
     check_location,
     check_name,
+    is_listed_location,
+    listed_location,
 )
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
 from lancelet.namespace.history import HistoryOperations
 from lancelet.namespace.operations import read_stream
 from lancelet.namespace.tables import TableOperations
 from lancelet.namespace.types import schema_form
-from lancelet.table.handlers.choose import MANIFEST_STORE
 
 _STORAGE = "storage."
+
+_REQUEST_OPTIONS: Final = frozenset(
+    {
+        "access_key_id",
+        "aws_access_key_id",
+        "aws_region",
+        "aws_secret_access_key",
+        "aws_session_token",
+        "azure_storage_sas_key",
+        "azure_storage_sas_token",
+        "azure_storage_token",
+        "bearer_token",
+        "expires_at_millis",
+        "google_bearer_token",
+        "region",
+        "sas_key",
+        "sas_token",
+        "secret_access_key",
+        "session_token",
+        "token",
+    }
+)
+"""The storage options that a request may have, in lower case: the region and credentials of its
+caller."""
 
 
 class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  # type: ignore[misc]  # its stubs are not read
@@ -135,7 +170,8 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise NamespaceAlreadyExistsError("Namespace already exists: root namespace")
         self._require_namespace(path[:-1], "parent namespace ")
         properties = request.properties or None
-        if not self._catalog.add(Entry(path, NAMESPACE, None, properties)):
+        is_free = self._find(path) is None
+        if not is_free or not self._catalog.add(Entry(path, NAMESPACE, None, properties)):
             raise NamespaceAlreadyExistsError(f"Namespace already exists: {_text(path)}")
         return CreateNamespaceResponse(properties=properties)
 
@@ -168,7 +204,8 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise NamespaceNotEmptyError(
                 f"Namespace not empty: '{_text(path)}' (contains {len(held)} child objects)"
             )
-        self._catalog.remove(path)
+        if entry is not None:
+            self._catalog.remove(entry)
         return DropNamespaceResponse(properties=dict((entry and entry.properties) or {}))
 
     # --- tables --------------------------------------------------------------------------------
@@ -176,19 +213,20 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """Return the names of the tables within a namespace."""
         path = self._begin("list_tables", request)
-        names = set(self._folder.listed_tables()) if self._is_listed and not path else set()
-        if self._is_catalogued:
-            names |= {entry.path[-1] for entry in self._catalog.children(path, TABLE)}
+        rows = self._catalog.all() if self._is_catalogued else []
+        tables = [row.path for row in rows if row.object_type == TABLE]
+        names = {table[-1] for table in tables if table[:-1] == path}
+        if not path:
+            names |= self._listed_names(rows)
         shown, token = _page(sorted(names), request)
         return ListTablesResponse(tables=shown, page_token=token)
 
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """Return the tables of all namespaces, each by its path joined with `$`."""
         self._begin("list_all_tables", request)
-        names = set(self._folder.listed_tables()) if self._is_listed else set()
-        if self._is_catalogued:
-            names |= {each.object_id for each in self._catalog.all() if each.object_type == TABLE}
-        shown, token = _page(sorted(names), request)
+        rows = self._catalog.all() if self._is_catalogued else []
+        names = {row.object_id for row in rows if row.object_type == TABLE}
+        shown, token = _page(sorted(names | self._listed_names(rows)), request)
         return ListTablesResponse(tables=shown, page_token=token)
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
@@ -227,26 +265,29 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         path = self._table_path("create_table", request)
         rows = read_stream(request_data, "create_table")
         mode = (request.mode or "create").lower().replace("exist_ok", "existok")
-        entry = self._find_table(path)
-        if entry is not None and mode == "create":
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
-        if entry is not None and mode == "existok":
-            return CreateTableResponse(location=self._folder.uri_of(entry.location or ""))
-        if request.storage_options and MANIFEST_STORE in request.storage_options:
-            raise InvalidInputError(
-                f"Invalid input: {MANIFEST_STORE} is a setting of the namespace, not of a request"
+        entry = self._find(path)
+        location = (entry.location or "") if entry is not None else self._new_location(path)
+        if entry is not None and (entry.object_type != TABLE or self._folder.has_table(location)):
+            if entry.object_type != TABLE or mode == "create":
+                raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+            if mode == "existok":
+                return CreateTableResponse(location=self._folder.uri_of(location))
+        given = _request_options(request.storage_options)
+        options = {**self._folder.storage_options, **given}
+        try:
+            dataset = write_dataset(
+                rows,
+                self._folder.uri_of(location),
+                mode="overwrite" if mode == "overwrite" else "create",
+                storage_options=options or None,
             )
-        entry = entry or self._enter(path, request.properties)
-        location = self._folder.uri_of(entry.location or "")
-        options = {**self._folder.storage_options, **(request.storage_options or {})}
-        dataset = write_dataset(
-            rows,
-            location,
-            mode="overwrite" if mode == "overwrite" else "create",
-            storage_options=options or None,
-        )
+        except AlreadyExistsError as error:
+            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}") from error
+        if entry is None:
+            entry = Entry(path, TABLE, location, request.properties or None)
+            self._record_created(entry)
         return CreateTableResponse(
-            location=location,
+            location=self._folder.uri_of(location),
             version=dataset.version,
             properties=dict(entry.properties) if entry.properties else None,
         )
@@ -254,9 +295,18 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
         """Take a name for a table that is written later."""
         path = self._table_path("declare_table", request)
-        entry = self._enter(path, request.properties)
-        location = entry.location or ""
+        found = self._find(path)
+        if found is not None and (
+            found.is_recorded
+            or not self._is_catalogued
+            or self._folder.state_of(found.location or "") is not TableState.DECLARED
+        ):
+            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+        location = (found.location or "") if found is not None else self._new_location(path)
+        entry = Entry(path, TABLE, location, request.properties or None)
         self._folder.reserve(location)
+        if self._is_catalogued and not self._catalog.add(entry):
+            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
         return DeclareTableResponse(
             location=self._folder.uri_of(location),
             properties=dict(entry.properties) if entry.properties else None,
@@ -274,31 +324,57 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         self._need_catalog()
         location = check_location(request.location)
         self._require_namespace(path[:-1], "parent namespace ")
+        found = self._find(path)
+        if found is not None and (found.is_recorded or found.location != location):
+            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+        self._refuse_registered(location)
+        if self._folder.state_of(location) is TableState.DROPPED:
+            raise InvalidInputError(
+                f"Invalid input: the table at {location!r} is being dropped; register another one"
+            )
+        self._folder.show(location)
         if not self._catalog.add(Entry(path, TABLE, location, request.properties)):
             raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
         return RegisterTableResponse(location=location, properties=request.properties)
 
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
-        """Give up the name of a table, which stays where it is."""
+        """Remove the name of a table; its files stay where they are."""
         path = self._table_path("deregister_table", request)
         self._need_catalog()
-        entry = self._require_table(path)
-        self._catalog.remove(path)
-        location = self._folder.uri_of(entry.location or "")
-        return DeregisterTableResponse(id=list(path), location=location)
+        entry = self._recorded(self._require_table(path))
+        location = entry.location or ""
+        if is_listed_location(location) and len(self._catalog.at_location(location)) == 1:
+            self._folder.hide(location)
+        if not self._catalog.remove(entry):
+            raise _not_found(path)
+        return DeregisterTableResponse(id=list(path), location=self._folder.uri_of(location))
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
-        """Delete a table."""
+        """Delete a table.
+
+        If the files cannot be deleted, the name is gone, and another attempt deletes the files.
+        """
         path = self._table_path("drop_table", request)
-        entry = self._require_table(path)
-        self._folder.check_droppable(entry.location or "")
+        entry = self._find_table(path)
+        if entry is None:
+            location = self._finish_drop(path)
+            return DropTableResponse(id=list(path), location=self._folder.uri_of(location))
+        location = entry.location or ""
+        self._folder.check_droppable(location)
         if self._is_catalogued:
-            self._catalog.remove(path)
-        self._folder.drop(entry.location or "")
-        return DropTableResponse(id=list(path), location=self._folder.uri_of(entry.location or ""))
+            entry = self._recorded(entry)
+            self._refuse_registered(location, entry)
+            dropped = self._catalog.drop(entry)
+            if dropped is None:
+                raise _not_found(path)
+            self._delete_files(dropped)
+        else:
+            self._folder.hide(location, drops=True)
+            self._folder.drop(location)
+        return DropTableResponse(id=list(path), location=self._folder.uri_of(location))
 
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
-        """Give a table another name; it stays where it is."""
+        """Give a table another name; its files stay where they are."""
         path = self._table_path("rename_table", request)
         self._need_catalog()
         entry = self._require_table(path)
@@ -307,9 +383,12 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         for each in target:
             check_name(each)
         self._require_namespace(target[:-1], "parent namespace ")
-        if not self._catalog.add(Entry(target, TABLE, entry.location, entry.properties)):
+        is_free = self._find(target) is None
+        is_renamed = is_free and self._catalog.rename(self._recorded(entry), target)
+        if is_renamed is None:
+            raise _not_found(path)
+        if not is_renamed:
             raise TableAlreadyExistsError(f"Table already exists: {target[-1]}")
-        self._catalog.remove(path)
         return RenameTableResponse()
 
     # --- what the methods share ----------------------------------------------------------------
@@ -329,38 +408,137 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             self._need_catalog()
         return path
 
-    def _enter(self, path: tuple[str, ...], properties: dict[str, str] | None) -> Entry:
-        """Take a name for a new table, and return where it goes."""
-        location = self._folder.new_location(path, is_listed=self._is_listed)
-        entry = Entry(path, TABLE, location, properties or None)
-        is_free = self._catalog.add(entry) if self._is_catalogued else True
-        if not is_free or (len(path) == 1 and self._folder.has_folder(location)):
-            raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
+    def _listed_names(self, rows: Sequence[Entry]) -> set[str]:
+        """Return the tables of the root that have no row in the catalog."""
+        if not self._is_listed:
+            return set()
+        return set(self._folder.listed_names({row.location for row in rows if row.location}))
+
+    def _new_location(self, path: tuple[str, ...]) -> str:
+        """Return where a new table goes: by its name where a listing shows that and it is free."""
+        if not self._is_listed or len(path) > 1:
+            return self._folder.new_location(path)
+        location = listed_location(path)
+        hidden = {TableState.DEREGISTERED, TableState.DROPPED}
+        is_hidden = self._folder.state_of(location) in hidden
+        if not self._is_catalogued:
+            if is_hidden:
+                raise TableAlreadyExistsError(
+                    f"Table already exists: the files of a deregistered or dropped table are at "
+                    f"{location!r}; drop it again or choose another name"
+                )
+            return location
+        is_held = is_hidden or self._catalog.at_location(location)
+        return self._folder.new_location(path) if is_held else location
+
+    def _record_created(self, entry: Entry) -> None:
+        """Add the row of a table that was just written.
+
+        A table without properties that listings show needs no row, so it exists even if the row
+        cannot be added. Any other table is deleted again: nobody has its name.
+        """
+        if not self._is_catalogued:
+            return
+        location = entry.location or ""
+        try:
+            is_free = self._catalog.add(entry)
+        except (StorageError, CommitError):
+            if self._is_listed and is_listed_location(location) and not entry.properties:
+                return
+            if any(row.location == location for row in self._catalog.find(entry.path)):
+                return  # the row was added, and the request that failed came after that
+            self._delete_unnamed(location)
+            raise
+        if not is_free:
+            self._delete_unnamed(location)
+            raise TableAlreadyExistsError(f"Table already exists: {entry.path[-1]}")
+
+    def _delete_unnamed(self, location: str) -> None:
+        """Delete the files of a table whose creation fails, unless that fails as well."""
+        with suppress(LanceletError):
+            self._folder.drop(location)
+
+    def _finish_drop(self, path: tuple[str, ...]) -> str:
+        """Delete the files that an interrupted drop left, and return where they were."""
+        location = ""
+        for dropped in self._catalog.dropped(path) if self._is_catalogued else []:
+            location = dropped.location or ""
+            self._delete_files(dropped)
+        if location:
+            return location
+        location = listed_location(path)
+        if (
+            len(path) > 1
+            or not self._is_listed
+            or self._folder.state_of(location) is not TableState.DROPPED
+        ):
+            raise _not_found(path)
+        self._folder.drop(location)
+        return location
+
+    def _delete_files(self, dropped: Entry) -> None:
+        location = dropped.location or ""
+        if is_listed_location(location):
+            self._folder.hide(location, drops=True)
+        self._folder.drop(location)
+        # A row that stays keeps other tables from the location, and the next drop removes it.
+        with suppress(StorageError, CommitError):
+            self._catalog.remove(dropped)
+
+    def _recorded(self, entry: Entry) -> Entry:
+        """Return the entry of a table, after adding its row if there is none."""
+        if not entry.is_recorded:
+            self._catalog.add(entry)
         return entry
 
-    def _find_table(self, path: Sequence[str]) -> Entry | None:
-        entry = self._catalog.find(path) if self._is_catalogued else None
-        if entry is not None:
-            return entry if entry.object_type == TABLE else None
-        if not self._is_listed or len(path) != 1:
+    def _refuse_registered(self, location: str, own: Entry | None = None) -> None:
+        """Raise if another name has a location.
+
+        Raises:
+            InvalidInputError: If an entry other than `own` has the location.
+        """
+        for other in self._catalog.at_location(location):
+            if own is None or other.path != own.path:
+                named = "a table that is being dropped"
+                if other.object_type == TABLE:
+                    named = f"the table '{_text(other.path)}'"
+                raise InvalidInputError(
+                    f"Invalid input: the location {location!r} belongs to {named}; rename or "
+                    "deregister that one first"
+                )
+
+    def _find(self, path: Sequence[str]) -> Entry | None:
+        """Return the namespace or table that has a name."""
+        is_shown = self._is_listed and len(path) == 1
+        location = listed_location(path) if is_shown else None
+        found = self._catalog.find(path, location) if self._is_catalogued else []
+        for entry in found:
+            if entry.path == tuple(path):
+                return entry
+        if location is None or found:
             return None
-        location = self._folder.new_location(path, is_listed=True)
-        is_there = self._folder.has_folder(location)
-        return Entry(tuple(path), TABLE, location) if is_there else None
+        if self._folder.state_of(location) not in {TableState.WRITTEN, TableState.DECLARED}:
+            return None
+        return Entry(tuple(path), TABLE, location, is_recorded=False)
+
+    def _find_table(self, path: Sequence[str]) -> Entry | None:
+        entry = self._find(path)
+        return entry if entry is not None and entry.object_type == TABLE else None
 
     def _require_table(self, path: Sequence[str]) -> Entry:
         if not path:
             raise InvalidInputError("Invalid input: Table ID cannot be empty")
         entry = self._find_table(path)
         if entry is None:
-            raise TableNotFoundError(f"Table not found: table id '{_text(path)}'")
+            raise _not_found(path)
         return entry
 
     def _require_namespace(self, path: Sequence[str], what: str = "") -> Entry | None:
         """Return what is known of a namespace; nothing is of the root."""
         if not path:
             return None
-        entry = self._catalog.find(path) if self._is_catalogued else None
+        found = self._catalog.find(path) if self._is_catalogued else []
+        entry = found[0] if found else None
         if entry is None or entry.object_type != NAMESPACE:
             named = f"{what}'{_text(path)}'" if what else _text(path)
             raise NamespaceNotFoundError(f"Namespace not found: {named}")
@@ -377,8 +555,27 @@ def _is_true(value: str | None) -> bool:
     return (value or "true").lower() == "true"
 
 
+def _request_options(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the storage options of a request, which must be credentials of its caller.
+
+    Raises:
+        InvalidInputError: An option would choose where or how the namespace stores tables.
+    """
+    refused = sorted(name for name in given or {} if name.lower() not in _REQUEST_OPTIONS)
+    if refused:
+        raise InvalidInputError(
+            f"Invalid input: the storage option {refused[0]!r} is a setting of the namespace; a "
+            f"request may have {', '.join(sorted(_REQUEST_OPTIONS))}"
+        )
+    return {name.lower(): value for name, value in (given or {}).items()}
+
+
 def _text(path: Sequence[str]) -> str:
     return SEPARATOR.join(path)
+
+
+def _not_found(path: Sequence[str]) -> TableNotFoundError:
+    return TableNotFoundError(f"Table not found: table id '{_text(path)}'")
 
 
 def _page(names: list[str], request: Any) -> tuple[list[str], str | None]:

@@ -29,11 +29,10 @@ from lancelet.namespace.context import (
     provider_of,
     without_provider,
 )
-from lancelet.namespace.routes import BINARY, DICTS, ROUTES, Body, Route
+from lancelet.namespace.routes import BINARY, DICTS, MEDIA_TYPES, ROUTES, Body, Route
 
 _HEADER: Final = "header."
 _WAIT_SECONDS: Final = 300
-_WAYS: Final = {Body.JSON: "application/json", Body.ARROW: "application/vnd.apache.arrow.stream"}
 
 
 class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not read
@@ -129,7 +128,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         if self._counts is not None:
             self._counts[route.operation] += 1
         headers = {
-            "Content-Type": _WAYS.get(route.body, "application/json"),
+            "Content-Type": MEDIA_TYPES.get(route.body, "application/json"),
             **self._headers,
             **headers_of(self._provider, route.operation, object_id),
             **own_headers,

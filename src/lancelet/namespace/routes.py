@@ -19,6 +19,13 @@ class Body(Enum):
     ARROW = "arrow"
 
 
+ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+"""The media type of rows."""
+
+MEDIA_TYPES: Final = {Body.JSON: "application/json", Body.ARROW: ARROW_STREAM}
+"""The media type of each body."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """How an operation is asked for.

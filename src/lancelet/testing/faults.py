@@ -9,22 +9,27 @@ once, in both ways. Requests of readers and writers count as those of the store 
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar, cast
 
 from lancelet.errors import (
     CommitOutcomeUnknownError,
     InvalidInputError,
+    StorageError,
     StorageUnavailableError,
 )
 from lancelet.io.store import Store
 from lancelet.io.wrapped import Request, WrappedStore
+from lancelet.surroundings import Surroundings
 
 T = TypeVar("T")
 
 Fault: TypeAlias = Literal["refuse", "lose_reply"]
+
+_WRITES: Final = frozenset({"put", "put_if_absent", "write", "open_writer", "copy"})
 
 
 class FaultyStore(WrappedStore):
@@ -105,3 +110,65 @@ class _Failing:
                 return False
             self.fired = True
             return True
+
+
+class FaultySurroundings(Surroundings):
+    """Fails one request among those of all stores that are opened.
+
+    with surroundings.replaced_by(FaultySurroundings("refuse", at=3)): ...
+    """
+
+    def __init__(
+        self,
+        fault: Fault = "refuse",
+        at: int | None = None,
+        *,
+        only: Callable[[Request], bool] | None = None,
+    ) -> None:
+        """Fail request number `at`, counted from 0, among those that `only` picks."""
+        self._failing = _Failing(fault, at, 0.0, only or (lambda _: True))
+
+    @property
+    def fired(self) -> bool:
+        """Whether the request came that had to fail."""
+        return self._failing.fired
+
+    def watched(self, store: T) -> T:
+        """Return a store whose requests may fail; a database of versions is left as it is."""
+        if not hasattr(store, "open_reader"):
+            return store
+        return cast("T", WrappedStore(cast("Store", store), self._failing))
+
+
+class FullStore(WrappedStore):
+    """Delegates to another store, and refuses writes as a full disk until a file is deleted."""
+
+    def __init__(self, inner: Store, *, frees: bool = True) -> None:
+        """Refuse writes; without `frees` also after files were deleted."""
+        self._full = _Full(frees)
+        super().__init__(inner, self._full)
+
+    @property
+    def refused(self) -> int:
+        """How many writes were refused."""
+        return self._full.refused
+
+
+class _Full:
+    """Refuses writes for want of space."""
+
+    def __init__(self, frees: bool) -> None:
+        self._frees = frees
+        self._is_full = True
+        self.refused = 0
+
+    def request(self, request: Request, action: Callable[[], T]) -> T:
+        """Run a request, or refuse it."""
+        if request.operation.startswith("delete"):
+            found = action()
+            self._is_full = not self._frees
+            return found
+        if self._is_full and request.operation in _WRITES:
+            self.refused += 1
+            raise StorageError("the disk is full", path=request.path, errno=errno.ENOSPC)
+        return action()

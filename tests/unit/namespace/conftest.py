@@ -35,4 +35,4 @@ def namespace(request, tmp_path):
         yield DirectoryNamespace(root=f"memory://ns{uuid.uuid4().hex}")
     else:
         with RestAdapter("dir", {"root": str(tmp_path)}, port=0) as server:
-            yield RestNamespace(uri=f"http://127.0.0.1:{server.port}")
+            yield RestNamespace(**server.client_properties)

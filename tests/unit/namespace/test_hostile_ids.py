@@ -22,7 +22,7 @@ def served(request, root, rows):
     name = root.as_uri() if request.param == "uri" else str(root)
     if request.param == "server":
         with RestAdapter("dir", {"root": name}, port=0) as server:
-            yield RestNamespace(uri=f"http://127.0.0.1:{server.port}")
+            yield RestNamespace(**server.client_properties)
     else:
         yield DirectoryNamespace(root=name)
 
@@ -133,8 +133,13 @@ def test_a_staged_manifest_is_one_of_the_table(served, root, rows):
     assert lancelet.dataset(str(root / "x.lance")).version == 1
 
 
-def test_a_request_does_not_choose_where_versions_are_decided(served, root, rows):
-    options = {"manifest_store": f"sqlite:{root.parent}/new.db"}
-    asked = ln.CreateTableRequest(id=["x"], storage_options=options)
+@pytest.mark.parametrize(
+    "name",
+    ["manifest_store", "Manifest_Store", "MANIFEST_STORE", "local_sync", "fsspec", "aws_endpoint"],
+)
+def test_a_request_does_not_choose_where_a_table_is_stored(served, root, rows, name):
+    asked = ln.CreateTableRequest(id=["x"], storage_options={name: f"sqlite:{root.parent}/new.db"})
     is_refused(lambda: served.create_table(asked, rows))
     assert not (root.parent / "new.db").exists()
+    credentials = ln.CreateTableRequest(id=["x"], storage_options={"AWS_Session_Token": "t"})
+    served.create_table(credentials, rows)

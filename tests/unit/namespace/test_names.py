@@ -13,6 +13,7 @@ from lancelet.namespace import (
     RestAdapter,
     RestNamespace,
 )
+from lancelet.namespace.catalog import TABLE, Catalog, Entry
 
 
 def test_namespaces_lie_within_each_other(namespace, rows):
@@ -119,7 +120,8 @@ def test_the_reference_keeps_the_same_names(tmp_path, rows, first):
 @pytest.mark.parametrize("client", [RestNamespace, lance.namespace.RestNamespace])
 def test_servers_and_clients_of_both_understand_each_other(tmp_path, rows, server, client):
     with server("dir", {"root": str(tmp_path)}, port=0) as served:
-        namespace = client(uri=f"http://127.0.0.1:{served.port}")
+        uri = {"uri": f"http://127.0.0.1:{served.port}"}  # the reference's needs no token
+        namespace = client(**getattr(served, "client_properties", uri))
         namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
         with pytest.raises(ln.NamespaceAlreadyExistsError):
             namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
@@ -200,7 +202,7 @@ def test_what_is_missing_is_said(wrong):
 
 def test_a_server_that_is_gone_is_unavailable(tmp_path):
     with RestAdapter("dir", {"root": str(tmp_path)}, port=0) as server:
-        namespace = RestNamespace(uri=f"http://127.0.0.1:{server.port}")
+        namespace = RestNamespace(**server.client_properties)
     with pytest.raises(ln.ServiceUnavailableError):
         namespace.list_tables(ln.ListTablesRequest(id=[]))
 
@@ -253,3 +255,98 @@ def test_a_table_whose_uri_is_given_is_not_asked_for(tmp_path):
     assert namespace.retrieve_ops_metrics() == {}
     lancelet.dataset(namespace_client=namespace, table_id=["t"])
     assert namespace.retrieve_ops_metrics() == {"describe_table": 1}
+
+
+def names_of(namespace):
+    return namespace.list_tables(ln.ListTablesRequest(id=[])).tables
+
+
+def test_a_renamed_table_has_one_name(namespace, rows, stream_of):
+    namespace.create_table(ln.CreateTableRequest(id=["a"]), rows)
+    namespace.rename_table(ln.RenameTableRequest(id=["a"], new_table_name="c"))
+    assert names_of(namespace) == ["c"]
+    with pytest.raises(ln.TableNotFoundError):
+        namespace.drop_table(ln.DropTableRequest(id=["a"]))
+    # A new table of the old name is another table.
+    namespace.create_table(ln.CreateTableRequest(id=["a"]), stream_of(pa.table({"x": [1]})))
+    assert names_of(namespace) == ["a", "c"]
+    namespace.drop_table(ln.DropTableRequest(id=["a"]))
+    assert namespace.count_table_rows(ln.CountTableRowsRequest(id=["c"])).count == 3
+    namespace.rename_table(ln.RenameTableRequest(id=["c"], new_table_name="a"))
+    assert names_of(namespace) == ["a"]
+    namespace.drop_table(ln.DropTableRequest(id=["a"]))
+    assert names_of(namespace) == []
+
+
+@pytest.mark.parametrize("taken_by", ["namespace", "writer"])
+def test_a_name_that_a_listing_shows_is_taken(tmp_path, rows, taken_by):
+    namespace = DirectoryNamespace(root=str(tmp_path))
+    namespace.create_table(ln.CreateTableRequest(id=["a"]), rows)
+    if taken_by == "writer":
+        lancelet.write_dataset(pa.table({"x": [1]}), str(tmp_path / "b.lance"))
+    else:
+        namespace.create_table(ln.CreateTableRequest(id=["b"]), rows)
+    lancelet.write_dataset(pa.table({"x": [1]}), str(tmp_path / "apart" / "t.lance"))
+    for refused in (
+        lambda: namespace.rename_table(ln.RenameTableRequest(id=["a"], new_table_name="b")),
+        lambda: namespace.register_table(
+            ln.RegisterTableRequest(id=["b"], location="apart/t.lance")
+        ),
+        lambda: namespace.create_table(ln.CreateTableRequest(id=["b"]), rows),
+        lambda: namespace.declare_table(ln.DeclareTableRequest(id=["b"])),
+    ):
+        with pytest.raises(ln.TableAlreadyExistsError):
+            refused()
+    with pytest.raises(ln.NamespaceAlreadyExistsError):
+        namespace.create_namespace(ln.CreateNamespaceRequest(id=["b"]))
+    assert names_of(namespace) == ["a", "b"]
+
+
+def test_a_location_has_one_name(tmp_path, rows):
+    namespace = DirectoryNamespace(root=str(tmp_path))
+    namespace.create_table(ln.CreateTableRequest(id=["a"]), rows)
+    asked = ln.RegisterTableRequest(id=["b"], location="a.lance")
+    with pytest.raises(ln.InvalidInputError, match="'a'"):
+        namespace.register_table(asked)
+    Catalog(str(tmp_path), {}).add(Entry(("b",), TABLE, "a.lance"))
+    with pytest.raises(ln.InvalidInputError, match="'b'"):
+        namespace.drop_table(ln.DropTableRequest(id=["a"]))
+    assert namespace.count_table_rows(ln.CountTableRowsRequest(id=["b"])).count == 3
+
+
+def test_a_deregistered_table_is_listed_by_nobody(tmp_path, rows):
+    ours = DirectoryNamespace(root=str(tmp_path))
+    theirs = lance.namespace.DirectoryNamespace(root=str(tmp_path))
+    ours.create_table(ln.CreateTableRequest(id=["a"]), rows)
+    ours.deregister_table(ln.DeregisterTableRequest(id=["a"]))
+    assert [names_of(each) for each in (ours, theirs)] == [[], []]
+    ours.register_table(ln.RegisterTableRequest(id=["a"], location="a.lance"))
+    assert [names_of(each) for each in (ours, theirs)] == [["a"], ["a"]]
+
+
+def test_a_table_that_could_not_be_written_has_no_name(namespace, rows, stream_of):
+    nested = pa.table({"a": pa.array([None], pa.null()), "_rowid": [1]})
+    with pytest.raises((ln.LanceNamespaceError, ValueError)):
+        namespace.create_table(ln.CreateTableRequest(id=["ns", "t"]), stream_of(nested))
+    assert namespace.list_all_tables(ln.ListTablesRequest(id=[])).tables == []
+    namespace.create_table(ln.CreateTableRequest(id=["ns", "t"]), rows)
+
+
+def test_a_declared_table_is_created_later(namespace, rows):
+    namespace.declare_table(ln.DeclareTableRequest(id=["later"]))
+    namespace.create_table(ln.CreateTableRequest(id=["later"]), rows)
+    assert names_of(namespace) == ["later"]
+    with pytest.raises(ln.TableAlreadyExistsError):
+        namespace.create_table(ln.CreateTableRequest(id=["later"]), rows)
+
+
+def test_of_two_renames_at_once_one_is_refused(tmp_path, rows):
+    namespace = DirectoryNamespace(root=str(tmp_path))
+    namespace.create_table(ln.CreateTableRequest(id=["a"]), rows)
+    catalog = Catalog(str(tmp_path), {})
+    (entry,) = catalog.find(["a"])
+    assert catalog.rename(entry, ["b"]) is True
+    assert catalog.rename(entry, ["c"]) is None
+    assert catalog.add(entry)
+    assert catalog.rename(entry, ["b"]) is False
+    assert names_of(namespace) == ["a", "b"]
