@@ -29,6 +29,7 @@ LISTS: Final = frozenset({"list", "list.struct"})
 LARGE_LISTS: Final = frozenset({"large_list", "large_list.struct"})
 
 _FIXED_SIZE_LIST: Final = "fixed_size_list:"
+_VALUE_BITS_MAX: Final = 2**31 - 1
 _FIXED_SIZE_BINARY: Final = "fixed_size_binary:"
 _LIST_SIZE_MAX: Final = 2**31 - 1
 _NESTING_MAX: Final = 32
@@ -234,9 +235,22 @@ def _parse_fixed_size_list(rest: str, depth: int) -> pa.DataType:
     item, _, size = rest.rpartition(":")
     item_type = _parse(item, depth=depth + 1)
     metadata = {"ARROW:extension:name": BFLOAT16} if item == BFLOAT16 else None
-    return pa.list_(
-        pa.field("item", item_type, metadata=metadata), _whole(size, rest, largest=_LIST_SIZE_MAX)
-    )
+    count = _whole(size, rest, largest=_LIST_SIZE_MAX)
+    if count * _value_bits(item_type) > _VALUE_BITS_MAX:
+        raise CorruptDataError(
+            "a value of a fixed-size list takes more than 256 MiB",
+            logical_type=f"{_FIXED_SIZE_LIST}{rest}",
+        )
+    return pa.list_(pa.field("item", item_type, metadata=metadata), count)
+
+
+def _value_bits(data_type: pa.DataType) -> int:
+    if pa.types.is_fixed_size_list(data_type):
+        return int(data_type.list_size) * _value_bits(data_type.value_type)
+    try:
+        return int(data_type.bit_width)
+    except ValueError:  # its values differ in size
+        return 0
 
 
 def _parse_fixed_size_binary(rest: str, _depth: int) -> pa.DataType:

@@ -333,6 +333,14 @@ def _check(manifest: Manifest) -> None:
             writer_flags=manifest.writer_flags,
         )
     _check_time(manifest.timestamp_ns, version=manifest.version)
+    names = [field.name for field in manifest.schema.fields]
+    if len(set(names)) < len(names):
+        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        raise CorruptDataError(
+            "two columns of a manifest have one name; restore an earlier version",
+            version=manifest.version,
+            name=repeated,
+        )
 
 
 def _check_time(timestamp_ns: int, *, version: int) -> None:

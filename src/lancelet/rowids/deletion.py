@@ -11,6 +11,7 @@ Both have a checksum if we wrote them: a note beside the Arrow batch, and a seal
 from __future__ import annotations
 
 import io
+import struct
 from typing import Final
 
 import numpy as np
@@ -42,6 +43,9 @@ _COMPRESSED_FROM_ROWS: Final = 256
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
+_RATIO_MAX: Final = 64
+"""By how much a compressed batch of offsets may expand."""
+
 _CHECKSUM: Final = b"lancelet.crc32c"
 _NAME: Final = b"lancelet.name"
 _SCHEMA: Final = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
@@ -72,12 +76,23 @@ class DeletionVector:
         return NO_DELETIONS.union(bitmap_of(found))
 
     @staticmethod
-    def parse(data: bytes, file_type: DeletionFileType, path: str | None = None) -> DeletionVector:
-        """Return the vector of a deletion file; what was written to another path is refused."""
+    def parse(
+        data: bytes,
+        file_type: DeletionFileType,
+        path: str | None = None,
+        *,
+        physical_rows: int = OFFSETS_MAX,
+    ) -> DeletionVector:
+        """Return the vector of a deletion file; what was written to another path is refused.
+
+        A compressed file of a few bytes may claim any number of rows, so one with more than
+        `physical_rows`, the rows of its fragment, is refused before memory is allocated for them.
+        """
         if file_type is DeletionFileType.BITMAP:
             content, found = unnamed(unsealed(np.frombuffer(data, np.uint8)).tobytes())
             offsets = parse_bitmap(content)
         else:
+            _check_arrow_size(data, physical_rows)
             offsets, found = _parse_arrow(data)
         if path is not None:
             check_name(found, path.rpartition("/")[2])
@@ -187,11 +202,11 @@ def _parse_arrow(data: bytes) -> tuple[FrozenBitMap, int | None]:
                 )
             batch, notes = reader.get_batch_with_custom_metadata(0)
             batch.validate(full=True)
+            column = batch.column(0)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, CorruptDataError):
             raise
         raise CorruptDataError("a deletion file is not an Arrow file") from error
-    column = batch.column(0)
     if column.null_count:
         raise CorruptDataError("a deletion file has nulls", nulls=column.null_count)
     offsets = column.to_numpy()
@@ -200,6 +215,74 @@ def _parse_arrow(data: bytes) -> tuple[FrozenBitMap, int | None]:
         raise CorruptDataError("the offsets of a deletion file are not those that were written")
     own_name = None if notes is None else notes.get(_NAME)
     return bitmap_of(offsets), None if own_name is None else _number(own_name)
+
+
+# Field numbers of Arrow's File.fbs and Message.fbs.
+_BLOCKS, _HEADER, _LENGTH, _BUFFERS, _COMPRESSION = 3, 2, 0, 2, 3
+_MAGIC: Final = b"ARROW1"
+
+
+def _check_arrow_size(data: bytes, physical_rows: int) -> None:
+    """Raise if the batch of an Arrow file takes more memory than the offsets of a fragment.
+
+    Offsets are distinct, so they compress by a small factor only.
+    """
+    rows_max = min(physical_rows, max(1 << 18, _RATIO_MAX * len(data) // 4))
+    try:
+        end = len(data) - len(_MAGIC) - 4
+        (size,) = struct.unpack_from("<I", data, end)
+        footer = data[end - size : end]
+        (root,) = struct.unpack_from("<I", footer, 0)
+        blocks = _vector(footer, root, _BLOCKS)
+        (count,) = struct.unpack_from("<I", footer, blocks)
+        for index in range(min(count, len(footer) // 24)):
+            start, metadata_size = struct.unpack_from("<qi", footer, blocks + 4 + 24 * index)
+            metadata = data[start : start + metadata_size]
+            is_marked = metadata[:4] == b"\xff" * 4  # before Arrow 0.15 there was only the size
+            body = memoryview(data)[start + metadata_size :]
+            _check_batch_size(metadata[8 if is_marked else 4 :], body, rows_max)
+    except (struct.error, IndexError) as error:
+        raise CorruptDataError("a deletion file is not an Arrow file") from error
+
+
+def _check_batch_size(message: bytes, body: memoryview, rows_max: int) -> None:
+    (root,) = struct.unpack_from("<I", message, 0)
+    header = _field(message, root, _HEADER)
+    batch = header + struct.unpack_from("<I", message, header)[0]
+    at = _field(message, batch, _LENGTH)
+    rows = struct.unpack_from("<q", message, at)[0] if at else 0
+    sizes = [4 * rows]
+    if _field(message, batch, _COMPRESSION):
+        vector = _vector(message, batch, _BUFFERS)
+        (count,) = struct.unpack_from("<I", message, vector)
+        for index in range(min(count, len(message) // 16)):
+            start, size = struct.unpack_from("<qq", message, vector + 4 + 16 * index)
+            if size:
+                sizes.append(struct.unpack_from("<q", body, start)[0])
+    largest = max(sizes)
+    if largest > 4 * rows_max + 64:
+        raise CorruptDataError(
+            "a deletion file has more rows than its fragment; restore an earlier version",
+            found=-(-largest // 4),
+            rows_max=rows_max,
+        )
+
+
+def _vector(message: bytes, table: int, field: int) -> int:
+    at = _field(message, table, field)
+    if not at:
+        raise CorruptDataError("a deletion file is not an Arrow file")
+    return at + int(struct.unpack_from("<I", message, at)[0])
+
+
+def _field(message: bytes, table: int, field: int) -> int:
+    """Return the position of a field of a FlatBuffers table, 0 if it is absent."""
+    offsets = table - struct.unpack_from("<i", message, table)[0]
+    (size,) = struct.unpack_from("<H", message, offsets)
+    if 4 + 2 * field >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", message, offsets + 4 + 2 * field)
+    return int(table + offset) if offset else 0
 
 
 def _number(text: bytes) -> int:

@@ -230,9 +230,12 @@ class Snapshot:
         with self.while_there(), corrupt_within(path=path, uri=store.uri):
             return self.location.kept.get_or_make(
                 (store.uri, path),
-                lambda: DeletionVector.parse(store.read(path), deletion.file_type, path).checked(
-                    self.physical_rows(fragment), deletion.num_deleted_rows
-                ),
+                lambda: DeletionVector.parse(
+                    store.read(path),
+                    deletion.file_type,
+                    path,
+                    physical_rows=self.physical_rows(fragment),
+                ).checked(self.physical_rows(fragment), deletion.num_deleted_rows),
             )
 
     def keep_deletions(self, fragment: Fragment, deleted: DeletionVector) -> None:

@@ -115,3 +115,43 @@ def test_a_vector_must_have_the_rows_that_the_manifest_counts():
         with pytest.raises(CorruptDataError, match="as many rows") as caught:
             vector.checked(10, counted)
         assert (caught.value.facts["expected"], caught.value.facts["found"]) == (counted, 3)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", None])
+@pytest.mark.parametrize("physical_rows", [100, 1 << 32])
+def test_a_file_with_more_rows_than_its_fragment_takes_no_memory(compression, physical_rows):
+    rows = 20_000_000 if compression else 1000
+    sink = io.BytesIO()
+    schema = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(pa.record_batch([pa.array(np.zeros(rows, np.uint32))], schema=schema))
+    data = sink.getvalue()
+    assert len(data) < 1 << 20
+    before = pa.default_memory_pool().max_memory()
+    if compression is None and physical_rows > rows:
+        parsed = DeletionVector.parse(data, DeletionFileType.ARROW_ARRAY)
+        assert len(parsed) == 1
+        return
+    with pytest.raises(CorruptDataError, match="more rows than its fragment"):
+        DeletionVector.parse(data, DeletionFileType.ARROW_ARRAY, physical_rows=physical_rows)
+    assert pa.default_memory_pool().max_memory() - before < 1 << 20
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", None])
+def test_a_damaged_file_is_corrupt(compression):
+    sink = io.BytesIO()
+    schema = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(
+            pa.record_batch([pa.array(np.arange(64, dtype=np.uint32))], schema=schema)
+        )
+    data = sink.getvalue()
+    for cut in range(len(data)):
+        with pytest.raises(CorruptDataError):
+            DeletionVector.parse(data[:cut], DeletionFileType.ARROW_ARRAY)
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+        with contextlib.suppress(CorruptDataError):
+            DeletionVector.parse(damaged, DeletionFileType.ARROW_ARRAY, physical_rows=64)

@@ -158,7 +158,8 @@ class FragmentCheck:
             place.store.size(place.path)
             return
         stored = place.store.read(place.path)
-        deleted = DeletionVector.parse(stored, deletion.file_type, path)
+        rows = self.snapshot.physical_rows(self.fragment)
+        deleted = DeletionVector.parse(stored, deletion.file_type, path, physical_rows=rows)
         stated = deletion.num_deleted_rows
         if stated and stated != len(deleted):
             yield self._error(
@@ -166,7 +167,7 @@ class FragmentCheck:
                 path,
                 "rebuild the counts of the table",
             )
-        deleted.check_within(self.snapshot.physical_rows(self.fragment))
+        deleted.check_within(rows)
 
     def _place(self, directory: str, path: str, base_id: int | None) -> Place:
         return self.snapshot.location.place(directory, path, base_id, self.snapshot.manifest.bases)

@@ -10,11 +10,12 @@ array, or all are scalars and so is the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.errors import MemoryLimitError
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.data_types import is_any_list, is_bytes, is_number, is_text
 from lancelet.values import dataclass
@@ -157,6 +158,37 @@ def first(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 # --- values ----------------------------------------------------------------------------------
+
+OUTPUT_BYTES_MAX: Final = 1 << 28
+"""How much memory the result of a function may take if that is much more than its arguments."""
+
+
+def check_output(name: str, num_bytes: int, *arguments: Value) -> None:
+    """Raise if the result of a function is too large, before memory is allocated for it.
+
+    Raises:
+        MemoryLimitError: The result takes more than 256 MiB and more than four times as much
+            memory as the columns among the arguments.
+    """
+    columns = sum(each.nbytes for each in arguments if not isinstance(each, pa.Scalar))
+    limit = max(OUTPUT_BYTES_MAX, 4 * columns)
+    if num_bytes > limit:
+        raise MemoryLimitError(
+            f"the result of {name} for one batch takes {num_bytes} bytes, more than the limit of "
+            f"{limit}; use smaller arguments or a smaller batch_size"
+        )
+
+
+def text_bytes(value: Value) -> int:
+    """Return the number of bytes of a text, or of all texts of a column."""
+    if isinstance(value, pa.Scalar):
+        return len(value.as_buffer()) if value.is_valid else 0
+    return int(pc.sum(pc.binary_length(value).cast(pa.int64())).as_py() or 0)
+
+
+def num_rows_of(values: Sequence[Value]) -> int:
+    """Return the number of rows of columns, 1 if there are only constants."""
+    return next((len(each) for each in values if not isinstance(each, pa.Scalar)), 1)
 
 
 def constant(value: Value, what: str) -> Any:

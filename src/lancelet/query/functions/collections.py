@@ -27,15 +27,20 @@ from lancelet.query.functions.base import (
     Value,
     a_list,
     anything,
+    check_output,
     constant,
     integer,
+    num_rows_of,
     on_arrays,
     text,
 )
 from lancelet.query.functions.each_value import each
-from lancelet.values import dataclass
+from lancelet.values import dataclass, replace
 
 _List = list[Any]
+
+_ITEM_BYTES: Final = 8
+"""The least memory of an item of a list that a function makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,25 @@ def _arrays(
         kinds=kinds,
         result=result,
     )
+
+
+def _bounded(name: str, count: Callable[..., int], compute: Compute) -> Compute:
+    """Make a function refuse arguments for which it would give too many items.
+
+    `count` returns the number of items for the arguments of one row.
+    """
+
+    def call(*columns: Value) -> Value:
+        rows = num_rows_of(columns)
+        lists = [
+            [each.as_py()] * rows if isinstance(each, pa.Scalar) else each.to_pylist()
+            for each in columns
+        ]
+        items = sum(count(*row) for row in zip(*lists, strict=True))
+        check_output(name, _ITEM_BYTES * items)
+        return compute(*columns)
+
+    return call
 
 
 def _each_with_nulls(call: Callable[..., Any], gives: pa.DataType) -> Compute:
@@ -210,6 +234,16 @@ def _repeat(value: Any, times: int | None) -> _List | None:
     return None if times is None else [value] * max(0, times)
 
 
+def _array_repeat(values: Value, times: Value) -> Value:
+    compute = _each_with_nulls(_repeat, pa.list_(values.type))
+    return _bounded("array_repeat", _repeated_items, compute)(values, times)
+
+
+def _repeated_items(value: Any, times: int | None) -> int:
+    size = len(value) // _ITEM_BYTES if isinstance(value, str | bytes | list) else 0
+    return max(0, times or 0) * (1 + size)
+
+
 def _numbers(values: _List) -> list[float] | None:
     return None if any(value is None for value in values) else [float(value) for value in values]
 
@@ -249,11 +283,18 @@ def _normalize(values: _List) -> list[float] | None:
     return [value / norm for value in known] if known is not None and norm else None
 
 
-def _series(*bounds: int, is_inclusive: bool) -> list[int]:
+def _series(*bounds: int, is_inclusive: bool) -> range:
     start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if not step:
         raise CoercionError("the step of a range cannot be 0")
-    return list(range(start, stop + (1 if step > 0 else -1) if is_inclusive else stop, step))
+    return range(start, stop + (1 if step > 0 else -1) if is_inclusive else stop, step)
+
+
+def _num_items(*bounds: int | None, is_inclusive: bool) -> int:
+    known = [bound for bound in bounds if bound is not None]
+    found = _series(*known, is_inclusive=is_inclusive) if len(known) == len(bounds) else range(0)
+    # The length of a range of more than 2^63 items is an error.
+    return max(0, (found.stop - found.start) // found.step)
 
 
 def _split(value: str | None, delimiter: str | None, null: str | None = None) -> _List | None:
@@ -416,6 +457,13 @@ def _map(keys: pa.Array, values: pa.Array) -> pa.Array:
 
 
 _ALL: Final = 1 << 62
+_UNBOUNDED_RESIZE: Final = _arrays("resize", "lni", _resize, optional=1, with_nulls=True)
+_RESIZE: Final = replace(
+    _UNBOUNDED_RESIZE,
+    compute=_bounded(
+        "array_resize", lambda *row: max(0, row[1] or 0), _UNBOUNDED_RESIZE.compute
+    ),
+)
 
 COLLECTION_FUNCTIONS: Final = (
     _arrays("append push_back", "li", lambda v, i: [*(v or ()), i], with_nulls=True),
@@ -444,7 +492,7 @@ COLLECTION_FUNCTIONS: Final = (
     _arrays("replace", "lii", lambda v, a, b: _replace(v, a, b, 1), with_nulls=True),
     _arrays("replace_all", "lii", lambda v, a, b: _replace(v, a, b, _ALL), with_nulls=True),
     _arrays("replace_n", "liin", _replace, with_nulls=True),
-    _arrays("resize", "lni", _resize, optional=1, with_nulls=True),
+    _RESIZE,
     _arrays("reverse", "l", lambda values: values[::-1]),
     _arrays("sort", "ltt", _sort, optional=2),
     _arrays("any_value", "l", lambda v: next((x for x in v if x is not None), None), "i"),
@@ -472,13 +520,17 @@ COLLECTION_FUNCTIONS: Final = (
         ("array_repeat", "list_repeat"),
         (anything, integer),
         lambda types: pa.list_(types[0]),
-        lambda value, times: _each_with_nulls(_repeat, pa.list_(value.type))(value, times),
+        _array_repeat,
     ),
     Function(
         ("range",),
         (integer,) * 3,
         pa.list_(pa.int64()),
-        each(lambda *bounds: _series(*bounds, is_inclusive=False), pa.list_(pa.int64())),
+        _bounded(
+            "range",
+            lambda *bounds: _num_items(*bounds, is_inclusive=False),
+            each(lambda *bounds: [*_series(*bounds, is_inclusive=False)], pa.list_(pa.int64())),
+        ),
         optional=2,
         can_fail=True,
     ),
@@ -486,7 +538,11 @@ COLLECTION_FUNCTIONS: Final = (
         ("generate_series",),
         (integer,) * 3,
         pa.list_(pa.int64()),
-        each(lambda *bounds: _series(*bounds, is_inclusive=True), pa.list_(pa.int64())),
+        _bounded(
+            "generate_series",
+            lambda *bounds: _num_items(*bounds, is_inclusive=True),
+            each(lambda *bounds: [*_series(*bounds, is_inclusive=True)], pa.list_(pa.int64())),
+        ),
         optional=2,
         can_fail=True,
     ),

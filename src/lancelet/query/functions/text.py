@@ -15,7 +15,7 @@ Without groups the match itself is the one item. RE2 takes time linear in the te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,18 +27,23 @@ from lancelet.query.functions.base import (
     Compute,
     Function,
     Value,
+    check_output,
     constant,
     first,
     integer,
+    num_rows_of,
     of_arrow,
     printable,
     text,
+    text_bytes,
     text_or_bytes,
 )
 from lancelet.query.functions.lists import element_at
 
 _SLICE_END: Final = 2**31 - 1
 _TOKEN: Final = re.compile(r"[^\W_]+")
+
+_REFERENCE: Final = re.compile(r"\\[0-9]")
 
 _KNOWN_FLAGS: Final = frozenset("imsg")
 # An escaped character, a character class, a group that captures (by name or not), or any other.
@@ -49,6 +54,7 @@ _PATTERN_PART: Final = re.compile(
 
 def join(*texts: Value) -> Value:
     """Return texts as one, or null if one is."""
+    _check_joined("||", texts, pa.scalar(""))
     return pc.binary_join_element_wise(*texts, pa.scalar("", texts[0].type))
 
 
@@ -92,12 +98,21 @@ def _right(values: Value, length: int) -> Value:
 
 def _concat(*values: Value) -> Value:
     """Join, nulls as empty text: unlike `||`, which gives null."""
+    _check_joined("concat", values, pa.scalar(""))
     return pc.binary_join_element_wise(
         *values, pa.scalar("", values[0].type), null_handling="replace", null_replacement=""
     )
 
 
+def _check_joined(name: str, values: Sequence[Value], separator: Value) -> None:
+    rows = num_rows_of((*values, separator))
+    parts = [*values, *[separator] * (len(values) - 1)]
+    sizes = [text_bytes(each) * (rows if isinstance(each, pa.Scalar) else 1) for each in parts]
+    check_output(name, sum(sizes), *values, separator)
+
+
 def _concat_ws(separator: Value, *values: Value) -> Value:
+    _check_joined("concat_ws", values, separator)
     return pc.binary_join_element_wise(*values, separator, null_handling="skip")
 
 
@@ -122,7 +137,12 @@ def _strpos(values: Value, wanted: str) -> Value:
 
 @with_constants("what to replace, and by what")
 def _replace(values: Value, wanted: str, by: str) -> Value:
-    return pc.replace_substring(values, wanted, by) if wanted else values
+    if not wanted:
+        return values
+    found = pc.count_substring(values, wanted).cast(pa.int64())
+    count = (found if isinstance(found, pa.Scalar) else pc.sum(found)).as_py() or 0
+    check_output("replace", text_bytes(values) + count * len(by.encode()), values)
+    return pc.replace_substring(values, wanted, by)
 
 
 def _padder(kernel: Any) -> Compute:
@@ -130,6 +150,8 @@ def _padder(kernel: Any) -> Compute:
     def pad(values: Value, length: int, padding: str = " ") -> Value:
         if len(padding) != 1:
             raise CoercionError("the padding is one character")
+        padded = num_rows_of([values]) * max(0, length) * len(padding.encode())
+        check_output("lpad and rpad", text_bytes(values) + padded, values)
         return pc.utf8_slice_codeunits(kernel(values, length, padding), 0, max(0, length))
 
     return pad
@@ -137,6 +159,7 @@ def _padder(kernel: Any) -> Compute:
 
 @with_constants("the number of repetitions")
 def _repeat(values: Value, times: int) -> Value:
+    check_output("repeat", text_bytes(values) * max(0, times), values)
     return pc.binary_repeat(values, max(0, times))
 
 
@@ -234,6 +257,11 @@ def _regexp_like(values: Value, pattern: str, flags: str = "") -> Value:
 @with_constants("a regular expression")
 def _regexp_replace(values: Value, pattern: str, by: str, flags: str = "") -> Value:
     most = None if "g" in flags else 1
+    rows, size = num_rows_of([values]), text_bytes(values)
+    # At most one match begins at each character and one at the end.
+    matches = size + rows if most is None else rows
+    references = len(_REFERENCE.findall(by))
+    check_output("regexp_replace", size * (1 + references) + matches * len(by.encode()), values)
     return pc.replace_substring_regex(
         values, _with_flags(pattern, flags), by, max_replacements=most
     )

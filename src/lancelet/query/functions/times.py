@@ -14,9 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query.data_types import is_text, is_ticking
-from lancelet.query.functions.base import Function, Takes, Value, constant, integer, text
+from lancelet.query.functions.base import (
+    Function,
+    Takes,
+    Value,
+    check_output,
+    constant,
+    integer,
+    num_rows_of,
+    text,
+)
 from lancelet.query.functions.calendar import date_part, date_trunc, on_clock, to_unix_seconds
 from lancelet.query.functions.casting import cast
+
+_DIRECTIVE_BYTES_MAX: Final = 32
+"""How many bytes a character of a format gives at most: `%c` gives 24."""
 
 
 def _time(data_type: pa.DataType) -> pa.DataType | None:
@@ -73,6 +85,7 @@ def _to_char(values: Value, pattern: Value) -> Value:
     wanted = constant(pattern, "the format of to_char")
     if wanted is None:
         return pa.scalar(None, pa.string())
+    check_output("to_char", num_rows_of([values]) * _DIRECTIVE_BYTES_MAX * len(wanted), values)
     return pc.strftime(on_clock(values), wanted)
 
 

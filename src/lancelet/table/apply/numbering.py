@@ -18,8 +18,9 @@ What an operation brings, and what is made of it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
-from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.flags import Feature
 from lancelet.format.fragment import DataFile, Fragment, FragmentId, Inline
 from lancelet.format.manifest import Manifest
@@ -37,14 +38,34 @@ from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
 from lancelet.values import replace
 
+ROW_ID_MAX: Final = 2**64 - 1
+FRAGMENT_ID_MAX: Final = 2**32 - 2
+"""The largest id of a fragment; no row has an address with 32 bits set for the fragment."""
+
 
 def number_fragments(fragments: Iterable[Fragment], manifest: Manifest) -> tuple[Fragment, ...]:
     """Return fragments with ids that the table never used."""
     highest = manifest.max_fragment_id
     first = 0 if highest is None else highest + 1
-    return tuple(
+    numbered = tuple(
         replace(fragment, id=FragmentId(first + place)) for place, fragment in enumerate(fragments)
     )
+    check_fragment_ids(first + len(numbered) - 1)
+    return numbered
+
+
+def check_fragment_ids(highest: int) -> None:
+    """Raise unless the highest id of a fragment fits a row address.
+
+    Raises:
+        UnsupportedError: All ids are used.
+    """
+    if highest > FRAGMENT_ID_MAX:
+        raise UnsupportedError(
+            "the table has no fragment ids left; copy its rows to a new table",
+            highest=highest,
+            max=FRAGMENT_ID_MAX,
+        )
 
 
 def with_row_ids(
@@ -65,6 +86,12 @@ def with_row_ids(
                 "a fragment has more row ids than rows",
                 row_ids=len(moved),
                 physical_rows=fragment.physical_rows,
+            )
+        if next_row_id + missing > ROW_ID_MAX:
+            raise UnsupportedError(
+                "the table has no row ids left; copy its rows to a new table",
+                next_row_id=next_row_id,
+                num_rows=missing,
             )
         if missing:
             new = RowIdSequence.of_range(next_row_id, next_row_id + missing)

@@ -21,6 +21,7 @@ from lancelet.format.operation import (
     UpdateMap,
 )
 from lancelet.format.schema import Field, Schema
+from lancelet.table.apply.numbering import check_fragment_ids
 from lancelet.table.apply.state import CommitContext, State
 from lancelet.values import replace
 
@@ -59,7 +60,9 @@ def apply_reserve_fragments(
     """Return the state in which fragment ids are taken."""
     del context
     highest = state.manifest.max_fragment_id
-    manifest = replace(state.manifest, max_fragment_id=(highest or 0) + operation.num_fragments)
+    reserved = (highest or 0) + operation.num_fragments
+    check_fragment_ids(reserved)
+    manifest = replace(state.manifest, max_fragment_id=reserved)
     return replace(state, manifest=manifest)
 
 
