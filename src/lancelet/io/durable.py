@@ -351,6 +351,15 @@ def translated(error: OSError, path: str) -> LanceletError:
     )
 
 
+def is_out_of_space(error: BaseException) -> bool:
+    """Return whether a write failed because the disk or a quota is full."""
+    facts = error.facts if isinstance(error, LanceletError) else {}
+    numbers = {facts.get("errno"), getattr(error, "errno", None)}
+    if not numbers.isdisjoint({errno.ENOSPC, errno.EDQUOT}):
+        return True
+    return error.__cause__ is not None and is_out_of_space(error.__cause__)
+
+
 def _start(folder: str, *, sync: bool) -> UnfinishedFile:
     """Start a file and, only if that fails for want of it, make its folder."""
     try:

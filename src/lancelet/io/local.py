@@ -213,18 +213,16 @@ class LocalStore(Store):
 
         native = self._native_folder(folder)
         with as_storage_errors(folder), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(native)
+            if folder and os.path.islink(native):
+                os.unlink(native)  # what it leads to belongs to others
+            else:
+                shutil.rmtree(native)
 
     def is_own(self, path: str) -> bool:
-        """Return whether no folder on the way to a file is a symbolic link.
-
-        The first one may be: it is how a folder of a table is put on another drive.
-        """
-        first, _, _ = path.partition("/")
-        way = os.path.dirname(self._native(path))
-        root = self._native_folder(first) if "/" in path else way
-        there = os.path.join(os.path.realpath(root), os.path.relpath(way, root))
-        return os.path.realpath(way) == os.path.normpath(there)
+        """Return whether no folder between the store and a file is a symbolic link."""
+        folder = os.path.dirname(self._native(path))
+        there = os.path.join(os.path.realpath(self._base), os.path.relpath(folder, self._base))
+        return os.path.realpath(folder) == os.path.normpath(there)
 
     def remove_if_empty(self, folder: str) -> None:
         """Remove a folder that nothing is in; one that has files or is gone stays as it is."""
@@ -277,6 +275,8 @@ class LocalStore(Store):
         limit = surroundings.time_ns() / 1e9 - older_than_seconds
         root = self._native_folder(folder)
         swept = 0
+        if folder and not self.is_own(f"{folder}/{TEMPORARY_PREFIX}"):
+            return swept
         for parent, _, names in os.walk(root, topdown=False):
             if not names and parent != root:
                 with contextlib.suppress(OSError):  # it has folders, or got files, or is gone

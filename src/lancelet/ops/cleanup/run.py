@@ -16,12 +16,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
 from lancelet import surroundings
 from lancelet.config import IO_THREADS
 from lancelet.errors import StorageError
-from lancelet.format.paths import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
+from lancelet.format.paths import (
+    DATA,
+    DELETIONS,
+    INDICES,
+    LATEST_VERSION_HINT,
+    TRANSACTIONS,
+    VERSIONS,
+)
+from lancelet.io import Store
+from lancelet.io.durable import is_out_of_space
 from lancelet.io.uri import parse_uri
 from lancelet.ops.cleanup.plan import (
     CleanupCandidateFile,
@@ -34,9 +43,11 @@ from lancelet.ops.cleanup.plan import (
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.progress import counted
-from lancelet.table.removals import Removals, record_removals, spare
+from lancelet.table.removals import Removals, record_removals, record_sweep, spare
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
+
+T = TypeVar("T")
 
 _NEAR_THREADS: Final = 8
 _NEAR_BATCH: Final = 32
@@ -98,7 +109,7 @@ def report_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> ChangeReport:
 def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
     """Delete what a plan says, but for what came to be needed since."""
     store = plan.location.store
-    record = record_removals(store, plan.removed)
+    record = _with_space(store, policy, lambda: record_removals(store, plan.removed))
     referred = referred_since(plan)
     if record is not None and referred:
         spare(store, record, referred)
@@ -113,12 +124,52 @@ def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
         for version, manifest in zip(plan.versions, plan.manifests, strict=True)
         if manifest.path not in paths
     }
+    store_time = None
+    if any(file.unverified for file in plan.files):
+        store_time = _with_space(store, policy, lambda: record_sweep(store, newest_version(plan)))
     since = mentioned_since(plan, stayed)
-    gone += delete.all("delete files", [file for file in plan.files if file.path not in since])
+    gone += delete.all(
+        "delete files",
+        [
+            file
+            for file in plan.files
+            if file.path not in since and (store_time is None or plan.may_go(file, store_time))
+        ],
+    )
+    _sweep_temporaries(store, policy)
+    return CleanupStats.of(gone, failed=delete.failed)
+
+
+def _sweep_temporaries(store: Store, policy: CleanupPolicy) -> None:
+    """Delete what crashed writers left."""
     age = 0.0 if policy.delete_unverified else UNVERIFIED_AGE.total_seconds()
     for folder in _FOLDERS:
         store.sweep_temporaries(folder, older_than_seconds=age)
-    return CleanupStats.of(gone, failed=delete.failed)
+
+
+def _with_space(store: Store, policy: CleanupPolicy, write: Callable[[], T]) -> T:
+    """Return the result of a small write; on a full disk free a little space for it first.
+
+    No version may be deleted before the record is written, so only files are deleted that no
+    version and no reader needs: what crashed writers left, and the hint of the latest version,
+    which the next commit writes again.
+    """
+    try:
+        return write()
+    except StorageError as error:
+        if not is_out_of_space(error):
+            raise
+        _sweep_temporaries(store, policy)
+        store.delete(LATEST_VERSION_HINT)
+    try:
+        return write()
+    except StorageError as error:
+        if is_out_of_space(error):
+            error.add_note(
+                "a cleanup writes a record of a few KB before it deletes versions; free as much "
+                "space on the disk and clean up again"
+            )
+        raise
 
 
 class _Deleter:
@@ -132,6 +183,7 @@ class _Deleter:
         self._batch = _NEAR_BATCH if is_near else 1
         self._may_go_alone = is_near and policy.delete_concurrency is None
         self._pace = _Pace(policy.delete_rate_limit)
+        self._own: dict[str, bool] = {}
         self.failed = 0
 
     def all(self, stage: str, files: Sequence[CleanupCandidateFile]) -> list[CleanupCandidateFile]:
@@ -153,7 +205,16 @@ class _Deleter:
     def _delete_each(self, files: Sequence[CleanupCandidateFile]) -> list[bool]:
         return [self._delete(file) for file in files]
 
+    def _is_own(self, path: str) -> bool:
+        """Return whether a file is in the table and not behind a link that leads elsewhere."""
+        folder = path.rpartition("/")[0]
+        if folder not in self._own:
+            self._own[folder] = self._store.is_own(path)
+        return self._own[folder]
+
     def _delete(self, file: CleanupCandidateFile) -> bool:
+        if not self._is_own(file.path):
+            return False
         self._pace.wait()
         try:
             self._store.delete(file.path)
