@@ -34,6 +34,7 @@ from lancelet.ops.moved_rows import rows_by_fragment, with_moved_ids
 from lancelet.ops.publish import Remarks, publish
 from lancelet.rowids.address import UInt64s
 from lancelet.spark.files import FilePlan, delete_files, write_task
+from lancelet.spark.types import has_collation
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
@@ -154,7 +155,7 @@ def commit_merge(
         mode=UpdateMode.REWRITE_ROWS,
         inserted_rows=_joined_keys(snapshot, on, parts) if on else None,
     )
-    committing = CommitOptions(affected=rows, mark=mark)
+    committing = CommitOptions(affected=rows, mark=mark, checks_files=True)
     return publish(snapshot, operation, committing, Remarks()), counts
 
 
@@ -201,4 +202,8 @@ def _addresses(batch: pa.RecordBatch) -> UInt64s:
 def _joined_keys(snapshot: Snapshot, on: tuple[str, ...], parts: Sequence[MergedPart]) -> KeyFilter:
     bits = [np.frombuffer(part.key_bits, np.uint8) for part in parts]
     joined = reduce(np.bitwise_or, bits, np.zeros(BLOOM_BITS // 8, np.uint8))
+    fields = [each.to_arrow() for each in snapshot.schema.fields if each.name in on]
+    if joined.any() and any(map(has_collation, fields)):
+        # Keys that are equal by a collation have other bytes: this filter matches every key.
+        joined[:] = 0xFF
     return KeyFilter(KeyColumns.of(snapshot.schema, on).field_ids, BloomFilter(joined.tobytes()))

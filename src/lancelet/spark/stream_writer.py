@@ -49,6 +49,7 @@ from lancelet.spark.files import (
 )
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.staged import check_distinct, staged_rows
+from lancelet.spark.types import has_collation
 from lancelet.spark.writer import Written, fragments_of
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
@@ -93,6 +94,10 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
             # The first start has made the table with them.
             settings = replace(settings, initial_bases=())
         plan = plan_files(settings, latest, schema, replaces=overwrite)
+        keys = settings.upsert_on
+        if settings.log and latest is not None:
+            keys = tuple(field.name for field in latest.schema.primary_key)
+        _refuse_collations(plan.arrow, keys)
         publication = Publication(overwrite, settings.stable_row_ids, settings.message)
         stream_id = settings.stream_id or checkpoint_id(options)
         return LanceStreamWriter(plan, publication, stream_id, settings.upsert_on, settings.log)
@@ -131,7 +136,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         check_distinct(latest, self.plan.schema, fragments, self.upsert_on)
         spec = MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True)
         rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
-        options = CommitOptions(mark=mark)
+        options = CommitOptions(mark=mark, checks_files=True)
         merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
         delete_files(self.plan, fragments)
 
@@ -142,6 +147,17 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         rows = pa.Table.from_batches(batches, self.plan.arrow)
         mem_wal.ingest.log_batch(latest, rows, self.stream_id, number)
         delete_files(self.plan, fragments)
+
+
+def _refuse_collations(schema: pa.Schema, keys: Sequence[str]) -> None:
+    """Raise if a key has a collation, as rows are matched by the bytes of their keys."""
+    for name in keys:
+        if name in schema.names and has_collation(schema.field(name)):
+            raise UnsupportedError(
+                "the stream matches rows by the bytes of a key, but this key has a collation; "
+                "merge each batch by SQL in foreachBatch",
+                column=name,
+            )
 
 
 def checkpoint_id(options: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@
     fixed_size_list<float>[128]   array<float>           the same, by the field's metadata
     dictionary<string>            string                 string
     json                          string                 the same, by the field's metadata
+    string, collated              string collate ...     the same, by the field's metadata
 
 What Spark has a type for keeps it; what it lacks becomes the narrowest type that holds every
 value. A table that is appended to decides the types of its columns; only a new table has those of
@@ -31,12 +32,17 @@ DIMENSION_KEY: Final = "arrow.fixed-size-list.size"
 JSON_KEY: Final = "lance.json"
 """The metadata key of text that is stored as JSON."""
 
+COLLATION_KEY: Final = "spark.collation"
+"""The metadata key, in a table, of the collation of a text column."""
+
 ENCODING_PREFIX: Final = "lance-"
 """Metadata keys of a table's field that Spark is told, and that it may tell us."""
 
 SESSION_ZONE: Final = "UTC"
 """The zone of timestamps in batches for Spark; their values are instants in any zone."""
 
+_TEXTS: Final = (pa.string(), pa.large_string(), pa.string_view())
+_BINARY_COLLATION: Final = "UTF8_BINARY"
 _U64_DIGITS: Final = 20
 _DECIMAL_DIGITS_MAX: Final = 38
 
@@ -78,7 +84,7 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
 def spark_field(field: pa.Field) -> spark.StructField:
     """Return Spark's field of a table's."""
     return spark.StructField(
-        field.name, spark_type(field.type, path=field.name), field.nullable, _metadata_of(field)
+        field.name, _spark_type_of(field, field.name), field.nullable, _metadata_of(field)
     )
 
 
@@ -103,13 +109,13 @@ def spark_type(data_type: pa.DataType, *, path: str = "") -> spark.DataType:
         return spark.DecimalType(data_type.precision, data_type.scale)
     if kinds.is_map(data_type):
         return spark.MapType(
-            spark_type(data_type.key_type, path=f"{path}.key"),
-            spark_type(data_type.item_type, path=f"{path}.value"),
+            _spark_type_of(data_type.key_field, f"{path}.key"),
+            _spark_type_of(data_type.item_field, f"{path}.value"),
             data_type.item_field.nullable,
         )
     if is_list(data_type):
         item = data_type.value_field
-        return spark.ArrayType(spark_type(item.type, path=f"{path}.item"), item.nullable)
+        return spark.ArrayType(_spark_type_of(item, f"{path}.item"), item.nullable)
     if kinds.is_struct(data_type):
         return spark.StructType([spark_field(child) for child in data_type])
     raise UnsupportedError(
@@ -117,6 +123,54 @@ def spark_type(data_type: pa.DataType, *, path: str = "") -> spark.DataType:
         column=path,
         type=str(data_type),
     )
+
+
+def collation_of(field: pa.Field) -> str | None:
+    """Return the collation of a text column, or None if its values are compared by their bytes.
+
+    >>> collation_of(pa.field("s", pa.string(), metadata={COLLATION_KEY: "UTF8_LCASE"}))
+    'UTF8_LCASE'
+    """
+    name = (field.metadata or {}).get(COLLATION_KEY.encode())
+    return name.decode() if name is not None and _value_type(field.type) in _TEXTS else None
+
+
+def has_collation(field: pa.Field) -> bool:
+    """Return whether a column or a field in it is compared by a collation."""
+    if collation_of(field) is not None:
+        return True
+    data_type = field.type
+    if isinstance(data_type, pa.BaseExtensionType):
+        return False
+    return any(has_collation(data_type.field(index)) for index in range(data_type.num_fields))
+
+
+def uncollated(data_type: spark.DataType) -> spark.DataType:
+    """Return a type with the collations left out."""
+    match data_type:
+        case spark.ArrayType():
+            return spark.ArrayType(uncollated(data_type.elementType), data_type.containsNull)
+        case spark.MapType():
+            key, value = uncollated(data_type.keyType), uncollated(data_type.valueType)
+            return spark.MapType(key, value, data_type.valueContainsNull)
+        case spark.StructType():
+            fields = [
+                spark.StructField(each.name, uncollated(each.dataType), each.nullable)
+                for each in data_type
+            ]
+            return spark.StructType(fields)
+        case spark.StringType():
+            return spark.StringType()
+    return data_type
+
+
+def _spark_type_of(field: pa.Field, path: str) -> spark.DataType:
+    collation = collation_of(field)
+    return spark_type(field.type, path=path) if collation is None else spark.StringType(collation)
+
+
+def _value_type(data_type: pa.DataType) -> pa.DataType:
+    return data_type.value_type if kinds.is_dictionary(data_type) else data_type
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
@@ -127,6 +181,33 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 def arrow_field(field: spark.StructField) -> pa.Field:
     """Return the Arrow field of a field of Spark."""
     return pa.field(field.name, arrow_type(field.dataType), field.nullable)
+
+
+def stored_field(field: spark.StructField) -> pa.Field:
+    """Return the Arrow field that a new table has for a field of Spark, with its collations."""
+    return _with_collations(arrow_field(field), field.dataType)
+
+
+def _with_collations(field: pa.Field, data_type: spark.DataType) -> pa.Field:
+    match data_type:
+        case spark.ArrayType():
+            item = _with_collations(field.type.value_field, data_type.elementType)
+            return field.with_type(pa.list_(item))
+        case spark.MapType():
+            key = _with_collations(field.type.key_field, data_type.keyType)
+            value = _with_collations(field.type.item_field, data_type.valueType)
+            return field.with_type(pa.map_(key, value))
+        case spark.StructType():
+            children = [
+                _with_collations(child, each.dataType)
+                for child, each in zip(field.type, data_type, strict=True)
+            ]
+            return field.with_type(pa.struct(children))
+        case spark.UserDefinedType():
+            return _with_collations(field, data_type.sqlType())
+        case spark.StringType(collation=str(name)) if name != _BINARY_COLLATION:
+            return field.with_metadata({COLLATION_KEY: name})
+    return field
 
 
 def arrow_type(data_type: spark.DataType) -> pa.DataType:

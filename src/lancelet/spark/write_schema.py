@@ -30,9 +30,10 @@ from lancelet.spark.types import (
     DIMENSION_KEY,
     ENCODING_PREFIX,
     JSON_KEY,
-    arrow_field,
     is_json_type,
-    spark_type,
+    spark_field,
+    stored_field,
+    uncollated,
 )
 
 
@@ -86,10 +87,11 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
             missing = [name for name in known if name not in names]
             yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
             continue
-        expected = spark_type(brought_field(field, own.dataType).type, path=own.name)
+        expected = spark_field(brought_field(field, own.dataType)).dataType
         if is_json_type(field.type) and isinstance(own.dataType, spark.VariantType):
             continue
-        if expected.simpleString() != own.dataType.simpleString():
+        # As in Spark, the collation of a column is that of the table, whatever is stored in it.
+        if uncollated(expected).simpleString() != uncollated(own.dataType).simpleString():
             yield (
                 f"`{own.name}` should have type {expected.simpleString()} but is "
                 f"{own.dataType.simpleString()}"
@@ -118,7 +120,7 @@ def _is_blob(field: pa.Field) -> bool:
 
 def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
     name = field.name.lower()
-    made = arrow_field(field)
+    made = stored_field(field)
     size = settings.dimensions.get(name, field.metadata.get(DIMENSION_KEY))
     if size is not None:
         made = made.with_type(_fixed(made, int(size)))
@@ -128,7 +130,7 @@ def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
     if BLOB_KEY in metadata and pa.types.is_string(made.type):
         del metadata[BLOB_KEY]
         made = made.with_type(BlobType())
-    return made.with_metadata(metadata) if metadata else made
+    return made.with_metadata({**(made.metadata or {}), **metadata}) if metadata else made
 
 
 def _fixed(field: pa.Field, size: int) -> pa.DataType:
@@ -139,7 +141,7 @@ def _fixed(field: pa.Field, size: int) -> pa.DataType:
             type=str(field.type),
         )
     item = field.type.value_field
-    return pa.list_(pa.field("item", item.type, item.nullable), size)
+    return pa.list_(item.with_name("item"), size)
 
 
 def _encoding_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -15,9 +15,17 @@ from hypothesis import given
 from pyspark.sql import types as spark
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError, UnsupportedError
+from lancelet.format.schema import Schema
 from lancelet.spark.convert import convert_batch, convert_column
 from lancelet.spark.testing import exact_schema
-from lancelet.spark.types import DIMENSION_KEY, arrow_schema, spark_schema, spark_type
+from lancelet.spark.types import (
+    DIMENSION_KEY,
+    arrow_schema,
+    has_collation,
+    spark_schema,
+    spark_type,
+    stored_field,
+)
 
 UTC = dt.UTC
 DAY = dt.date(2024, 2, 29)
@@ -213,3 +221,40 @@ def test_half_precision_vectors_keep_their_bits():
     there = convert_column(array, arrow_schema(spark.StructType().add("c", shown)).field(0))
     back = convert_column(there, pa.field("c", array.type))
     assert np.array_equal(back.values.to_numpy(), values)
+
+
+COLLATED = [
+    "string collate UTF8_LCASE",
+    "array<string collate UNICODE_CI>",
+    "map<string collate UTF8_LCASE,string collate UNICODE>",
+    "struct<a:string collate UTF8_LCASE,b:array<string collate UNICODE>,c:string>",
+]
+
+
+@pytest.mark.parametrize("name", COLLATED)
+def test_collations_are_stored_with_the_field_that_has_them(name):
+    def collated(text):
+        return spark.StringType(text) if text else spark.StringType()
+
+    types = {
+        COLLATED[0]: collated("UTF8_LCASE"),
+        COLLATED[1]: spark.ArrayType(collated("UNICODE_CI")),
+        COLLATED[2]: spark.MapType(collated("UTF8_LCASE"), collated("UNICODE")),
+        COLLATED[3]: spark.StructType()
+        .add("a", collated("UTF8_LCASE"))
+        .add("b", spark.ArrayType(collated("UNICODE")))
+        .add("c", collated("")),
+    }
+    field = spark.StructField("x", types[name])
+    made = Schema.from_arrow(pa.schema([stored_field(field)])).to_arrow()
+    assert has_collation(made[0])
+    assert spark_schema(made)["x"].dataType.simpleString() == name
+    plain = arrow_schema(spark.StructType([field]))
+    assert not has_collation(plain[0])
+    assert plain[0].type == made[0].type
+
+
+def test_strings_that_are_compared_by_their_bytes_have_no_collation():
+    field = stored_field(spark.StructField("x", spark.StringType("UTF8_BINARY")))
+    assert not field.metadata
+    assert not has_collation(field)

@@ -29,6 +29,7 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.sql.source import Source
+from lancelet.spark.types import has_collation
 from lancelet.values import cached_property, dataclass
 
 _UNSTABLE: Final = frozenset(
@@ -113,9 +114,14 @@ class TableColumns:
         return TableColumns(tuple(scan_field(each) for each in schema.fields))
 
     def named(self, name: str) -> pa.Field | None:
-        """Return the only stored column of a name in any case, or None."""
+        """Return the only stored column of a name in any case, or None.
+
+        A column with a collation has the type of nulls: no comparison of it is that of Spark.
+        """
         found = self.names.get(name.lower(), ())
-        return found[0] if len(found) == 1 else None
+        if len(found) != 1:
+            return None
+        return found[0].with_type(pa.null()) if has_collation(found[0]) else found[0]
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[pa.Field]]:

@@ -50,7 +50,7 @@ from lancelet.spark.sql.names import (
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
 from lancelet.spark.sql.words import Words
-from lancelet.spark.types import arrow_field
+from lancelet.spark.types import arrow_field, has_collation, stored_field
 from lancelet.spark.writing import write
 
 _NAMESPACES: Final = ("NAMESPACE", "SCHEMA", "DATABASE")
@@ -442,7 +442,7 @@ def _add(session: Session, words: Words, target: Target) -> None:
             0,
             columns=required,
         )
-    dataset.add_columns([arrow_field(each) for each in schema])
+    dataset.add_columns([stored_field(each) for each in schema])
 
 
 def _add_from(session: Session, words: Words, target: Target, names: list[str]) -> None:
@@ -473,6 +473,13 @@ def _alter_column(session: Session, words: Words, target: Target) -> None:
             field = session.spark.createDataFrame([], f"a {text}").schema[0]
         except PySparkException as error:
             words.source.fail(f"no type: {str(error).splitlines()[0]}", start)
+        before = dataset.snapshot.schema.field_by_path(path).to_arrow()
+        if has_collation(stored_field(field)) or has_collation(before):
+            words.source.fail(
+                "the type of a column with a collation cannot be changed, and no column takes on "
+                "a collation; add another column",
+                start,
+            )
         change["data_type"] = arrow_field(field).type
     elif words.take("SET", "NOT", "NULL"):
         change["nullable"] = False
