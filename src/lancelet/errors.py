@@ -189,6 +189,10 @@ class CommitContentionError(CommitError):
     """Every attempt lost the race for a version; try again later, nothing conflicts."""
 
 
+class CommittedFilesMissingError(CommitError):
+    """Files of a commit were removed before it was acknowledged; the message says what to do."""
+
+
 class CommitOutcomeUnknownError(CommitError):
     """The store lost its reply; look for our transaction id before doing anything."""
 

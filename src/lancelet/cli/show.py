@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             "committed": committed_at(snapshot),
             "operation": operation_of(snapshot),
             "rows": snapshot.num_rows,
-            "deleted_rows": int(fragments.num_deleted_rows.sum()),
+            "deleted_rows": int(snapshot.deleted_by_fragment.sum()),
             "fragments": len(fragments),
             "bytes": size if not out.is_for_people else size_text(size),
             "columns": len(snapshot.schema.fields),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
@@ -274,7 +275,14 @@ class LanceDataset(
         """
         if filter is not None:
             raise InvalidInputError("get_fragments() does not support filter yet")
-        return [LanceFragment(self, int(number)) for number in self.snapshot.fragments.ids]
+        fragments = self.snapshot.fragments
+        if len(np.unique(fragments.ids)) == len(fragments):
+            return [LanceFragment(self, None, fragment=each) for each in fragments]
+        alone = (self.at(self.snapshot.with_one_fragment(each)) for each in fragments)
+        return [
+            LanceFragment(part, None, fragment=each)
+            for part, each in zip(alone, fragments, strict=True)
+        ]
 
     def fragment_ids(self) -> Bitmap:
         """Return the ids of the fragments.
@@ -441,8 +449,10 @@ class LanceDataset(
         return self.count_rows()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as where the table is and which version; it is opened again elsewhere."""
-        return (_reopened, (type(self), self._uri, self.version, self._handle.options))
+        """Pickle as the URI, the version and its identity; the version is opened when unpickled."""
+        snapshot = self.snapshot
+        options = self._handle.options
+        return (_reopened, (type(self), self._uri, self.version, options, snapshot.identity))
 
     def __copy__(self) -> LanceDataset:
         """Return another dataset at the same version, which moves on its own."""
@@ -492,6 +502,8 @@ class LanceDataset(
 
 
 def _reopened(
-    kind: type[LanceDataset], uri: str, version: int, options: OpenOptions
+    kind: type[LanceDataset], uri: str, version: int, options: OpenOptions, identity: str
 ) -> LanceDataset:
-    return kind(uri, _handle=open_handle(uri, version, options))
+    handle = open_handle(uri, version, options)
+    handle.snapshot.check_identity(identity)
+    return kind(uri, _handle=handle)

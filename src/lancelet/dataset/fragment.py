@@ -340,7 +340,8 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
     @property
     def num_deletions(self) -> int:
         """The number of deleted rows."""
-        return self._fragment.num_deleted_rows
+        snapshot = self._dataset.snapshot
+        return snapshot.physical_rows(self._fragment) - snapshot.live_rows(self._fragment)
 
     @property
     def physical_schema(self) -> NoReturn:

@@ -212,6 +212,7 @@ def parse_auxiliary_data(data: Bytes) -> dict[str, bytes]:
 class Outline:
     """What a manifest says of files, of which a cleanup asks for all versions of a table."""
 
+    version: int
     timestamp: datetime
     fragments: FragmentWire
     transaction_file: str
@@ -226,6 +227,7 @@ def parse_outline(message: Bytes) -> tuple[Outline, SectionPositions]:
     timestamp_ns = proto.timestamp.seconds * NANOSECONDS + proto.timestamp.nanos
     _check_time(timestamp_ns, version=proto.version)
     outline = Outline(
+        proto.version,
         _EPOCH + timedelta(microseconds=timestamp_ns // 1000),
         fragments,
         proto.transaction_file,

@@ -145,7 +145,8 @@ def write_table(
             again = None if latest is None else _appended_to(latest, before, prepared, mode, error)
             if again is None or surroundings.monotonic() > deadline:
                 raise
-            prepared = again
+            # The files are older than the version that the next transaction reads.
+            prepared = replace(again, options=replace(again.options, checks_files=True))
 
 
 def _appended_to(

@@ -165,6 +165,7 @@ def publish_rows(
         data_version=plan.version,
         must_create=not plan.read_version,
         read_identity=plan.table.identity,
+        checks_files=True,
         mark=how.mark,
     )
     try:
@@ -195,5 +196,5 @@ def latest_of(table: TableRef) -> Snapshot | None:
 
 def _append(plan: FilePlan, fragments: tuple[Fragment, ...], how: Publication) -> Snapshot:
     transaction = new_transaction(plan.read_version, Append(fragments), how.remarks)
-    options = CommitOptions(mark=how.mark, read_identity=plan.table.identity)
+    options = CommitOptions(mark=how.mark, read_identity=plan.table.identity, checks_files=True)
     return commit_transaction(plan.table.locate(), transaction, options)

@@ -199,7 +199,7 @@ def _files_of(snapshot: Snapshot, fragment: Any) -> Iterator[dict[str, Any]]:
             "fragment_id": int(fragment.id),
             "path": file.path,
             "rows": fragment.physical_rows,
-            "deleted_rows": fragment.num_deleted_rows,
+            "deleted_rows": snapshot.physical_rows(fragment) - snapshot.live_rows(fragment),
             "bytes": file.size_bytes,
             "file_version": file.version.value,
             "columns": names,

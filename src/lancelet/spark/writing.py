@@ -163,7 +163,7 @@ def _replace(
             updated_fragments=found.updated,
             new_fragments=fragments,
         )
-        committing = CommitOptions(affected=found.rows, mark=publication.mark)
+        committing = CommitOptions(affected=found.rows, mark=publication.mark, checks_files=True)
         return publish(snapshot, operation, committing, publication.remarks)
 
     return with_retries(latest, attempt, Retries())

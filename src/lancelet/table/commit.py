@@ -61,12 +61,13 @@ from lancelet.table.conflict.resolve import KeysAreNew, Resolver
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
-from lancelet.table.landed import has_landed
+from lancelet.table.landed import landed_in
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, keep_manifest
+from lancelet.table.manifests import ManifestEntry, VersionFolder, keep_manifest
 from lancelet.table.mark import Mark
 from lancelet.table.moved_rows import with_counted_rows, with_creation_versions
-from lancelet.table.removals import Removals, held
+from lancelet.table.new_files import check_new_files
+from lancelet.table.removals import Removals, held, last_sweep
 from lancelet.table.snapshot import (
     Snapshot,
     latest_snapshot,
@@ -84,6 +85,8 @@ _WAIT_MS_MAX: Final = 128.0
 _ROUNDS_MAX: Final = 16
 """How often one attempt looks for what was committed while it judged what was there."""
 _LIBRARY: Final = "lancelet"
+_DAY: Final = 24 * 60 * 60.0
+"""A commit whose files may be older than this checks that they exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,14 @@ class CommitOptions:
     is committed to another table."""
     mark: Mark | None = None
     """Which batch of a sequence this is; a table that has it already stays as it is."""
+    checks_files: bool = False
+    """Whether to check that all new files exist, as those of a distributed write, which may be
+    older than the version that was read."""
+
+    def may_lack_files(self) -> bool:
+        """Return whether a cleanup may take the files of the commit for files of no version."""
+        is_old = self.known is not None and not self.known.opened.is_within(_DAY)
+        return self.checks_files or is_old
 
 
 def commit(
@@ -136,6 +147,8 @@ def commit(
         CommitConflictError: Another transaction changed the same things; `retryable` in its facts
             says whether doing the work again from the latest version can succeed.
         CommitContentionError: Every attempt lost the race for a version.
+        CommittedFilesMissingError: Data, deletion or index files of the transaction were removed,
+            as by a cleanup whose clock is wrong or after a pause of days.
         CommitOutcomeUnknownError: The store lost its reply and could not be asked, or versions
             were removed by others in a way that leaves no evidence.
         DatasetNotFoundError: There is no table, or it was moved or dropped since it was read.
@@ -254,6 +267,7 @@ def _follow(
         check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
         own = resolver.own_version(latest)
     if own is not None:
+        check_new_files(own, None, is_published=True)
         return own
     if options.mark is not None and options.mark.is_reached(latest.manifest.config):
         return latest
@@ -413,11 +427,16 @@ def _publish(
         manifest, head = with_dictionaries(manifest, values)
     indices = IndexSection(prepared.state.indices)
     data, stored = write_manifest_file(manifest, indices, rendered, dictionary_values=head)
+    # What starts a table or a branch, as a clone does, refers to files of versions that exist.
+    adds_files = resolver is not None or options.detached
+    may_lack_files = adds_files and options.may_lack_files()
     handler = options.handler or location.handler
     if options.settle is not None:
         options.settle()
     entry = ManifestEntry(manifest.version, prepared.naming, path, len(data), manifest.timestamp)
     published = written_snapshot(location, entry, stored, indices, transaction)
+    if may_lack_files:
+        check_new_files(published, prepared.base, is_published=False)
     found = None
     try:
         handler.publish(store, path, data, version=manifest.version)
@@ -431,10 +450,17 @@ def _publish(
                 raise lost from None
             resolver.lose(published, lost)
             return None
-    if not options.detached:
-        if not has_landed(found or published, prepared.base, handler):
+    if options.detached:
+        folder = VersionFolder.of(store)
+    else:
+        landed = landed_in(found or published, prepared.base, handler)
+        if landed is None:
             return None
+        folder = landed
         _write_hint(store, manifest.version)
+    read_version = transaction.read_version if resolver is None else resolver.ours.read_version
+    if may_lack_files or (adds_files and read_version <= last_sweep(folder)):
+        check_new_files(published, prepared.base, is_published=True)
     if found is not None:
         return found  # which an earlier attempt may have put, at another time
     keep_manifest(data, stored, location.kept.cache)

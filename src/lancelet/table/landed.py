@@ -33,10 +33,13 @@ from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, open_entry
 
 
-def has_landed(published: Snapshot, base: Snapshot | None, handler: CommitHandler) -> bool:
-    """Return whether a manifest that was put on top of `base` is the version of its number.
+def landed_in(
+    published: Snapshot, base: Snapshot | None, handler: CommitHandler
+) -> VersionFolder | None:
+    """Return a listing that shows a manifest put on top of `base` as the version of its number.
 
-    One that came too late is deleted: no version of that number is there any more, or will be.
+    One that came too late is deleted, and the result is None: no version of that number is there
+    any more, or will be.
 
     Raises:
         CommitOutcomeUnknownError: Versions were removed by others, who leave no record.
@@ -47,13 +50,14 @@ def has_landed(published: Snapshot, base: Snapshot | None, handler: CommitHandle
         try:
             if not handler.frees_numbers:
                 _check_base(published, base, folder)
-                return True
+                return folder
             landed = _has_landed(published, base, folder)
         except ObjectNotFoundError:
             continue  # What was listed was cleaned up since; something newer is there.
-        if not landed:
-            _discard(published)
-        return landed
+        if landed:
+            return folder
+        _discard(published)
+        return None
 
 
 def _has_landed(published: Snapshot, base: Snapshot | None, folder: VersionFolder) -> bool:

@@ -72,6 +72,10 @@ class MixedNamesError(CorruptDataError, ValueError):
     """Manifests have names of both schemes, so that readers may miss the newest; rename them."""
 
 
+class WrongManifestError(CorruptDataError, VersionNotFoundError):
+    """A manifest has the name of another version; restore the manifest of that version."""
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
     """A manifest as a listing shows it."""
@@ -319,6 +323,24 @@ def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> Store
         return run(read_manifest(reader.size), fetch), reader.size
 
     return cache.get_or_load(("manifest", reader.identity), load)
+
+
+def check_name(entry: ManifestEntry, version: int, *, uri: str) -> None:
+    """Raise if a manifest is of another version than its name, as after a copy by hand.
+
+    Raises:
+        WrongManifestError: The versions differ.
+    """
+    if version != entry.version:
+        raise WrongManifestError(
+            f"the manifest is of version {version}, and its name says {entry.version}; was it "
+            "copied or renamed? Restore the manifest from a copy, or delete it to go back to the "
+            "version before, and use `restore` to return to an older version",
+            uri=uri,
+            path=entry.path,
+            version=entry.version,
+            version_in_manifest=version,
+        )
 
 
 def keep_manifest(data: bytes, stored: StoredManifest, cache: LruCache) -> None:

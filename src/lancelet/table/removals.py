@@ -15,6 +15,13 @@ Records and holds make two promises, whichever processes stop in between:
 
 Of two that want the same version at least one sees the other: what is held stays, and what is
 recorded cannot be referred to. A record that spares a version after all is written anew without it.
+
+    _versions/.swept-<7>-<id>               at version 7, unreferenced files were deleted
+
+A cleanup deletes such files if they are old, and clocks may be wrong about that. It puts this
+marker first and reads new versions afterwards. A commit that read version 7 or an older one and
+finds the marker after its put checks that its files still exist. A commit that read a later version
+wrote its files after the cleanup had listed the files to delete.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -43,6 +51,7 @@ from lancelet.table.manifests import ManifestEntry, VersionFolder
 from lancelet.values import dataclass
 
 _RECORD: Final = re.compile(r"\.removed-\d{20}-(\d{20})-[0-9a-f]{32}\.json")
+_SWEEP: Final = re.compile(r"\.swept-(\d{20})-[0-9a-f]{32}")
 _HOLD: Final = re.compile(r"\.hold-(\d{20})-[0-9a-f]{32}")
 
 _RECORDS_MAX: Final = 4
@@ -172,6 +181,25 @@ def held_versions(store: Store) -> set[int]:
 def is_hold(name: str) -> bool:
     """Return whether a name of the folder of versions is that of a hold."""
     return _HOLD.fullmatch(name) is not None
+
+
+def record_sweep(store: Store, version: int) -> datetime:
+    """Record that files of no version are about to be deleted, and return the time of the store."""
+    path = f"{VERSIONS}/.swept-{version:020}-{surroundings.new_uuid().hex}"
+    store.put(path, b"{}")
+    earlier = [each for each in VersionFolder.of(store).dotted if _swept(each) < version]
+    store.delete_many([f"{VERSIONS}/{each}" for each in earlier if _SWEEP.fullmatch(each)])
+    return store.info(path).modified
+
+
+def last_sweep(folder: VersionFolder) -> int:
+    """Return the version at which files of no version were last deleted; -1 if never."""
+    return max(map(_swept, folder.dotted), default=-1)
+
+
+def _swept(name: str) -> int:
+    found = _SWEEP.fullmatch(name)
+    return -1 if found is None else int(found[1])
 
 
 @contextmanager

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Int64s, run
 from lancelet.errors import (
     CorruptDataError,
@@ -44,7 +46,7 @@ from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, VersionFolder, open_manifest
+from lancelet.table.manifests import ManifestEntry, VersionFolder, check_name, open_manifest
 from lancelet.values import cached_property, dataclass, replace
 
 if TYPE_CHECKING:
@@ -64,6 +66,25 @@ _LOOKS_MAX: Final = 100
 """How often the latest version may be gone when it is read, before that is an error."""
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time by the two clocks of the machine, of which either one may be wrong."""
+
+    wall_ns: int
+    monotonic: float
+
+    @staticmethod
+    def now() -> Moment:
+        """Return the current time."""
+        return Moment(surroundings.time_ns(), surroundings.monotonic())
+
+    def is_within(self, seconds: float) -> bool:
+        """Return whether no more than some seconds passed since then, by either clock."""
+        now = Moment.now()
+        wall = abs(now.wall_ns - self.wall_ns) / 1e9
+        return wall <= seconds and now.monotonic - self.monotonic <= seconds
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A version of a table that can be read."""
@@ -71,6 +92,7 @@ class Snapshot:
     location: TableLocation
     entry: ManifestEntry
     stored: StoredManifest
+    opened: Moment = field(default_factory=Moment.now, repr=False)
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -174,6 +196,22 @@ class Snapshot:
         """
         check_writable(self.manifest.reader_flags, self.manifest.writer_flags)
 
+    def check_identity(self, identity: str) -> None:
+        """Refuse a version of another table at the same place.
+
+        Raises:
+            VersionNotFoundError: The version has another `Snapshot.identity`.
+        """
+        if self.identity != identity:
+            raise VersionNotFoundError(
+                "the table was deleted and made again since the version was read; open the table "
+                "again, and plan work on it again",
+                uri=self.location.uri,
+                version=self.version,
+                expected=identity,
+                found=self.identity,
+            )
+
     def while_there(self) -> AbstractContextManager[None]:
         """Say of a file that is missing that the version was cleaned up, if it was.
 
@@ -215,7 +253,7 @@ class Snapshot:
 
     def apart(self, store: Store) -> Snapshot:
         """Return the same version through another store, with nothing of its files in memory."""
-        other = Snapshot(self.location.apart(store), self.entry, self.stored)
+        other = Snapshot(self.location.apart(store), self.entry, self.stored, self.opened)
         vars(other)["indices"] = self.indices
         return other
 
@@ -274,6 +312,29 @@ class Snapshot:
         for place in np.flatnonzero(~fragments.is_counted).tolist():
             counts[place] = self.live_rows(fragments[place])
         return counts
+
+    @cached_property
+    def deleted_by_fragment(self) -> Int64s:
+        """How many rows of each fragment are deleted.
+
+        Old writers left the count out of the manifest; there the deletion file is read.
+        """
+        fragments = self.fragments
+        counts = np.array(fragments.num_deleted_rows, np.int64)
+        for place in np.flatnonzero(fragments.has_deletion_file & (counts == 0)).tolist():
+            counts[place] = len(self.deletions(fragments[place]))
+        return counts
+
+    def with_one_fragment(self, fragment: Fragment) -> Snapshot:
+        """Return the version as if it had one fragment and no indices.
+
+        Old writers gave two fragments one id, and here the id is unambiguous.
+        """
+        manifest = replace(self.manifest, fragments=FragmentList.of([fragment]))
+        stored = replace(self.stored, manifest=manifest)
+        other = Snapshot(self.location, self.entry, stored, self.opened)
+        vars(other)["indices"] = IndexSection()
+        return other
 
     @property
     def num_rows(self) -> int:
@@ -444,16 +505,7 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
             )
         return _with_row_ids(latest)
     entry = location.handler.find_version(location.store, version, uri=location.uri)
-    snapshot = open_entry(location, entry)
-    if snapshot.version != version:
-        raise VersionNotFoundError(
-            "the manifest of that name is of another version; was it copied or renamed?",
-            uri=location.uri,
-            version=version,
-            path=entry.path,
-            version_in_manifest=snapshot.version,
-        )
-    return _with_row_ids(snapshot)
+    return _with_row_ids(open_entry(location, entry))
 
 
 def _with_row_ids(snapshot: Snapshot) -> Snapshot:
@@ -500,8 +552,13 @@ def latest_snapshot(
 
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:
-    """Open a version whose manifest was listed, if this release may read it."""
+    """Open a version whose manifest was listed, if this release may read it.
+
+    Raises:
+        WrongManifestError: The manifest is of another version than its name.
+    """
     stored = open_manifest(location.store, entry, location.kept.cache)
+    check_name(entry, stored.manifest.version, uri=location.uri)
     check_readable(stored.manifest.reader_flags, stored.manifest.writer_flags)
     return Snapshot(location, entry, stored)
 

@@ -307,6 +307,7 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         self.uri = uri
         self.dataset_options = {**(dataset_options or {}), "version": table.version}
         self._len = table.count_rows()
+        self._identity = table.snapshot.identity
         self._ds: Table | None = None
 
     def __len__(self) -> int:
@@ -320,7 +321,9 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows of a batch at once, as loaders request them."""
         if self._ds is None:
-            self._ds = open_dataset(self.uri, **self.dataset_options)
+            table = open_dataset(self.uri, **self.dataset_options)
+            table.snapshot.check_identity(self._identity)
+            self._ds = table
         rows: list[dict[str, Any]] = self._ds.take(indices).to_pylist()
         return rows
 

@@ -452,11 +452,9 @@ def test_a_manifest_of_another_version_than_its_name_is_found_and_not_taken_for_
     assert lancelet.dataset(uri).check("present") == []
     (finding,) = lancelet.dataset(uri).check("present", all_versions=True)
     assert finding.severity is Severity.ERROR
-    assert (finding.path, finding.what) == (
-        f"_versions/{wrong.name}",
-        "the manifest is of version 2, and its name says 1",
-    )
-    with pytest.raises(VersionNotFoundError, match="of another version") as caught:
+    assert finding.path == f"_versions/{wrong.name}"
+    assert "the manifest is of version 2, and its name says 1" in finding.what
+    with pytest.raises(VersionNotFoundError, match="its name says 1") as caught:
         lancelet.dataset(uri, version=1)
     assert isinstance(caught.value, ValueError)
     with pytest.raises(ValueError, match="not found"):

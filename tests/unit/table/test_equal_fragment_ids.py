@@ -50,3 +50,14 @@ def test_no_version_with_equal_ids_is_committed(uri):
 def test_tasks_do_not_read_fragments_of_equal_ids(uri):
     with pytest.raises(InvalidInputError, match="two fragments have one id"):
         plan_splits(lancelet.dataset(uri).snapshot)
+
+
+def test_listed_fragments_have_their_own_rows(uri):
+    first, second = lancelet.dataset(uri).get_fragments()
+    for fragment, rows in ((first, range(5)), (second, range(5, 10))):
+        assert fragment.to_table()["x"].to_pylist() == list(rows)
+        assert fragment.to_table(filter="x % 5 = 3")["x"].to_pylist() == [rows[3]]
+        assert fragment.take([2, 0])["x"].to_pylist() == [rows[2], rows[0]]
+        assert fragment.head(1)["x"].to_pylist() == [rows[0]]
+        assert fragment.count_rows() == 5
+        assert fragment.count_rows(f"x = {rows[1]}") == 1

@@ -71,6 +71,8 @@ def test_deleted_rows_that_are_not_counted_are_looked_up(uri):
     assert dataset.to_table(with_row_id=True) == lance.dataset(uri).to_table(with_row_id=True)
     assert dataset.take([0, 3]).column("x").to_pylist() == [6, 9]
     assert dataset.get_fragments()[0].count_rows() == 4
+    assert dataset.get_fragments()[0].num_deletions == DELETED
+    assert dataset.stats.dataset_stats()["num_deleted_rows"] == DELETED
 
 
 def test_uncounted_deletions_are_not_forgotten_by_compaction_and_statistics(uri):

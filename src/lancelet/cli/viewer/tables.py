@@ -111,7 +111,7 @@ def describe(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         "branch": snapshot.manifest.branch,
         "committed": committed_at(snapshot),
         "rows": snapshot.num_rows,
-        "deleted": int(fragments.num_deleted_rows.sum()),
+        "deleted": int(snapshot.deleted_by_fragment.sum()),
         "fragments": len(fragments),
         "bytes": snapshot.data_bytes,
         "file_version": snapshot.manifest.data_version.value,

@@ -90,7 +90,7 @@ class LanceStats:
         """
         fragments = self._snapshot.fragments
         return DatasetStats(
-            num_deleted_rows=int(fragments.num_deleted_rows.sum()),
+            num_deleted_rows=int(self._snapshot.deleted_by_fragment.sum()),
             num_fragments=len(fragments),
             num_small_files=int(np.count_nonzero(fragments.physical_rows < max_rows_per_group)),
         )

@@ -74,13 +74,12 @@ class Plots:
         Args:
             ax: Where to draw; by default new axes.
         """
-        fragments = self._dataset.snapshot.fragments
-        ids = np.asarray(fragments.ids)
-        deleted = np.asarray(fragments.num_deleted_rows)
+        snapshot = self._dataset.snapshot
+        ids = np.asarray(snapshot.fragments.ids)
+        live = snapshot.rows_by_fragment
         axes = _axes(ax)
-        axes.bar(ids, np.asarray(fragments.physical_rows) - deleted, label="rows")
-        bottom = np.asarray(fragments.physical_rows) - deleted
-        axes.bar(ids, deleted, bottom=bottom, label="deleted", color="tab:red")
+        axes.bar(ids, live, label="rows")
+        axes.bar(ids, snapshot.deleted_by_fragment, bottom=live, label="deleted", color="tab:red")
         axes.set_xlabel("fragment")
         axes.set_ylabel("rows")
         axes.legend()

@@ -153,11 +153,6 @@ def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:
 def check_manifest(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield contradictions within the manifest."""
     path, manifest = snapshot.entry.path, snapshot.manifest
-    named = snapshot.entry.version
-    if named != manifest.version:
-        what = f"the manifest is of version {manifest.version}, and its name says {named}"
-        advice = "restore the manifest from a copy; until then neither name can be relied on"
-        yield Finding(Severity.ERROR, path, what, advice)
     ids = snapshot.fragments.ids
     if not bool((np.diff(ids) > 0).all()):
         yield _error(path, "fragments are not in the order of their ids, or two have one id")

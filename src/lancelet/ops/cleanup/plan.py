@@ -14,6 +14,7 @@ import math
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
@@ -45,7 +46,7 @@ from lancelet.ops.cleanup.mentions import (
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, CleanupPolicy
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry
+from lancelet.table.manifests import ManifestEntry, check_name
 from lancelet.table.refs import list_branches, list_tags, main_location
 from lancelet.table.removals import Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
@@ -111,6 +112,17 @@ class CleanupPlan:
     newest_version: int
     removed: Mapping[int, str]
     seen: frozenset[tuple[str, str]]
+    modified: Mapping[str, datetime]
+    """When files that no version mentions were written, by the clock of the store."""
+
+    def may_go(self, file: CleanupCandidateFile, store_time: datetime) -> bool:
+        """Return whether a file is also old enough by the clock of the store.
+
+        The clock of this machine may be wrong by days.
+        """
+        if not file.unverified or self.policy.delete_unverified or file.path not in self.modified:
+            return True
+        return store_time - self.modified[file.path] >= UNVERIFIED_AGE
 
     @property
     def candidates(self) -> tuple[CleanupCandidateFile, ...]:
@@ -160,6 +172,7 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
             seen.add((other.store.uri, version.entry.path))
     versions.going.sort(key=lambda entry: entry.version)
     gone = {entry.version for entry in versions.going}
+    modified: dict[str, datetime] = {}
     return CleanupPlan(
         location=location,
         main=main,
@@ -168,11 +181,12 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         read_version=snapshot.version,
         versions=tuple(entry.version for entry in versions.going),
         manifests=tuple(_manifests(versions)),
-        files=tuple(_files(location, listed, versions, policy)),
+        files=tuple(_files(location, listed, versions, policy, modified)),
         branches=tuple(_branches(snapshot, branches, gone)),
         newest_version=versions.newest,
         removed=versions.removed,
         seen=frozenset(seen),
+        modified=modified,
     )
 
 
@@ -205,6 +219,11 @@ def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
     for version in read_versions(plan.location, plan.newest_version, wants=may_need)[1]:
         mentions.add(version)
     return mentions
+
+
+def newest_version(plan: CleanupPlan) -> int:
+    """Return the newest version of the table that a plan is for, as it is now."""
+    return _latest_number(plan.location)
 
 
 def _latest_number(location: TableLocation) -> int:
@@ -252,6 +271,7 @@ def _sort_versions(
     for version in read:
         file = version.outline.transaction_file
         if removals.get(version.version, file) == file:
+            check_name(version.entry, version.outline.version, uri=snapshot.location.uri)
             versions.append(version)
         else:
             # Whoever put it comes back to its files with another number.
@@ -312,8 +332,12 @@ def _files(
     listed: Iterable[ObjectInfo],
     versions: _Versions,
     policy: CleanupPolicy,
+    modified: dict[str, datetime],
 ) -> Iterator[CleanupCandidateFile]:
-    """Yield the files that may go, in the folder of versions those that were `listed` there."""
+    """Yield the files that may go, in the folder of versions those that were `listed` there.
+
+    The times of files that no version mentions are added to `modified`.
+    """
     needed, known = versions.needed, versions.known
     own: dict[str, bool] = {}
 
@@ -342,6 +366,8 @@ def _files(
                 reason = f"no version mentions it, and it is {age.days} days old"
             else:
                 continue
+            if not is_known:
+                modified[info.path] = info.modified
             yield CleanupCandidateFile(info.path, kind, info.size, not is_known, reason)
 
 

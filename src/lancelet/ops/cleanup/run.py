@@ -4,9 +4,10 @@
                                             and nobody begins to refer to these versions
     2  a look at tags and holds             what somebody began to refer to before stays
     3  manifests, oldest first              from here on nobody finds these versions
-    4  a look at versions that are new      what they mention stays, and so does what a version
+    4  a marker in the folder of versions   a commit in flight whose files may be deleted finds it
+    5  a look at versions that are new      what they mention stays, and so does what a version
                                             mentions whose manifest could not be deleted
-    5  other files
+    6  other files
 
 A cleanup that ends at any point leaves files too many, which a later one deletes.
 """
@@ -37,6 +38,7 @@ from lancelet.ops.cleanup.plan import (
     CleanupPlan,
     FileKind,
     mentioned_since,
+    newest_version,
     plan_cleanup,
     referred_since,
 )

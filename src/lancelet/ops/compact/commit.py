@@ -18,11 +18,12 @@ from lancelet.errors import CommitConflictError
 from lancelet.format.fragment import Fragment, FragmentId
 from lancelet.format.operation import ReserveFragments, Rewrite, RewriteGroup
 from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.compact.plan import planned_version
 from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, discard_fragments
 from lancelet.ops.publish import commit_transaction, new_transaction
 from lancelet.table.commit import CommitOptions, commit
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 
@@ -55,7 +56,7 @@ def commit_results(
     indices = change_indices(read, groups, options)
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     rewrite = Rewrite(groups, indices.rewritten, indices.moves)
-    wanted = replace(committing or CommitOptions(), keeps_order=True, known=read)
+    wanted = replace(committing or CommitOptions(), keeps_order=True, known=read, checks_files=True)
     transaction = new_transaction(read.version, rewrite)
     published = commit_transaction(snapshot.location, transaction, wanted)
     return Compacted(published, metrics)
@@ -103,11 +104,14 @@ def _disputed(error: CommitConflictError, results: Sequence[RewriteResult]) -> l
 
 
 def _as_read(snapshot: Snapshot, results: Sequence[RewriteResult]) -> Snapshot:
-    """Return the version that the results were computed from."""
-    read_version = min(result.read_version for result in results)
-    if read_version == snapshot.version:
-        return snapshot
-    return open_snapshot(snapshot.location, read_version)
+    """Return the oldest version that results were computed from."""
+    fragments: dict[int, list[Fragment]] = {}
+    for result in results:
+        fragments.setdefault(result.read_version, []).extend(result.original_fragments)
+    oldest, *others = sorted(fragments)
+    for version in others:
+        planned_version(snapshot, version, fragments[version])
+    return planned_version(snapshot, oldest, fragments[oldest])
 
 
 def _reserved(snapshot: Snapshot, results: Sequence[RewriteResult]) -> int:

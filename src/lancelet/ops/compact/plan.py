@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from lancelet.errors import VersionNotFoundError
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.ops.compact.options import CompactionOptions
+from lancelet.table.conflict.rebase import files_of
 from lancelet.table.overlays import overlaid_since
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
 
 
@@ -88,6 +90,31 @@ class CompactionPlan:
         tasks = [CompactionTask.from_json({"task": task, **shared}) for task in form["tasks"]]
         options = CompactionOptions.from_json(form["options"])
         return CompactionPlan(tuple(tasks), form["read_version"], options)
+
+
+def planned_version(
+    snapshot: Snapshot, read_version: int, fragments: Iterable[Fragment]
+) -> Snapshot:
+    """Return the version that a compaction was planned for, which has the fragments of its tasks.
+
+    Raises:
+        VersionNotFoundError: The version was removed, or the table was deleted and made again.
+    """
+    read = snapshot
+    if snapshot.version != read_version:
+        read = open_snapshot(snapshot.location, read_version)
+    known = set(read.fragments.ids.tolist())
+    for fragment in fragments:
+        found = read.fragments.by_id(fragment.id) if int(fragment.id) in known else None
+        if found is None or files_of(found) != files_of(fragment):
+            raise VersionNotFoundError(
+                "the version does not have a fragment of the compaction; the table was deleted "
+                "and made again since the compaction was planned, so plan it again",
+                uri=read.location.uri,
+                version=read_version,
+                fragment_id=int(fragment.id),
+            )
+    return read
 
 
 class _Candidacy(Enum):

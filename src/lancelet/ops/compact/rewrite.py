@@ -47,7 +47,7 @@ from lancelet.format.paths import DATA, DATA_SUFFIX, data_file_identity, data_fi
 from lancelet.format.version import FileVersion
 from lancelet.ops.compact.blobs import has_blobs, with_blob_values
 from lancelet.ops.compact.options import CompactionMode, CompactionOptions
-from lancelet.ops.compact.plan import CompactionTask
+from lancelet.ops.compact.plan import CompactionTask, planned_version
 from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
 from lancelet.ops.write import Target as WriteTarget
 from lancelet.query.nodes.pack import Pack, packed
@@ -57,7 +57,7 @@ from lancelet.rowids.versions import VersionSequence
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.lineage import created_versions_of, row_ids_of, updated_versions_of
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _SMALL_BYTES: Final = 1024 * 1024
@@ -128,9 +128,8 @@ class RewriteResult:
 
 def execute_task(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     """Write the live rows of a task's fragments anew; commits nothing."""
-    if snapshot.version != task.read_version:
-        snapshot = open_snapshot(snapshot.location, task.read_version)
     fragments = task.fragments
+    snapshot = planned_version(snapshot, task.read_version, fragments)
     rows = sum(map(snapshot.live_rows, fragments))
     new: tuple[Fragment, ...] = ()
     if rows:

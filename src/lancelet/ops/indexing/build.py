@@ -37,7 +37,7 @@ from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
 from lancelet.query.indexing.segments import loses_rows
 from lancelet.rowids.address import UInt64s
-from lancelet.table.commit import check_there
+from lancelet.table.commit import CommitOptions, check_there
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -193,7 +193,7 @@ def commit_segments(
         if not covered or covered & set(index.fragment_bitmap or ())
     )
     named = tuple(replace(segment, name=name) for segment in segments)
-    return publish(snapshot, CreateIndex(named, replaced))
+    return publish(snapshot, CreateIndex(named, replaced), CommitOptions(checks_files=True))
 
 
 def build_segment(

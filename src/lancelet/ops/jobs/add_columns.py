@@ -37,6 +37,7 @@ from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Remarks, Retries, publish, with_retries
 from lancelet.table.apply.state import with_column_file
+from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -91,7 +92,9 @@ def publish_columns(
 ) -> Snapshot:
     """Publish fragments with the new files of them; those without one have nulls."""
     fragments = tuple(_with_file(fragment, written) for fragment in snapshot.fragments)
-    return publish(snapshot, Merge(fragments, plan.schema, plan.keeps_nullability), remarks=remarks)
+    operation = Merge(fragments, plan.schema, plan.keeps_nullability)
+    # An earlier attempt or run may have written some of the files.
+    return publish(snapshot, operation, CommitOptions(checks_files=True), remarks)
 
 
 def backfill(

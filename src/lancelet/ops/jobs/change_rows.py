@@ -145,7 +145,7 @@ def _change(
         count = changed_rows(done.rows)
         if not count:
             return Changed(snapshot.version, 0)
-        committing = CommitOptions(affected=done.rows)
+        committing = CommitOptions(affected=done.rows, checks_files=True)
         published = publish(snapshot, operation(done), committing, options.remarks)
         return Changed(published.version, count)
 

@@ -20,7 +20,6 @@ from dataclasses import field, replace
 from functools import lru_cache
 from typing import Final
 
-from lancelet.errors import VersionNotFoundError
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location
@@ -89,13 +88,7 @@ def _locate(uri: str, options: tuple[tuple[str, str], ...], branch: str | None) 
 
 @lru_cache(maxsize=_KEPT_VERSIONS)
 def _open(ref: TableRef) -> Snapshot:
+    assert ref.identity is not None, "only pinned versions are cached"
     snapshot = open_snapshot(ref.locate(), ref.version)
-    if snapshot.identity != ref.identity:
-        raise VersionNotFoundError(
-            "the table was deleted and made again after this work was planned; plan it again",
-            uri=ref.uri,
-            version=ref.version,
-            expected=ref.identity,
-            found=snapshot.identity,
-        )
+    snapshot.check_identity(ref.identity)
     return snapshot

@@ -51,7 +51,7 @@ from lancelet.table.conflict.rebase import (
 )
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome, Verdict, retry
-from lancelet.table.landed import has_landed
+from lancelet.table.landed import landed_in
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass, replace
@@ -178,8 +178,9 @@ class Resolver:
         """Return a version if it is ours, and forget that it may be if it is another's."""
         if found is not None:
             if found.transaction is not None and found.transaction.uuid == self.ours.uuid:
-                landed = found is latest or has_landed(found, None, latest.location.handler)
-                return found if landed else None
+                if found is latest or landed_in(found, None, latest.location.handler) is not None:
+                    return found
+                return None
             self._unsettled.pop(version, None)
             return None
         unsettled = self._unsettled.get(version)
