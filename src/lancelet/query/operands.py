@@ -300,6 +300,11 @@ class OperandParser(ABC):
                 return ex.Call("date_part", (ex.literal(part.value.lower()), instant))
             case "position":
                 needle = self.expression(ex.CONCAT)
+                if self.take_sign(","):
+                    # The reference has the arguments of `strpos` here.
+                    wanted = self.expression(ex.OR)
+                    self.expect_sign(")")
+                    return ex.Call("strpos", (needle, wanted))
                 self.expect_word("in")
                 text = self.expression(ex.OR)
                 self.expect_sign(")")

@@ -425,7 +425,9 @@ def _publish(
     if manifest.data_version is FileVersion.V0_1:
         values = dictionary_values_of(unsaved_snapshot(location, manifest))
         manifest, head = with_dictionaries(manifest, values)
-    indices = IndexSection(prepared.state.indices)
+    # Fields of newer releases stay, as those of the manifest do.
+    unknown = b"" if prepared.base is None else prepared.base.indices.unknown
+    indices = IndexSection(prepared.state.indices, unknown)
     data, stored = write_manifest_file(manifest, indices, rendered, dictionary_values=head)
     # What starts a table or a branch, as a clone does, refers to files of versions that exist.
     adds_files = resolver is not None or options.detached

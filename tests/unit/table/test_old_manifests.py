@@ -249,3 +249,40 @@ def test_files_have_the_names_of_the_layout(uri):
         names = [each.name for each in Path(uri, folder).iterdir() if each.suffix != ".json"]
         assert names
         assert all(re.fullmatch(pattern, name) for name in names), names
+
+
+@pytest.mark.parametrize("change", ["append", "update", "merge"])
+def test_next_row_id_of_an_existing_row_is_refused(uri, change):
+    write(uri, enable_stable_row_ids=True)
+    edit(uri, manifest=lambda whole: replace(whole, next_row_id=4))
+    dataset = lancelet.dataset(uri)
+    rows = pa.table({"x": [10], "y": [10]})
+    changes = {
+        "append": lambda: dataset.insert(rows),
+        "update": lambda: dataset.update({"y": "1"}, where="x = 7"),
+        "merge": lambda: dataset.merge_insert("x").when_not_matched_insert_all().execute(rows),
+    }
+    with pytest.raises(CorruptDataError, match="next row id"):
+        changes[change]()
+    assert lancelet.dataset(uri).count_rows() == 4
+
+
+def test_unknown_field_of_the_index_section_is_preserved(uri):
+    write(uri)
+    dataset = lancelet.dataset(uri)
+    dataset.create_scalar_index("x", "BTREE")
+    location = TableLocation.open(uri)
+    snapshot = open_snapshot(location)
+    unknown = b"\xf8\x3f\x07"  # field 1023, a number
+    section = replace(snapshot.indices, unknown=unknown)
+    data, _ = write_manifest_file(snapshot.manifest, section, None)
+    location.store.put(snapshot.entry.path, data)
+    for change in (
+        lambda: lancelet.dataset(uri).insert(pa.table({"x": [10], "y": [10]})),
+        lambda: lancelet.dataset(uri).delete("x = 8"),
+        lambda: lancelet.dataset(uri).optimize.optimize_indices(retrain=True),
+        lambda: lancelet.dataset(uri).optimize.compact_files(target_rows_per_fragment=99),
+        lambda: lancelet.dataset(uri).drop_index("x_idx"),
+    ):
+        change()
+        assert open_snapshot(location).indices.unknown == unknown

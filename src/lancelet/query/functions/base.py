@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -205,6 +206,35 @@ def spread(value: Value, num_rows: int) -> pa.Array:
     if not value.is_valid or not num_rows:
         return pa.nulls(num_rows, value.type)
     return pa.repeat(value, num_rows)
+
+
+def per_distinct(name: str, compute: Compute) -> Compute:
+    """Let a function whose arguments after the first are constants take columns there.
+
+    Rows with equal arguments are computed together.
+    """
+
+    def call(values: Value, *arguments: Value) -> Value:
+        if all(isinstance(argument, pa.Scalar) for argument in arguments):
+            return compute(values, *arguments)
+        num_rows = num_rows_of((values, *arguments))
+        columns = [spread(argument, num_rows) for argument in arguments]
+        groups: dict[str, list[int]] = {}
+        for row, key in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+            groups.setdefault(repr(key), []).append(row)
+        if not groups:
+            nothing = [pa.scalar(None, column.type) for column in columns]
+            return spread(compute(values, *nothing), 0)
+        parts: list[pa.Array] = []
+        for rows in groups.values():
+            own = values if isinstance(values, pa.Scalar) else values.take(pa.array(rows))
+            found = compute(own, *(column[rows[0]] for column in columns))
+            parts.append(spread(found, len(rows)))
+            check_output(name, sum(part.nbytes for part in parts), values, *columns)
+        order = np.argsort(np.concatenate(list(groups.values())), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+    return call
 
 
 def on_arrays(compute: Compute) -> Compute:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.buffers import Int64s
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.data_types import is_any_list
 from lancelet.query.functions.base import (
@@ -25,7 +26,8 @@ from lancelet.query.functions.base import (
     constant,
     integer,
     on_arrays,
-    text,
+    per_distinct,
+    printable,
 )
 
 
@@ -151,14 +153,20 @@ def _reduced(values: pa.Array, rows: pa.Array, num_rows: int, kind: str) -> pa.A
     return found.take(where)
 
 
-def _to_string(lists: Value, separator: Value) -> Value:
+def _to_string(lists: Value, separator: Value, null: Value | None = None) -> Value:
     between = constant(separator, "the separator")
+    for_null = None if null is None else constant(null, "the text for null")
     if between is None:
         return pa.scalar(None, pa.string())
 
     @on_arrays
     def compute(arrays: pa.Array) -> pa.Array:
         texts = arrays.cast(pa.list_(pa.string()))
+        if for_null is not None:
+            _, stops = bounds_of(texts)
+            offsets = pa.concat_arrays([pa.array([0], pa.int64()), stops]).cast(pa.int32())
+            items = pc.fill_null(texts.flatten(), for_null)
+            texts = pa.ListArray.from_arrays(offsets, items)
         kept = pc.is_valid(texts.flatten())
         counts = pc.fill_null(_counts(texts, kept), 0)
         offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)])
@@ -171,11 +179,45 @@ def _to_string(lists: Value, separator: Value) -> Value:
     return compute(lists)
 
 
-def _slice(lists: Value, begin: Value, end: Value) -> Value:
-    start, stop = constant(begin, "the start of a slice"), constant(end, "the end of a slice")
-    if start is None or stop is None or start < 1 or stop < 0:
-        raise CoercionError("a slice takes constant positions, counted from 1")
-    return pc.list_slice(lists, start - 1, max(stop, start - 1), return_fixed_size_list=False)
+def _list_or_null(data_type: pa.DataType) -> pa.DataType | None:
+    return pa.list_(pa.null()) if pa.types.is_null(data_type) else a_list(data_type)
+
+
+@on_arrays
+def _slice(
+    lists: pa.Array, begin: pa.Array, end: pa.Array, stride: pa.Array | None = None
+) -> pa.Array:
+    """Return the items from one position to another, both included, in steps."""
+    steps = pa.repeat(pa.scalar(1, pa.int64()), len(lists)) if stride is None else stride
+    present = lists.is_valid()
+    for argument in (begin, end, steps):
+        present = pc.and_(present, argument.is_valid())
+    step = _numbers(steps, 1)
+    if not step.all():
+        raise CoercionError("the stride of a slice must not be 0")
+    starts, _ = bounds_of(lists)
+    lengths = _numbers(pc.list_value_length(lists).cast(pa.int64()), 0)
+    first_, last = (
+        np.where(each < 0, each + lengths, np.maximum(each - 1, 0))
+        for each in (_numbers(begin, 1), _numbers(end, 0))
+    )
+    last = np.where(_numbers(end, 0) == 0, -1, last)
+    first_ = np.maximum(first_, 0)
+    last = np.where(step > 0, np.minimum(last, lengths - 1), np.maximum(last, 0))
+    spans = np.where(step > 0, last - first_, first_ - last)
+    counts = np.where((first_ < lengths) & (spans >= 0), spans // np.abs(step) + 1, 0)
+    counts = np.where(present.to_numpy(zero_copy_only=False), counts, 0)
+    stops = np.cumsum(counts)
+    within = np.arange(stops[-1] if len(stops) else 0) - np.repeat(stops - counts, counts)
+    index = np.repeat(starts.to_numpy() + first_, counts) + within * np.repeat(step, counts)
+    offsets = pa.array(np.append(0, stops), pa.int32())
+    items = lists.flatten().take(pa.array(index))
+    sliced = pa.ListArray.from_arrays(offsets, items)
+    return pc.if_else(present, sliced, pa.scalar(None, sliced.type))
+
+
+def _numbers(values: pa.Array, missing: int) -> Int64s:
+    return pc.fill_null(values, missing).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 @on_arrays
@@ -233,9 +275,17 @@ LIST_FUNCTIONS: Final = (
         _has,
     ),
     _WithItem(
-        ("array_has_any", "list_has_any", "arrays_overlap"), (a_list, a_list), pa.bool_(), _has_any
+        ("array_has_any", "list_has_any", "arrays_overlap"),
+        (_list_or_null, _list_or_null),
+        pa.bool_(),
+        per_distinct("array_has_any", _has_any),
     ),
-    _WithItem(("array_has_all", "list_has_all"), (a_list, a_list), pa.bool_(), _has_all),
+    _WithItem(
+        ("array_has_all", "list_has_all"),
+        (_list_or_null, _list_or_null),
+        pa.bool_(),
+        per_distinct("array_has_all", _has_all),
+    ),
     _WithItem(
         ("array_position", "list_position", "array_indexof", "list_indexof"),
         (a_list, anything),
@@ -252,15 +302,17 @@ LIST_FUNCTIONS: Final = (
     Function(("array_max", "list_max"), (a_list,), _item, _extreme("max")),
     Function(
         ("array_to_string", "list_to_string", "array_join", "list_join"),
-        (a_list, text),
+        (a_list, printable, printable),
         pa.string(),
-        _to_string,
+        per_distinct("array_to_string", _to_string),
+        optional=1,
     ),
     Function(
         ("array_slice", "list_slice"),
-        (a_list, integer, integer),
+        (a_list, integer, integer, integer),
         lambda types: pa.list_(types[0].value_type),
         _slice,
+        optional=1,
     ),
     Function(
         ("make_array", "make_list"),

@@ -33,6 +33,8 @@ from lancelet.query.functions.base import (
     integer,
     num_rows_of,
     of_arrow,
+    on_arrays,
+    per_distinct,
     printable,
     text,
     text_bytes,
@@ -61,7 +63,8 @@ def join(*texts: Value) -> Value:
 def with_constants(what: str, gives: pa.DataType | None = None) -> Callable[[Compute], Compute]:
     """Make a function of a text and constants that is null if a constant is.
 
-    `what` names the constants in errors; `gives` is the result's type unless it is the text's.
+    A column in the place of a constant is taken as well. `what` names the constants in errors;
+    `gives` is the result's type unless it is the text's.
     """
 
     def decorate(compute: Compute) -> Compute:
@@ -71,7 +74,7 @@ def with_constants(what: str, gives: pa.DataType | None = None) -> Callable[[Com
                 return pa.scalar(None, gives or values.type)
             return compute(values, *constants)
 
-        return call
+        return per_distinct(what, call)
 
     return decorate
 
@@ -145,14 +148,26 @@ def _replace(values: Value, wanted: str, by: str) -> Value:
     return pc.replace_substring(values, wanted, by)
 
 
-def _padder(kernel: Any) -> Compute:
+def _padder(kernel: Any, join_padding: Callable[[str, str], str]) -> Compute:
     @with_constants("the length and the padding")
     def pad(values: Value, length: int, padding: str = " ") -> Value:
-        if len(padding) != 1:
-            raise CoercionError("the padding is one character")
+        if length <= 0 or not padding:
+            return pc.utf8_slice_codeunits(values, 0, max(0, length))
         padded = num_rows_of([values]) * max(0, length) * len(padding.encode())
         check_output("lpad and rpad", text_bytes(values) + padded, values)
-        return pc.utf8_slice_codeunits(kernel(values, length, padding), 0, max(0, length))
+        if len(padding) == 1:
+            return pc.utf8_slice_codeunits(kernel(values, length, padding), 0, length)
+        filler = padding * (length // len(padding) + 1)
+
+        @on_arrays
+        def padded_with(texts: pa.Array) -> pa.Array:
+            found = [
+                None if each is None else join_padding(each, filler[: max(0, length - len(each))])
+                for each in texts.to_pylist()
+            ]
+            return pc.utf8_slice_codeunits(pa.array(found, texts.type), 0, length)
+
+        return padded_with(values)
 
     return pad
 
@@ -209,8 +224,8 @@ TEXT_FUNCTIONS: Final = (
         ("bit_length",), (text_or_bytes,), pa.int32(), _as_int32(of_arrow("binary_length"), 8)
     ),
     Function(("substr", "substring"), (text, integer, integer), first, _substr, optional=1),
-    Function(("left",), (text, integer), first, _left),
-    Function(("right",), (text, integer), first, _right),
+    Function(("left",), (printable, integer), first, _left),
+    Function(("right",), (printable, integer), first, _right),
     Function(("concat",), (printable,), first, _concat, repeats=True, unify=True),
     Function(("concat_ws",), (printable, printable), first, _concat_ws, repeats=True, unify=True),
     Function(("btrim", "trim"), (text, text), first, _trimmer(of_arrow("utf8_trim")), optional=1),
@@ -234,8 +249,20 @@ TEXT_FUNCTIONS: Final = (
     Function(("contains_tokens",), (text, text), pa.bool_(), _contains_tokens),
     Function(("strpos", "instr"), (text, text), pa.int32(), _strpos),
     Function(("replace",), (text, text, text), first, _replace),
-    Function(("lpad",), (text, integer, text), first, _padder(of_arrow("utf8_lpad")), optional=1),
-    Function(("rpad",), (text, integer, text), first, _padder(of_arrow("utf8_rpad")), optional=1),
+    Function(
+        ("lpad",),
+        (printable, integer, printable),
+        first,
+        _padder(of_arrow("utf8_lpad"), lambda value, padding: padding + value),
+        optional=1,
+    ),
+    Function(
+        ("rpad",),
+        (printable, integer, printable),
+        first,
+        _padder(of_arrow("utf8_rpad"), lambda value, padding: value + padding),
+        optional=1,
+    ),
     Function(("repeat",), (text, integer), first, _repeat),
     Function(("split_part",), (text, text, integer), first, _split_part),
 )

@@ -28,7 +28,7 @@ from lancelet.format.operation import (
 )
 from lancelet.table.apply.columns import apply_data_replacement, apply_merge, apply_project
 from lancelet.table.apply.mem_wal import apply_update_mem_wal_state
-from lancelet.table.apply.numbering import with_file_versions
+from lancelet.table.apply.numbering import check_next_row_id, with_file_versions
 from lancelet.table.apply.overwrite import apply_overwrite, apply_restore
 from lancelet.table.apply.rewrite import apply_rewrite
 from lancelet.table.apply.rows import apply_append, apply_delete, apply_overlays, apply_update
@@ -63,6 +63,7 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
     else:
         if not isinstance(operation, Restore):
             before.manifest.check_row_ids()
+            check_next_row_id(before.manifest)
         after = _apply_to_table(operation, before, context)
     after.manifest.fragments.check_ids_differ()
     manifest = with_file_versions(after.manifest, operation)

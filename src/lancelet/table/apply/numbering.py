@@ -39,6 +39,9 @@ from lancelet.rowids.versions import VersionSequence
 from lancelet.values import replace
 
 ROW_ID_MAX: Final = 2**64 - 1
+_NEWEST_FRAGMENTS: Final = 16
+"""The number of fragments that `check_next_row_id` reads."""
+
 FRAGMENT_ID_MAX: Final = 2**32 - 2
 """The largest id of a fragment; no row has an address with 32 bits set for the fragment."""
 
@@ -66,6 +69,33 @@ def check_fragment_ids(highest: int) -> None:
             highest=highest,
             max=FRAGMENT_ID_MAX,
         )
+
+
+def check_next_row_id(manifest: Manifest) -> None:
+    """Raise if new rows would get the row ids of existing ones.
+
+    Only the newest fragments are read, which have the largest ids unless rows were moved since.
+
+    Raises:
+        CorruptDataError: The next row id of the manifest belongs to a row.
+    """
+    if not manifest.uses_stable_row_ids:
+        return
+    fragments = manifest.fragments
+    for place in range(max(0, len(fragments) - _NEWEST_FRAGMENTS), len(fragments)):
+        stored = fragments[place].row_ids
+        if not isinstance(stored, Inline):
+            continue
+        segments = RowIdSequence.parse(stored.data).segments
+        largest = max((int(each.to_array().max()) for each in segments if len(each)), default=-1)
+        if largest >= manifest.next_row_id:
+            raise CorruptDataError(
+                "the next row id of the manifest belongs to a row; restore an older version, or "
+                "write the rows to a new table",
+                version=manifest.version,
+                next_row_id=manifest.next_row_id,
+                row_id=largest,
+            )
 
 
 def with_row_ids(
