@@ -14,9 +14,56 @@ Each class is also the built-in one that a program written for pylance would cat
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
+
+_USER_INFO: Final = re.compile(
+    r"""//[^\s'"/@]*:(?!\d+/)[^\s'"]*@  # a password may have slashes if nobody encoded it
+      | //[^\s/?#'"]*@""",
+    re.VERBOSE,
+)
+_NAMED_SECRET: Final = re.compile(
+    r"""(?P<name>\b(?:[\w.-]*(?:password|passwd|pwd|secret|-signature|-credential|_token|apikey
+        |api_key|account_key|access_key|sas_key|authorization)|sig|token)\s*=\s*)
+        (?:'[^']*'|"[^"]*"|[^\s&;,'")]+)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def redacted(text: str) -> str:
+    """Return a text without the credentials of URIs and connection strings in it.
+
+    >>> redacted("postgresql://ann:pw@host/db?sslpassword=x&sslmode=off")
+    'postgresql://***@host/db?sslpassword=***&sslmode=off'
+    """
+    if "@" not in text and "=" not in text:
+        return text
+    return _NAMED_SECRET.sub(r"\g<name>***", _USER_INFO.sub("//***@", text))
+
+
+def _redacted_fact(value: object) -> object:
+    match value:
+        case str():
+            return redacted(value)
+        case list() | tuple() if type(value) in {list, tuple}:
+            return type(value)(map(_redacted_fact, value))
+        case dict() if type(value) is dict:
+            return {name: _redacted_fact(each) for name, each in value.items()}
+    return value
+
+
+def _redact_chain(error: BaseException | None) -> None:
+    """Redact errors of libraries, whose texts quote what they were given."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen and not isinstance(error, LanceletError):
+        seen.add(id(error))
+        found = tuple(map(_redacted_fact, error.args))
+        if found != error.args:
+            error.args = found
+        error = error.__cause__ or error.__context__
 
 
 class LanceletError(Exception):
@@ -26,10 +73,19 @@ class LanceletError(Exception):
     facts: dict[str, object]
 
     def __init__(self, message: str = "", /, **facts: object) -> None:
-        """Say what happened and what to do; `facts` are where, expected and found."""
+        """Say what happened and what to do; `facts` are where, expected and found.
+
+        Credentials are redacted, also in the error that is being handled, which becomes the cause.
+        """
+        message = redacted(message)
         super().__init__(message)
         self.message = message
-        self.facts = facts
+        self.facts = {name: _redacted_fact(value) for name, value in facts.items()}
+        _redact_chain(sys.exception())
+
+    def add_note(self, note: str, /) -> None:
+        """Add a note, without credentials."""
+        super().add_note(redacted(note))
 
     def __str__(self) -> str:
         """Return the message with its facts behind it."""
@@ -48,7 +104,8 @@ class LanceletError(Exception):
 
         A fact that is already there stays, since the raiser was nearer to the fault.
         """
-        self.facts = {**facts, **self.facts}
+        added = {name: _redacted_fact(value) for name, value in facts.items()}
+        self.facts = {**added, **self.facts}
         return self
 
 

@@ -104,6 +104,8 @@ def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
     )
 
     base = f"{location.scheme}://{location.authority}"
+    if location.scheme == "hf" and "@" in location.authority:
+        raise InvalidInputError("a URI of hf has no user name and password; set HF_TOKEN instead")
     try:
         filesystem, root = open_filesystem(base, storage_options)
     except (ImportError, ValueError) as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 from lancelet.errors import InvalidInputError
 from lancelet.io.retry import RetryPolicy
@@ -73,6 +74,28 @@ class ClientOptions:
     retry: RetryPolicy
 
 
+def _is_endpoint(key: str) -> bool:
+    short = _without_prefix(key)
+    return ("endpoint" in short or short == "base_url") and not short.startswith("use_")
+
+
+def _check_endpoint(name: str, value: str) -> None:
+    """Refuse an endpoint that is no URL or has credentials; the error does not quote it."""
+    try:
+        parts = urlsplit(value)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        is_url = is_url and (parts.port is None or parts.port >= 0)
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise InvalidInputError("an endpoint is a URL such as https://host:9000", option=name)
+    if "@" in parts.netloc:
+        raise InvalidInputError(
+            "an endpoint has no user name and password; pass credentials as storage options",
+            option=name,
+        )
+
+
 def sort_options(options: Mapping[str, str]) -> ClientOptions:
     """Sort storage options by who understands them.
 
@@ -86,6 +109,8 @@ def sort_options(options: Mapping[str, str]) -> ClientOptions:
         if not isinstance(value, str):
             raise OptionTypeError("storage options are text", name=name, found=type(value).__name__)
         key = name.lower()
+        if _is_endpoint(key):
+            _check_endpoint(name, value)
         if (client_key := _without_prefix(key)) in _CLIENT_KEYS:
             http[client_key] = value
         elif key == "azure_storage_use_http":

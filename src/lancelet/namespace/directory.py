@@ -63,7 +63,13 @@ from lance_namespace_urllib3_client.models import JsonArrowSchema, TableBasicSta
 
 from lancelet.dataset.session import Session
 from lancelet.dataset.write.write import write_dataset
-from lancelet.errors import AlreadyExistsError, CommitError, LanceletError, StorageError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitError,
+    LanceletError,
+    StorageError,
+    redacted,
+)
 from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
 from lancelet.namespace.catalog import (
@@ -155,7 +161,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         """Return text that identifies the namespace."""
         place = parse_uri(self._root)
         shown = f"{place.authority}{place.path}" if place.scheme == "file" else self._root
-        return f'DirectoryNamespace {{ root: "{shown}" }}'
+        return f'DirectoryNamespace {{ root: "{redacted(shown)}" }}'
 
     def __repr__(self) -> str:
         return f"DirectoryNamespace({self.namespace_id()})"

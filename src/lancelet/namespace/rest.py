@@ -22,7 +22,7 @@ import lance_namespace
 from lance_namespace import LanceNamespace, ServiceUnavailableError
 from lance_namespace.errors import from_error_code
 
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, redacted
 from lancelet.namespace.context import (
     DynamicContextProvider,
     headers_of,
@@ -68,7 +68,9 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
 
     def namespace_id(self) -> str:
         """Return text that identifies the namespace."""
-        return f'RestNamespace {{ endpoint: "{self._uri}", delimiter: "{self._delimiter}" }}'
+        return (
+            f'RestNamespace {{ endpoint: "{redacted(self._uri)}", delimiter: "{self._delimiter}" }}'
+        )
 
     def __repr__(self) -> str:
         return f"RestNamespace({self.namespace_id()})"
@@ -145,7 +147,9 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         except urllib.error.HTTPError as error:
             raise _refusal(error) from error
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
-            raise ServiceUnavailableError(f"{self._uri} does not answer: {error}") from error
+            raise ServiceUnavailableError(
+                redacted(f"{self._uri} does not answer: {error}")
+            ) from error
         if route.operation in BINARY:
             return received, context
         return json.loads(received) if received.strip() else {}, context

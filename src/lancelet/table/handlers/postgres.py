@@ -19,6 +19,7 @@ from typing import Any, Final
 from lancelet.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
+    InvalidInputError,
     StorageError,
     StorageUnavailableError,
     UnsupportedError,
@@ -132,6 +133,11 @@ def _connection(dsn: str) -> Any:
     if found is not None:
         return found
     psycopg = _driver()
+    if not _is_connection_string(dsn):
+        raise InvalidInputError(
+            "the connection string of the database of versions is malformed; it is like "
+            "postgresql://user:password@host:5432/database with special characters encoded"
+        )
     try:
         connection = psycopg.connect(dsn, autocommit=True)
         _make_table(connection, psycopg)
@@ -145,6 +151,17 @@ def _connection(dsn: str) -> Any:
     if kept is not connection:
         connection.close()  # another thread was faster
     return kept
+
+
+def _is_connection_string(dsn: str) -> bool:
+    """Return whether a connection string can be parsed; the error of libpq may quote a password."""
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an extra
+
+    try:
+        conninfo_to_dict(dsn)
+    except (_driver().ProgrammingError, ValueError):
+        return False
+    return True
 
 
 def _disconnect(dsn: str) -> None:
