@@ -17,8 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from lancelet.errors import UnsupportedError
+
 _SUPERUSER: Final = "tester"
 _SERVER_USERS: Final = ("postgres", "nobody")
+_PUBLIC_FOLDERS: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - files get random names
 
 
 def find_programs() -> Path | None:
@@ -36,8 +39,9 @@ def find_programs() -> Path | None:
 @contextmanager
 def postgres_server(programs: Path) -> Iterator[str]:
     """Run a server and yield the name of its database for clients."""
-    folder = tempfile.mkdtemp(prefix="pg")
-    data, owner = Path(folder, "data"), _owner()
+    owner = _owner()
+    folder = tempfile.mkdtemp(prefix="pg", dir=None if owner is None else _temporary_folder())
+    data = Path(folder, "data")
     if owner is not None:
         shutil.chown(folder, owner)
     try:
@@ -53,6 +57,22 @@ def postgres_server(programs: Path) -> Iterator[str]:
             _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder)
+
+
+def _temporary_folder() -> str:
+    """Return a folder for temporary files that the user of the server may enter.
+
+    Raises:
+        UnsupportedError: There is none; that of this process may be private.
+    """
+    for folder in (tempfile.gettempdir(), *_PUBLIC_FOLDERS):
+        if os.access(folder, os.W_OK) and _is_open_to_others(Path(folder).resolve()):
+            return folder
+    raise UnsupportedError(
+        "no folder for temporary files can be entered by the user of the PostgreSQL server; set "
+        "TMPDIR to one of mode 0755 or 1777",
+        found=tempfile.gettempdir(),
+    )
 
 
 def _is_open_to_others(folder: Path) -> bool:
