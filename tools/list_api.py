@@ -59,6 +59,17 @@ implementation. This page is written by `tools/list_api.py`, which needs pylance
 - An index build raises `CommitConflictError` if its column was dropped or cast in the meantime, and
   `commit` refuses an index on a field that the table does not have. pylance commits the index, and
   then raises an error for every filter on the table.
+- A commit of an operation checks that its new files exist (`CommittedFilesMissingError`); pylance
+  commits an operation whose files are missing.
+- A manifest under the name of another version is an error; pylance opens it under the newest name.
+- Pickled datasets and results of compactions are refused if the table was deleted and made again.
+- `_take_rows` leaves out ids that no live row has; pylance raises an error.
+- `array_has_all` and `array_has_any` need lists of comparable types, and are null for a null list.
+  `left` and `right` return the text type of their argument, where pylance returns `string_view`.
+- Arguments of `create_index` after `index_uuid` are keyword-only, and so is the `file` of
+  `lance.lance.trace_to_chrome`, which pylance calls `path`.
+- `PyDirectoryNamespace` and `PyRestNamespace` have the methods of a namespace, which take and return
+  requests and responses; the other methods of pylance's classes are absent.
 - `pyarrow.dataset.Scanner.from_dataset(dataset)` raises an error; with pylance it ends the process.
 """
 

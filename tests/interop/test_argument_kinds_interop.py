@@ -109,3 +109,42 @@ def test_a_mistake_is_an_error_of_the_same_class(uri, mistake):
     assert issubclass(ours, theirs), (ours.__mro__, theirs.__mro__)
     assert issubclass(ours, lancelet.errors.LanceletError)
     assert lancelet.dataset(uri).latest_version == 2
+
+
+@pytest.fixture
+def same_tables(tmp_path):
+    rows = pa.table({"id": range(10), "x": range(10)})
+    return [
+        library.write_dataset(rows, tmp_path / library.__name__) for library in (lance, lancelet)
+    ]
+
+
+NEGATIVE_ROWS = {
+    "take": lambda dataset: dataset.take([-1]),
+    "take of a fragment": lambda dataset: dataset.get_fragment(0).take([-1]),
+}
+
+
+@pytest.mark.parametrize("take", NEGATIVE_ROWS)
+def test_negative_rows_are_an_overflow(same_tables, take):
+    for dataset in same_tables:
+        with pytest.raises(OverflowError):
+            NEGATIVE_ROWS[take](dataset)
+
+
+def test_truth_values_are_row_indices(same_tables):
+    theirs, ours = same_tables
+    assert ours.take([True, False]) == theirs.take([True, False])
+
+
+def test_filter_that_is_null_is_refused(same_tables):
+    for dataset in same_tables:
+        with pytest.raises(ValueError, match="does not return a boolean"):
+            dataset.to_table(filter="null")
+
+
+def test_batches_of_a_merge_have_the_name_of_the_reference(same_tables):
+    for dataset in same_tables:
+        rows = pa.table({"id": [1], "x": [100]}).to_reader()
+        merge = dataset.merge_insert("id").when_matched_update_all()
+        assert merge.execute_batches(new_data=rows)["num_updated_rows"] == 1

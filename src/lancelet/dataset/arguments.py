@@ -356,7 +356,10 @@ def asked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
 
 
 def whole_numbers(numbers: Sequence[int] | pa.Array | np.ndarray) -> Int64s:
-    """Return row numbers as signed integers; those that do not fit are refused."""
+    """Return row numbers as signed integers; those that do not fit are refused.
+
+    False and true are 0 and 1, as in Python.
+    """
     if isinstance(numbers, pa.ChunkedArray):
         numbers = numbers.combine_chunks()
     if isinstance(numbers, pa.Array):
@@ -364,6 +367,6 @@ def whole_numbers(numbers: Sequence[int] | pa.Array | np.ndarray) -> Int64s:
     found = np.asarray(numbers)
     if found.size == 0:
         return np.empty(0, np.int64)
-    if found.dtype.kind not in "iu" or found.ndim != 1:
+    if found.dtype.kind not in "iub" or found.ndim != 1:
         raise ArgumentTypeError("row indices must be integers", dtype=str(found.dtype))
     return found.astype(np.int64)

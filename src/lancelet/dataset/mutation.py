@@ -406,12 +406,12 @@ class MergeInsertBuilder:
         return Transaction(snapshot.version, operation), _result(done.statistics)
 
     def execute_batches(
-        self, data_obj: Any, *, dry_run: bool = False
+        self, new_data: Any, *, dry_run: bool = False
     ) -> ExecuteResult | ChangeReport:
         """Merge in-memory rows. The same as `execute`, under a name of pylance.
 
         Args:
-            data_obj: The source rows.
+            new_data: The source rows.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -429,13 +429,13 @@ class MergeInsertBuilder:
             dataset.merge_insert("id").when_matched_update_all().execute_batches(new_books.to_batches())
             ```
         """
-        return self.execute(data_obj, dry_run=True) if dry_run else self.execute(data_obj)
+        return self.execute(new_data, dry_run=True) if dry_run else self.execute(new_data)
 
-    def execute_uncommitted_batches(self, data_obj: Any) -> tuple[Transaction, ExecuteResult]:
+    def execute_uncommitted_batches(self, new_data: Any) -> tuple[Transaction, ExecuteResult]:
         """Write what a merge of in-memory rows changes. The same as `execute_uncommitted`.
 
         Args:
-            data_obj: The source rows.
+            new_data: The source rows.
 
         Returns:
             The transaction for `LanceDataset.commit`, and the numbers of rows.
@@ -451,13 +451,13 @@ class MergeInsertBuilder:
             merge.execute_uncommitted_batches(new_books.to_batches())
             ```
         """
-        return self.execute_uncommitted(data_obj)
+        return self.execute_uncommitted(new_data)
 
-    def analyze_plan_batches(self, data_obj: Any) -> str:
+    def analyze_plan_batches(self, new_data: Any) -> str:
         """Return the measured plan for in-memory rows. The same as `analyze_plan`.
 
         Args:
-            data_obj: The source rows.
+            new_data: The source rows.
 
         Returns:
             The plan as text.
@@ -468,7 +468,7 @@ class MergeInsertBuilder:
             print(merge.analyze_plan_batches(new_books.to_batches()))
             ```
         """
-        return self.analyze_plan(data_obj)
+        return self.analyze_plan(new_data)
 
     def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - there is no more to say
         """Return the plan of the merge.

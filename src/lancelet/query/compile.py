@@ -22,7 +22,7 @@ from lancelet.query.arrow_expression import ArrowExpressionError, from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.coercion import plain
 from lancelet.query.evaluate import evaluate
-from lancelet.query.expression import And, Bound, Call, Expression
+from lancelet.query.expression import And, Bound, Call, Expression, Literal
 from lancelet.query.operands import Source
 from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter
@@ -44,6 +44,11 @@ def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
     """
     with _of_some_depth():
         expression, source = _read(filter_)
+        if isinstance(expression, Literal) and pa.types.is_null(expression.data_type):
+            raise ExpressionError(
+                "the filter NULL does not return a boolean; leave the filter out to read all rows, "
+                "or use FALSE to read none"
+            )
         try:
             bound = simplify_filter(bind_filter(expression, schema, source=source))
         except ExpressionError as error:

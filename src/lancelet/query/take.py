@@ -34,7 +34,7 @@ _FEW_ROWS: Final = 256
 """So few rows are read by the thread that asks: to give them to others takes longer."""
 
 
-class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OSError):
+class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OverflowError, OSError):
     """No live row has the number that was given."""
 
 

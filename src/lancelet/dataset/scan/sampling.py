@@ -129,7 +129,7 @@ class FragmentSampler(Sampler):
 
     @abstractmethod
     def iter_fragments(
-        self, dataset: LanceDataset, *args: Any, **kwargs: Any
+        self, ds: LanceDataset, *args: Any, **kwargs: Any
     ) -> Iterator[LanceFragment]:
         """Yield the fragments in the order in which to read them."""
 
@@ -138,10 +138,10 @@ class FullScanSampler(FragmentSampler):
     """Reads the whole dataset in its order."""
 
     def iter_fragments(
-        self, dataset: LanceDataset, *_args: Any, **_kwargs: Any
+        self, ds: LanceDataset, *_args: Any, **_kwargs: Any
     ) -> Iterator[LanceFragment]:
         """Yield all fragments."""
-        yield from dataset.get_fragments()
+        yield from ds.get_fragments()
 
 
 class _Sharded:
@@ -169,10 +169,10 @@ class ShardedFragmentSampler(_Sharded, FragmentSampler):
     """Gives every process some fragments; the least work, if there are many of one size."""
 
     def iter_fragments(
-        self, dataset: LanceDataset, *_args: Any, **_kwargs: Any
+        self, ds: LanceDataset, *_args: Any, **_kwargs: Any
     ) -> Iterator[LanceFragment]:
         """Yield the fragments of this process."""
-        fragments = dataset.get_fragments()
+        fragments = ds.get_fragments()
         if self._randomize:
             random.Random(self._seed + self._epoch).shuffle(fragments)  # noqa: S311 - no secret
         yield from fragments[self._shard.rank :: self._shard.world_size]
