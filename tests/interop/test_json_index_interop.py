@@ -89,7 +89,7 @@ def test_it_lives_with_its_table(tmp_path: Path, kind: str) -> None:
     dataset.optimize.compact_files()
     dataset.optimize.optimize_indices()
     statistics = dataset.stats.index_stats("j_idx")
-    assert (statistics["index_type"], statistics["num_unindexed_rows"]) == ("Json", 0)
+    assert (statistics["index_type"], statistics["num_unindexed_rows"]) == ("BTree", 0)
     assert rows(dataset, text) == rows(dataset, text, use_scalar_index=False)
     assert rows(reference.dataset(tmp_path / "t"), text) == rows(dataset, text)
 
@@ -180,3 +180,29 @@ def same_nulls(uri: str) -> None:
         plan = ours.dataset(uri).scanner(filter=condition).explain_plan()
         assert "ScalarIndexQuery" in plan
     assert ours.dataset(uri).check("indices") == []
+
+
+@pytest.mark.parametrize("writer", [ours, reference], ids=["ours", "reference"])
+@pytest.mark.parametrize(
+    "documents",
+    [
+        ['{"x": 1}', '{"y": 2}', None],
+        ['{"x": "a"}', '{"x": "b"}'],
+        ['{"x": 1.5}', '{"x": 2.0}', '{"x": null}'],
+        ['{"x": true}', '{"x": false}'],
+        ['{"y": 1}'],
+        [None],
+    ],
+    ids=str,
+)
+def test_statistics_are_those_of_the_reference(
+    tmp_path: Path, writer: Any, documents: list[str | None]
+) -> None:
+    path = tmp_path / "t.lance"
+    ours.write_dataset(pa.table({"j": pa.array(documents, pa.json_())}), path)
+    config = IndexConfig if writer is ours else ReferenceConfig
+    for kind in ("btree", "bitmap", "zonemap"):
+        asked = config("json", {"target_index_type": kind, "path": "x"})
+        writer.dataset(path).create_scalar_index("j", asked, name=kind)
+        own, other = (side.dataset(path).stats.index_stats(kind) for side in (ours, reference))
+        assert own == other

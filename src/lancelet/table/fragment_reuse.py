@@ -83,17 +83,20 @@ def fragment_reuse_of(snapshot: Snapshot) -> FragmentReuse:
 
 def current_coverage(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
     """Return the index segments of a version, which cover the fragments that their rows are in."""
+    return without_overlaps(indices_of_today(snapshot))
+
+
+def indices_of_today(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
+    """Return the index segments of a version with recorded rewrites applied to their fragments."""
     indices = snapshot.indices.indices
     versions = fragment_reuse_of(snapshot).versions
     if not versions:
-        return without_overlaps(indices)
-    return without_overlaps(
-        tuple(
-            index
-            if index.is_system
-            else replace(index, fragment_bitmap=replaced_coverage(index, versions))
-            for index in indices
-        )
+        return indices
+    return tuple(
+        index
+        if index.is_system
+        else replace(index, fragment_bitmap=replaced_coverage(index, versions))
+        for index in indices
     )
 
 

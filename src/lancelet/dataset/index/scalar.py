@@ -20,6 +20,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions
+from lancelet.table.fragment_reuse import indices_of_today
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -240,7 +241,7 @@ class IndexMethods:
             stacklevel=2,
         )
         snapshot = self._handle.snapshot
-        ordered = sorted(snapshot.indices.indices, key=lambda index: index.name)
+        ordered = sorted(indices_of_today(snapshot), key=lambda index: index.name)
         return [_information(snapshot, index) for index in ordered]
 
     def describe_indices(self) -> list[IndexDescription]:
@@ -258,7 +259,7 @@ class IndexMethods:
         """
         snapshot = self._handle.snapshot
         by_name: dict[str, list[IndexMetadata]] = {}
-        for index in sorted(snapshot.indices.indices, key=lambda index: index.name):
+        for index in sorted(indices_of_today(snapshot), key=lambda index: index.name):
             by_name.setdefault(index.name, []).append(index)
         return [_description(snapshot, name, found) for name, found in by_name.items()]
 

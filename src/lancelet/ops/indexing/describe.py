@@ -14,6 +14,8 @@ from lancelet.errors import UnsupportedError, similar_names
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import index_directory
 from lancelet.index.base import Warming
+from lancelet.index.scalar.btree.kind import BTree
+from lancelet.index.scalar.json_path.kind import JsonPath
 from lancelet.index.titles import TITLES
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
@@ -21,6 +23,7 @@ from lancelet.index.vector.layout import INDEX_FILE
 from lancelet.io.uri import join
 from lancelet.ops.indexing.drop import UnknownIndexError, segments_of
 from lancelet.query.indexing.segments import table_segment
+from lancelet.table.fragment_reuse import indices_of_today
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -64,14 +67,14 @@ def coverage_of(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Covera
 
 def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Return the statistics of an index, under the names that pylance has for them."""
-    segments = tuple(index for index in snapshot.indices.indices if index.name == name)
+    segments = tuple(index for index in indices_of_today(snapshot) if index.name == name)
     if not segments:
         names = sorted({index.name for index in snapshot.indices.indices})
         raise UnknownIndexError(f'Index "{name}" not found{similar_names(name, names)}')
     coverage = coverage_of(snapshot, segments)
     own = [_statistics_of(snapshot, segment) for segment in segments]
     return {
-        "index_type": own[0].get("index_type", _title_by_files(snapshot, segments[0])),
+        "index_type": own[0].get("index_type", _statistics_title(snapshot, segments[0])),
         "name": name,
         "num_indices": len(segments),
         "num_segments": len(segments),
@@ -103,8 +106,13 @@ def created_at(metadata: IndexMetadata) -> datetime | None:
     return datetime.fromtimestamp(metadata.created_at / 1000, UTC)
 
 
-def _title_by_files(snapshot: Snapshot, metadata: IndexMetadata) -> str:
-    """Return how the kind of a segment is called, found by its files if it has no details."""
+def _statistics_title(snapshot: Snapshot, metadata: IndexMetadata) -> str:
+    """Return the title of the kind in statistics, found by its files if it has no details.
+
+    The reference has `BTree` for each index of JSON, whatever its target is.
+    """
+    if title_of(metadata) == JsonPath.title:
+        return BTree.title
     segment = table_segment(snapshot, metadata) if metadata.details is None else None
     return title_of(metadata) if segment is None else segment.kind.title
 

@@ -67,7 +67,10 @@ _TITLES: Final = {"l2": "L2", "cosine": "Cosine", "dot": "Dot", "hamming": "Hamm
 _LIST_FACTOR: Final = 10
 """How many vectors at least are looked for each row wanted, where rows are lists of vectors."""
 _WIDER: Final = 4
-"""How many times as many, if those are of fewer rows."""
+"""How many times as many, if those are of fewer rows or too few are within the bounds."""
+_ROWS_BEYOND: Final = 4000
+"""If that many candidates have no more rows below the upper bound than a quarter of them, no others
+are searched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,15 +120,18 @@ class VectorSearch:
             is_found = not plan.options.indexed_only
             return self._exact(snapshot, fragments, rows) if is_found else NO_HITS
         try:
-            found = self._through_index(snapshot, segments, rows)
+            covered = _covered(segments)
+            known = snapshot.fragments.ids.tolist() if fragments is None else fragments
+            missing = [each for each in known if each not in covered]
+            has_rest = bool(missing) and not plan.options.indexed_only
+            found = self._through_index(
+                snapshot, segments, rows, is_exact=has_rest and self._is_bounded
+            )
         except (ObjectNotFoundError, CorruptDataError) as error:
             # If it is the rows that are damaged, looking at all of them says so.
             warn_unusable(snapshot, error.with_facts(index=segments[0].metadata.name))
             return self._exact(snapshot, fragments, rows)
-        covered = _covered(segments)
-        known = snapshot.fragments.ids.tolist() if fragments is None else fragments
-        missing = [each for each in known if each not in covered]
-        if not missing or plan.options.indexed_only:
+        if not has_rest:
             return found
         # Distances of an index may be estimates: those of rows that it has not are compared with
         # exact ones only.
@@ -241,33 +247,44 @@ class VectorSearch:
         snapshot: Snapshot,
         segments: Sequence[TableSegment],
         rows: Mapping[int, Int64s] | None,
+        *,
+        is_exact: bool,
     ) -> Hits:
-        if vectors_of(self.field).in_lists:
-            found = self._in_lists(snapshot, segments, rows)
-        else:
-            count = self.count * (self.refine_factor or 1)
-            bounds = (None, None) if self.refine_factor else (self.lower, self.upper)
-            found = search_segments(snapshot, segments, self._asked(count, bounds), rows)
-            if self.refine_factor is None:
-                return found
-        return self._within(self._refined(snapshot, found, segments)).nearest(self.count)
+        """Return the nearest rows that segments have, with exact distances if these are needed.
 
-    def _in_lists(
-        self,
-        snapshot: Snapshot,
-        segments: Sequence[TableSegment],
-        rows: Mapping[int, Int64s] | None,
-    ) -> Hits:
-        """Return rows with lists that have vectors near those of the query, each row once."""
-        count = self.count * max(self.refine_factor or 1, _LIST_FACTOR)
+        Bounds are applied to the distances that are returned. Exact ones are only known of
+        candidates, so more candidates are searched until enough of them are within the bounds.
+        """
+        in_lists = vectors_of(self.field).in_lists
+        if not (is_exact or in_lists or self.refine_factor is not None):
+            return search_segments(
+                snapshot, segments, self._asked(self.count, (self.lower, self.upper)), rows
+            )
+        factor = max(self.refine_factor or 1, _LIST_FACTOR if in_lists else 1)
+        count, num_near = self.count * factor, -1
+        upper = np.inf if self.upper is None else self.upper
         while True:
             found = search_segments(snapshot, segments, self._asked(count, (None, None)), rows)
-            # Every vector of the query has its own hits; they are all of one query.
-            places = np.unique(found.addresses, return_index=True)[1]
-            has_all = np.bincount(found.queries).max(initial=0) < count
-            if has_all or len(places) >= self.count:
-                return Hits.of_query(found.addresses, found.scores).take(places)
+            has_all = np.bincount(found.queries, minlength=len(self.queries)) < count
+            if in_lists:
+                # Every vector of the query has its own hits; they are all of one query.
+                has_all = np.array([has_all.all()])
+                places = np.unique(found.addresses, return_index=True)[1]
+                found = Hits.of_query(found.addresses, found.scores).take(places)
+            refined = self._refined(snapshot, found, segments)
+            within = self._within(refined)
+            has_enough = np.bincount(within.queries, minlength=len(has_all)) >= self.count
+            # An upper bound that few rows are below must not lead to all others.
+            num_before, num_near = num_near, int((refined.scores < upper).sum())
+            has_passed = count >= _ROWS_BEYOND and num_near == num_before
+            is_widened = in_lists or self._is_bounded
+            if not is_widened or (has_enough | has_all).all() or has_passed:
+                return within.nearest(self.count)
             count *= _WIDER
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self.lower is not None or self.upper is not None
 
     def _asked(self, count: int, bounds: tuple[float | None, float | None]) -> list[IndexQuery]:
         """Return what to ask indices for, once for each vector of the queries."""

@@ -108,6 +108,12 @@ def queries_of(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], 
             f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
             f"column size {kept.dimension}"
         )
+    if kept.dtype.kind == "f" and np.isnan(vectors).any():
+        raise InvalidInputError(
+            "the query vector contains NaN, which has no distance from any vector; replace it",
+            column=field.name,
+            element=int(np.argwhere(np.isnan(vectors))[0][-1]),
+        )
     if kept.in_lists:
         return (vectors.reshape(-1, vectors.shape[-1]),), False
     if vectors.ndim == 1:

@@ -21,7 +21,7 @@ from lancelet.encodings.arrow import numpy_of
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.format.wire import parse_number
-from lancelet.index.base import Found
+from lancelet.index.base import Found, is_byte_strings
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
 from lancelet.index.parts.spans import SortedValues, Span, interval_of, spans_of
@@ -282,14 +282,11 @@ class BTreeSegment:
 
     def statistics(self) -> dict[str, Any]:
         """Return how many pages there are, and the smallest and greatest value."""
-        bounds: list[str | None] = [None, None]
-        if len(self._maximum):
-            smallest = self._minimum[0]
-            bounds = [str(smallest), str(self._maximum[len(self._maximum) - 1])]
+        pages = len(self._maximum)
         return {
-            "num_pages": self._first_page + len(self._maximum),
-            "min": bounds[0],
-            "max": bounds[1],
+            "num_pages": self._first_page + pages,
+            "min": _displayed(self._minimum[0]) if pages else "N/A",
+            "max": _displayed(self._maximum[pages - 1]) if pages else "N/A",
         }
 
     def _estimate(self, interval: Interval) -> int:
@@ -407,6 +404,30 @@ class BTreeSegment:
             return None
         read = self._pages.page(page - self._first_page)
         return read.ids[start - read.first : stop - read.first]
+
+
+def _displayed(value: pa.Scalar) -> str:
+    """Return the text of a value as statistics of the reference have it.
+
+    >>> _displayed(pa.scalar(2.0)), _displayed(pa.scalar(None, pa.int64()))
+    ('2', 'NULL')
+    """
+    data_type = value.type
+    if not value.is_valid:
+        return "NULL"
+    if pa.types.is_boolean(data_type):
+        return str(value).lower()
+    if pa.types.is_floating(data_type):
+        number = data_type.to_pandas_dtype()(value.as_py())
+        return "NaN" if np.isnan(number) else np.format_float_positional(number, trim="-")
+    if pa.types.is_temporal(data_type) and not pa.types.is_date(data_type):
+        return str(value.cast(pa.int32() if data_type.bit_width == 32 else pa.int64()))
+    if pa.types.is_decimal(data_type):
+        unscaled = int(value.as_py().scaleb(data_type.scale))
+        return f"Some({unscaled}),{data_type.precision},{data_type.scale}"
+    if is_byte_strings(data_type) and not isinstance(value.as_py(), str):
+        return str(value.as_py().hex()).upper()
+    return str(value)
 
 
 def _are_dense(pages: Int64s) -> bool:
