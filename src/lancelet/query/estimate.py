@@ -75,6 +75,11 @@ class RowEstimator:
         """Whether the filter says which rows are looked at, and not which of those found stay."""
         return self.plan.is_filtered
 
+    @property
+    def kept_fields(self) -> Sequence[Field]:
+        """The fields that the filter hands on with the rows that pass."""
+        return ()
+
     @cached_property
     def parts(self) -> Sequence[ChosenPart]:
         """The parts of the filter that indices are asked for."""
@@ -89,7 +94,7 @@ class RowEstimator:
         if not self.filter_chooses:
             plan = replace(plan, steps=())
         with self.meter.asking(READ):
-            return looks_of(plan, self._candidates, self.parts)
+            return looks_of(plan, self._candidates, self.parts, self.kept_fields)
 
     @cached_property
     def filter_fields(self) -> list[Field]:
@@ -104,6 +109,11 @@ class RowEstimator:
         """About how many of the rows that are looked at pass the filter."""
         rows = float(sum(map(len, self.looks)))
         return rows * share_of(self._left_to_filter) if self.plan.is_filtered else rows
+
+    @property
+    def looks_apart(self) -> tuple[Look, ...]:
+        """The rows that are looked at step by step, and not with all of their fields at once."""
+        return tuple(look for look in self.looks if not look.at_once)
 
     def reads_of_part(self, part: Part) -> IoCounts:
         """Return what indices will read to answer a part of the filter."""
@@ -131,6 +141,9 @@ class RowEstimator:
         """Return what is read of rows that are looked at: the filter step by step, then others."""
         looks, reads = self.looks, self._described()
         rows, fragments = sum(map(len, looks)), len({look.source.fragment.id for look in looks})
+        for look in looks:
+            reads += self.reads_at([look], look.at_once)
+        looks = self.looks_apart
         filtered = set(self._left_to_filter if self.filter_chooses else ())
         known: set[int] = set()
         wanted = {field.id for field in fields}
@@ -144,10 +157,19 @@ class RowEstimator:
         return Estimate(fragments, rows, reads)
 
     def rows_taken(
-        self, fields: Sequence[Field], rows: int, batch: int, *, one_by_one: bool
+        self,
+        fields: Sequence[Field],
+        rows: int,
+        batch: int,
+        *,
+        one_by_one: bool,
+        among: Sequence[Look] | None = None,
     ) -> Estimate:
-        """Return what is read to take fields of some of the rows, batch by batch."""
-        looks = spread(self.looks, min(rows, batch))
+        """Return what is read to take fields of some of the rows, batch by batch.
+
+        They are `among` all rows that are looked at, or among those given.
+        """
+        looks = spread(self.looks if among is None else among, min(rows, batch))
         reads = self.reads_at(looks, fields, one_by_one=one_by_one)
         times = max(1.0, rows / max(1, batch))
         reads = IoCounts(round(reads.read_iops * times), round(reads.read_bytes * times))

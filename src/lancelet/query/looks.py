@@ -24,7 +24,7 @@ from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.indexing.choose import ChosenPart
 from lancelet.query.indexing.search import Candidates
-from lancelet.query.nodes.filter import ranges_within
+from lancelet.query.nodes.filter import filtered_ranges
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
@@ -40,20 +40,30 @@ _SHARE: Final = 1 / 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """Rows of a fragment that are looked at together: `offsets` within `rows`, or all of them."""
+    """Rows of a fragment that are looked at together: `offsets` within `rows`, or all of them.
+
+    The fields `at_once` are read together, as `Split` has it.
+    """
 
     source: FragmentSource
     rows: RowRange
     offsets: Int64s | None = None
+    at_once: tuple[Field, ...] = ()
 
     def __len__(self) -> int:
         """Return how many rows there are."""
         return len(self.rows) if self.offsets is None else len(self.offsets)
 
     def some(self, count: int) -> Look:
-        """Return so many of the rows, which lie evenly."""
+        """Return `count` rows: contiguous ones of a range that statistics left, else even ones.
+
+        Statistics leave a part of a fragment where values are clustered, and so are matches.
+        """
         if count >= len(self):
             return self
+        if self.offsets is None and len(self) < self.source.num_rows:
+            first = self.rows.start + (len(self) - count) // 2
+            return Look(self.source, RowRange(first, first + count))
         places = np.linspace(0, len(self) - 1, count).astype(np.int64)
         if self.offsets is not None:
             return Look(self.source, self.rows, self.offsets[places])
@@ -61,9 +71,15 @@ class Look:
 
 
 def looks_of(
-    plan: ScanPlan, found: Candidates | None, parts: Sequence[ChosenPart]
+    plan: ScanPlan,
+    found: Candidates | None,
+    parts: Sequence[ChosenPart],
+    kept: Sequence[Field] = (),
 ) -> tuple[Look, ...]:
-    """Return the rows that are looked at, of which indices `found` some or will find `parts`."""
+    """Return the rows that are looked at, of which indices `found` some or will find `parts`.
+
+    The `kept` fields are those that are used of rows that pass.
+    """
     options, looks = plan.options, list[Look]()
     chosen = list(sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted))
     covered = frozenset(found.covered) if found is not None else _covered(parts)
@@ -72,11 +88,11 @@ def looks_of(
         everything = RowRange(0, source.num_rows)
         if int(source.fragment.id) not in covered:
             if not (covered and options.indexed_only):
-                looks += _in_range(plan, source, everything, plan.steps)
+                looks += _in_range(plan, source, everything, plan.steps, kept)
         elif found is not None:
-            looks += _found(plan, source, found)
+            looks += _found(plan, source, found, kept)
         elif has_statistics(plan, source):
-            guessed += _in_range(plan, source, everything, plan.steps)
+            guessed += _in_range(plan, source, everything, plan.steps, kept)
         else:
             guessed.append(Look(source, everything))
     if guessed:
@@ -96,28 +112,32 @@ def has_statistics(plan: ScanPlan, source: FragmentSource) -> bool:
 
 
 def _in_range(
-    plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
+    plan: ScanPlan,
+    source: FragmentSource,
+    within: RowRange,
+    steps: tuple[FilterStep, ...],
+    kept: Sequence[Field],
 ) -> Iterator[Look]:
     """Yield what statistics leave of rows of a fragment."""
-    ranges = ranges_within(plan, source, within, steps) if len(within) else []
-    for rows in ranges:
-        first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
-        if first < stop:
-            yield Look(source, RowRange(first, stop))
+    if len(within):
+        for each in filtered_ranges(plan, source, within, steps, kept):
+            yield Look(source, each.rows, at_once=each.at_once)
 
 
-def _found(plan: ScanPlan, source: FragmentSource, found: Candidates) -> Iterator[Look]:
+def _found(
+    plan: ScanPlan, source: FragmentSource, found: Candidates, kept: Sequence[Field]
+) -> Iterator[Look]:
     """Yield the rows of a fragment that indices found."""
     fragment_id = int(source.fragment.id)
     if fragment_id not in found.rows.parts:
         return
     bitmap = found.rows.parts[fragment_id]
     if bitmap is ALL:
-        yield from _in_range(plan, source, RowRange(0, source.num_rows), found.steps)
+        yield from _in_range(plan, source, RowRange(0, source.num_rows), found.steps, kept)
     elif bitmap:
         rows = RowRange(bitmap.min(), bitmap.max() + 1)
         if len(rows) == len(bitmap) > 1:
-            yield from _in_range(plan, source, rows, found.steps)
+            yield from _in_range(plan, source, rows, found.steps, kept)
             return
         offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
         if len(offsets):

@@ -186,7 +186,13 @@ class FilterRows(Operator):
         """Whether columns are read apart for the rows that pass the filter."""
         # Where indices are asked for all of a filter, rows are read with all of their columns.
         asked = {each for part in self.parts for each in part.expressions}
-        return any(each.expression not in asked for each in self.plan.conjuncts)
+        has_rest = any(each.expression not in asked for each in self.plan.conjuncts)
+        return has_rest and (bool(self.looks_apart) or not self.looks)
+
+    @property
+    def kept_fields(self) -> Sequence[Field]:
+        """The fields that are returned."""
+        return self.plan.projection.fields
 
     @cached_property
     def early_fields(self) -> tuple[Field, ...]:
@@ -214,8 +220,10 @@ class FilterRows(Operator):
     def _take(self) -> Estimate:
         if not self.late_fields:
             return NOTHING
-        rows = rounded_up(self.rows_left, self.plan.options.limit)
-        return self.rows_taken(self.late_fields, rows, rows, one_by_one=False)
+        apart = self.looks_apart
+        share = sum(map(len, apart)) / max(1, sum(map(len, self.looks)))
+        rows = rounded_up(self.rows_left * share, self.plan.options.limit)
+        return self.rows_taken(self.late_fields, rows, rows, one_by_one=False, among=apart)
 
     def _own_steps(self) -> Iterator[Step]:
         if self.takes_late:

@@ -59,14 +59,15 @@ _NO_OFFSETS: Final = FrozenBitMap()
 class Split:
     """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them.
 
-    `is_left` says that other rows of the fragment are known not to match.
+    The fields `at_once` are read together before the first step; without them each step reads its
+    own, and the fields that are returned are read for the rows that pass.
     """
 
     source: FragmentSource | Pack
     rows: RowRange
     steps: tuple[FilterStep, ...]
     offsets: Int64s | None = None
-    is_left: bool = False
+    at_once: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,12 +79,14 @@ class Survivors:
     num_rows: int
 
 
-def splits(plan: ScanPlan) -> Iterator[Split]:
-    """Yield the rows that may match, cut into tasks."""
-    return _splits(plan, find_candidates(plan))
+def splits(plan: ScanPlan, kept: Sequence[Field] = ()) -> Iterator[Split]:
+    """Yield the rows that may match, cut into tasks; `kept` fields of rows that pass are used."""
+    return _splits(plan, find_candidates(plan), kept)
 
 
-def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
+def _splits(
+    plan: ScanPlan, candidates: Candidates | None, kept: Sequence[Field] = ()
+) -> Iterator[Split]:
     options = plan.options
     chosen = sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted)
     is_packed = options.memory_limit is None and not waits_for_storage(plan.snapshot)
@@ -92,20 +95,21 @@ def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
             if isinstance(source, Pack):
                 yield Split(source, RowRange(0, source.num_rows), plan.steps)
             else:
-                yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps)
+                everything = RowRange(0, source.num_rows)
+                yield from _splits_of_range(plan, source, everything, plan.steps, kept)
         return
     for source in chosen:
         if candidates is not None:
             fragment_id = int(source.fragment.id)
             if fragment_id in candidates.covered:
-                yield from _splits_of_candidates(plan, source, candidates)
+                yield from _splits_of_candidates(plan, source, candidates, kept)
                 continue
             if options.indexed_only:
                 continue
-        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps)
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps, kept)
 
 
-def ranges_within(
+def _ranges_within(
     plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
 ) -> list[RowRange]:
     """Return rows of a fragment that statistics do not rule out; some may lie beyond a range."""
@@ -123,29 +127,59 @@ def ranges_within(
     return found
 
 
-def _splits_of_range(
-    plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
-) -> Iterator[Split]:
-    """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
-    ranges = ranges_within(plan, source, within, steps)
+@dataclass(frozen=True, slots=True, eq=False)
+class FilteredRange:
+    """Rows that statistics do not rule out, how many of them are one task, and see `Split`."""
+
+    rows: RowRange
+    task_rows: int
+    at_once: tuple[Field, ...]
+
+
+def filtered_ranges(
+    plan: ScanPlan,
+    source: FragmentSource,
+    within: RowRange,
+    steps: tuple[FilterStep, ...],
+    kept: Sequence[Field],
+) -> Iterator[FilteredRange]:
+    """Yield how rows of a fragment are filtered; a run and its estimate both follow this."""
+    ranges = _ranges_within(plan, source, within, steps)
     # Whatever values take, so few rows of a file that is not large are one task.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges) or _is_large(source)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
     is_left = sum(map(len, ranges)) < source.num_rows
+    fields = tuple(dict.fromkeys([*(each for one in steps for each in one.fields), *kept]))
     for rows in ranges:
         first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
-        for start in range(first, stop, step):
-            yield Split(source, RowRange(start, min(start + step, stop)), steps, is_left=is_left)
+        if first < stop:
+            is_little = is_left and _is_little(fields, min(step, stop - first))
+            yield FilteredRange(RowRange(first, stop), step, fields if is_little else ())
+
+
+def _splits_of_range(
+    plan: ScanPlan,
+    source: FragmentSource,
+    within: RowRange,
+    steps: tuple[FilterStep, ...],
+    kept: Sequence[Field],
+) -> Iterator[Split]:
+    """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
+    for found in filtered_ranges(plan, source, within, steps, kept):
+        first, stop = found.rows.start, found.rows.stop
+        for start in range(first, stop, found.task_rows):
+            rows = RowRange(start, min(start + found.task_rows, stop))
+            yield Split(source, rows, steps, at_once=found.at_once)
 
 
 def _splits_of_candidates(
-    plan: ScanPlan, source: FragmentSource, candidates: Candidates
+    plan: ScanPlan, source: FragmentSource, candidates: Candidates, kept: Sequence[Field]
 ) -> Iterator[Split]:
     """Yield the rows of a fragment that indices left."""
     steps = candidates.steps
     bitmap = candidates.rows.parts.get(int(source.fragment.id), _NO_OFFSETS)
     if bitmap is ALL:
-        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), steps)
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), steps, kept)
         return
     if not bitmap:
         return
@@ -158,7 +192,7 @@ def _splits_of_candidates(
             num_rows=source.num_rows,
         )
     if last - first + 1 == len(bitmap) > 1:
-        yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps)
+        yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps, kept)
         return
     offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
     for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
@@ -188,7 +222,8 @@ def _completed(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
     """
     waits, early = waits_for_storage(plan.snapshot), pace_of(plan, share=0.5)
     if not early.is_bounded:
-        return map_ordered(partial(_filter_split, plan), splits(plan), waits=waits)
+        tasks = splits(plan, plan.projection.fields)
+        return map_ordered(partial(_filter_split, plan), tasks, waits=waits)
     late = pace_of(plan, share=0.5)
 
     def find(split: Split) -> tuple[Split, Survivors]:
@@ -197,7 +232,7 @@ def _completed(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
     def complete(piece: tuple[Split, Survivors]) -> pa.RecordBatch:
         return completed(plan, *piece)
 
-    tasks = _cut_splits(splits(plan), early)
+    tasks = _cut_splits(splits(plan, plan.projection.fields), early)
     found = map_ordered(find, tasks, waits=waits, window=early.ahead)
     pieces = (piece for each in found for piece in _cut_survivors(plan, late, *each))
     return map_ordered(complete, pieces, waits=waits, window=late.ahead)
@@ -281,11 +316,9 @@ def survivors_of(
         offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
-    if count and split.is_left:
-        at_once = tuple(dict.fromkeys(field for step in steps for field in (*step.fields, *kept)))
-        if _is_little(at_once, len(split.rows)):
-            arrays = split.source.read(at_once, split.rows, offsets)
-            columns.update(zip(at_once, arrays, strict=True))
+    if count and split.at_once:
+        arrays = split.source.read(split.at_once, split.rows, offsets)
+        columns.update(zip(split.at_once, arrays, strict=True))
     for place, step in enumerate(steps):
         if not count:
             break
