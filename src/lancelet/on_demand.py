@@ -13,13 +13,11 @@ its package once it is loaded, on any import; the function keeps the name all th
 A module that is being imported is locked, and a child that is forked meanwhile would find it locked
 for ever, as the thread that imports is not in it. So a fork waits for imports of other threads,
 those within functions and within libraries too: Arrow locks what waits for pandas while it imports
-pandas.
+pandas. A program may itself run inside an import, so a lock of others that is held without any
+progress is waited for once, for a second.
 
 One module cannot wait: `concurrent.futures.thread` is refused once the main thread has ended, when
 other threads may go on, and it takes part in forks from then on that it is loaded.
-
-Meanwhile nothing is collected: what modules make stays, and looking through all of it again and
-again took a tenth of the time.
 
 Large modules of others can wait, too: `load_late` puts one in its place that is loaded when it is
 asked for what a small one lacks.
@@ -28,7 +26,6 @@ asked for what a small one lacks.
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - see above
-import gc
 import importlib
 import importlib.util
 import os
@@ -44,6 +41,9 @@ _FORK_WAITS_S: Final = 10.0
 """A thread that imports may wait for the one that forks; so long after the last module that was
 made the fork is made all the same."""
 
+_OTHERS_WAIT_S: Final = 1.0
+"""The same for an import that did not begin here: it may be a whole program."""
+
 _LOOKS_S: Final = 0.002
 
 
@@ -52,31 +52,19 @@ class _Imports:
 
     def __init__(self) -> None:
         self._depths: dict[int, int] = {}
-        self._collects = False
         self.start_over()
 
     def start_over(self) -> None:
         here = threading.get_ident()
         self._changed = threading.Condition()
         self._depths = {thread: n for thread, n in self._depths.items() if thread == here}
-        self._collect_again()
-
-    def _collect_again(self) -> None:
-        if self._collects and not self._depths:
-            self._collects = False
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()  # into the generation that is looked through least
-            gc.enable()
+        self._lasting: set[tuple[str, int]] = set()
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
         here = threading.get_ident()
         with self._changed:
             self._depths[here] = self._depths.get(here, 0) + 1
-            if gc.isenabled():
-                self._collects = True
-                gc.disable()
         try:
             yield
         finally:
@@ -84,30 +72,37 @@ class _Imports:
                 self._depths[here] -= 1
                 if not self._depths[here]:
                     del self._depths[here]
-                    self._collect_again()
                     self._changed.notify_all()
 
     def before_fork(self) -> None:
         """Wait until no other thread imports, and let none begin."""
         self._changed.acquire()
         here, known, since = threading.get_ident(), len(sys.modules), time.monotonic()
-        while (owners := {*self._depths, *_lock_owners()}) and here not in owners:
+        while True:
+            held = _held_locks() - self._lasting
+            owners = {*self._depths, *(owner for _, owner in held)}
+            if not owners or here in owners:
+                break
             self._changed.wait(_LOOKS_S)
+            limit = _FORK_WAITS_S if self._depths else _OTHERS_WAIT_S
             if known != len(sys.modules):
                 known, since = len(sys.modules), time.monotonic()
-            elif time.monotonic() - since > _FORK_WAITS_S:
+            elif time.monotonic() - since > limit:
+                self._lasting |= held
                 break
 
     def after_fork(self) -> None:
         self._changed.release()
 
 
-def _lock_owners() -> set[int]:
-    """Return the threads that hold locks of modules, which they are importing."""
+def _held_locks() -> set[tuple[str, int]]:
+    """Return the names of modules that are being imported, with the threads that import them."""
     # The import system has no other way to ask; where it has none of this, imports on demand count.
     locks = getattr(importlib._bootstrap, "_module_locks", {})  # noqa: SLF001
-    found = (getattr(reference(), "owner", None) for reference in list(locks.values()))
-    return {owner for owner in found if owner is not None}
+    found = {
+        (str(name), getattr(reference(), "owner", None)) for name, reference in list(locks.items())
+    }
+    return {(name, owner) for name, owner in found if owner is not None}
 
 
 _IMPORTS: Final = _Imports()

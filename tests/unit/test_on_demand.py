@@ -277,3 +277,55 @@ def test_python_may_leave_docstrings_out(tmp_path, options):
         command = [sys.executable, *options, *arguments]
         found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         assert found.stdout.startswith(wanted)
+
+
+def test_a_program_that_disabled_garbage_collection_keeps_it_disabled():
+    program = """
+import gc, threading, sys, types
+from lancelet.on_demand import _IMPORTS
+
+with _IMPORTS.one_more():
+    gc.disable()
+assert not gc.isenabled()
+gc.enable()
+import lancelet
+lancelet.write_dataset
+assert gc.isenabled()
+"""
+    run(program)
+
+
+def test_forks_wait_once_for_a_program_that_runs_inside_an_import(tmp_path):
+    (tmp_path / "program.py").write_text(
+        """
+import os, threading, time
+import lancelet.on_demand as on_demand
+
+waits = []
+original = on_demand._IMPORTS._changed.wait
+
+def fork():
+    for _ in range(3):
+        before = looks[0]
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        waits.append(looks[0] - before)
+
+looks = [0]
+
+def counted(timeout):
+    looks[0] += 1
+    return original(timeout)
+
+on_demand._IMPORTS._changed.wait = counted
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+assert waits[0] > 0, waits
+assert waits[1:] == [0, 0], waits
+print("done")
+"""
+    )
+    assert run(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program") == "done\n"

@@ -77,7 +77,7 @@ class FragmentReader:
     @property
     def memory_bytes(self) -> int:
         """How much memory it takes beside its files, about."""
-        return _READER_BYTES + sum(_FIELD_BYTES * len(fields) for fields in self._plans)
+        return _READER_BYTES + sum(_FIELD_BYTES * len(fields) for fields in list(self._plans))
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
