@@ -627,3 +627,73 @@ def test_filters_of_many_parts_are_answered(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"a": range(3000)}), tmp_path / "t")
     wanted = random.Random(0).sample(range(3000), 1200)
     assert dataset.count_rows(" OR ".join(f"a = {number}" for number in wanted)) == 1200
+
+
+def test_a_merge_by_an_index_updates_rows_whose_first_columns_are_null(tmp_path):
+    """The key is no leading column, and the first column of the source has only nulls."""
+    schema = pa.schema(
+        [
+            pa.field("vector", pa.list_(pa.float32(), 4)),
+            pa.field("path", pa.string(), nullable=False),
+            pa.field("status", pa.string()),
+        ]
+    )
+    paths = [f"/img/{number}.jpg" for number in range(64)]
+    rows = {"vector": [None] * 64, "path": paths, "status": ["pending"] * 64}
+    dataset = lancelet.write_dataset(pa.table(rows, schema), tmp_path / "t")
+    dataset.create_scalar_index("path", "BTREE")
+    for columns in (["path", "status"], ["vector", "path", "status"]):
+        for count, status in ((32, "some"), (64, "all")):
+            source = pa.table({**rows, "status": [status] * 64}, schema).slice(0, count)
+            merge = dataset.merge_insert("path").when_matched_update_all()
+            assert merge.execute(source.select(columns))["num_updated_rows"] == count
+            assert dataset.count_rows(f"status = '{status}'") == count
+    dataset.optimize.optimize_indices()
+    dataset.optimize.compact_files()
+    merge = dataset.merge_insert("path").when_matched_update_all()
+    assert merge.execute(pa.table(rows, schema))["num_updated_rows"] == 64
+
+
+def test_a_replaced_column_of_rows_that_moved_meanwhile_is_refused(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": range(10), "x": range(10)}), tmp_path / "t")
+    other = lancelet.dataset(dataset.uri)
+    (written,) = lancelet.fragment.write_fragments(
+        pa.table({"id": range(10), "x": range(100, 110)}), dataset
+    )
+    group = lancelet.LanceOperation.DataReplacementGroup(0, written.files[0])
+    replacement = lancelet.LanceOperation.DataReplacement([group])
+    other.update({"x": "50"}, where="id < 3")
+    with pytest.raises(lancelet.errors.CommitConflictError):
+        lancelet.LanceDataset.commit(dataset.uri, replacement, read_version=1)
+    found = lancelet.dataset(dataset.uri).to_table().sort_by("id")
+    assert found["x"].to_pylist() == [50, 50, 50, *range(3, 10)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_null_blobs_are_null_in_every_way_to_read_them_after_a_compaction(tmp_path, version):
+    if version == "2.2":
+        field, column = lancelet.blob_field("b"), lancelet.blob_array([None, b"a", None, b"", None])
+    else:
+        field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+        column = pa.array([None, b"a", None, b"", None], pa.large_binary())
+    schema = pa.schema([pa.field("id", pa.int64()), field])
+    table = pa.table([pa.array(range(5)), column], schema)
+    dataset = lancelet.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    dataset.delete("id = 0")
+    dataset.optimize.compact_files(materialize_deletions_threshold=0.0)
+    expected = [b"a", None, b"", None]
+    scanned = dataset.to_table(["b"], blob_handling="all_binary")["b"].to_pylist()
+    taken = dataset.take_blobs("b", indices=range(4))
+    assert scanned == expected
+    assert [None if blob is None else blob.readall() for blob in taken] == expected
+
+
+def test_an_empty_newest_manifest_is_no_version(tmp_path):
+    uri = tmp_path / "t"
+    for number in range(3):
+        lancelet.write_dataset(pa.table({"id": [number]}), uri, mode="append")
+    newest = f"{2**64 - 1 - 4}.manifest"
+    (uri / "_versions" / newest).write_bytes(b"")
+    dataset = lancelet.dataset(uri)
+    assert (dataset.version, dataset.count_rows()) == (3, 3)
+    assert [each["version"] for each in dataset.versions()] == [1, 2, 3]
