@@ -27,6 +27,7 @@ from lancelet.table import commit, refs
 from lancelet.table.conflict import resolve
 from lancelet.table.conflict.rebase import Rebased
 from lancelet.table.conflict.verdict import COMPATIBLE
+from lancelet.table.manifests import VersionFolder
 
 Plant = Callable[[], Any]
 """Returns a context in which a mend is taken back."""
@@ -49,10 +50,15 @@ def _nothing(*_: object, **__: object) -> None:
     """Do nothing."""
 
 
-def _looked_up_once(published: Any, base: Any, handler: Any) -> bool:
+def _listed(published: Any, *_: Any) -> VersionFolder:
+    """Accept every manifest that was put."""
+    return VersionFolder.of(published.location.store)
+
+
+def _looked_up_once(published: Any, base: Any, handler: Any) -> VersionFolder | None:
     """Judge by whether the manifest is there, as before records were kept."""
     del base, handler
-    return bool(published.is_there())
+    return _listed(published) if published.is_there() else None
 
 
 @contextmanager
@@ -107,13 +113,13 @@ PLANTED: Final[Mapping[str, Plant]] = {
         _with(resolve.Resolver, "_if_ours", _nothing),
     ),
     "a commit looks only whether its manifest is there": _with(
-        commit, "has_landed", _looked_up_once
+        commit, "landed_in", _looked_up_once
     ),
     "a cleanup does not look again at tags and holds": _with(
         run, "referred_since", lambda _: set()
     ),
     "a cleanup does not look at tags": _with(plan, "_tags_here", lambda *_: {}),
-    "a commit does not look whether it came too late": _with(commit, "has_landed", lambda *_: True),
+    "a commit does not look whether it came too late": _with(commit, "landed_in", _listed),
     "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
     "who refers to a version does not hold it": lambda: _both(
         _with(refs, "held", _referring_without_a_hold),
