@@ -5,6 +5,7 @@ their results differ, a result has bytes that no one wrote.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 DAMAGED_FILES = 200
+FILLS = (85, 170)
 ROWS = pa.table(
     {
         "i": pa.array([1, None, 3] * 50),
@@ -28,8 +30,15 @@ READ = """
 import hashlib, io, pathlib, random, sys
 import numpy as np
 import pyarrow as pa
+import lancelet
 from lancelet.errors import LanceletError
 from lancelet.file import LanceFileReader
+
+def read(copy):
+    table = copy.parent.parent
+    if copy.parent.name == "data":  # files of version 0.1 are read as part of their table
+        return lancelet.dataset(str(table)).to_table()
+    return LanceFileReader(str(copy)).read_all().to_table()
 
 print("control", hashlib.sha256(np.empty(50_000, np.uint8).tobytes()).hexdigest())
 data = pathlib.Path(sys.argv[1]).read_bytes()
@@ -43,7 +52,7 @@ for number in range(int(sys.argv[3])):
     copy.unlink(missing_ok=True)
     copy.write_bytes(damaged)
     try:
-        table = LanceFileReader(str(copy)).read_all().to_table()
+        table = read(copy)
     except LanceletError as error:
         print(number, type(error).__name__)
         continue
@@ -73,16 +82,21 @@ def outcomes(path, copy, kernels, fill):
 @pytest.mark.parametrize("version", ["0.1", "2.0", "2.1", "2.2"])
 def test_damaged_files_show_no_memory_of_the_process(tmp_path, version, kernels):
     if version == "0.1":
-        lance.write_dataset(ROWS, str(tmp_path / "t"), data_storage_version="legacy")
-        (path,) = (tmp_path / "t" / "data").glob("*.lance")
+        table = tmp_path / "t"
+        lance.write_dataset(ROWS, str(table), data_storage_version="legacy")
+        (path,) = (table / "data").glob("*.lance")
+        copies = [tmp_path / str(fill) for fill in FILLS]
+        copies = [shutil.copytree(table, each) / "data" / path.name for each in copies]
     else:
         path = tmp_path / "file.lance"
+        copies = [tmp_path / f"{fill}.lance" for fill in FILLS]
         with lance.file.LanceFileWriter(str(path), ROWS.schema, version=version) as writer:
             for batch in ROWS.to_batches():
                 writer.write_batch(batch)
-    first, second = (outcomes(path, tmp_path / str(fill), kernels, fill) for fill in (85, 170))
+    first, second = (
+        outcomes(path, copy, kernels, fill) for copy, fill in zip(copies, FILLS, strict=True)
+    )
     assert first[0] != second[0], "memory is not filled"
     assert first[1] == second[1]
     assert len(first[1]) == DAMAGED_FILES
-    if version != "0.1":
-        assert sum(" read " in line for line in first[1]) > DAMAGED_FILES // 10
+    assert sum(" read " in line for line in first[1]) > DAMAGED_FILES // 10
