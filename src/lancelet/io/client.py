@@ -48,7 +48,7 @@ from lancelet.io.credentials import (
     profile_options,
 )
 from lancelet.io.fork import renew_after_fork
-from lancelet.io.options import OUR_OPTIONS, option_of, sort_options
+from lancelet.io.options import OUR_OPTIONS, check_endpoints, option_of, sort_options
 from lancelet.io.retry import RetryPolicy
 from lancelet.io.store import name_taken, not_stored
 
@@ -167,6 +167,7 @@ class Client:
         self.url = f"{scheme}://{authority}"
         self._arguments = (scheme, authority, options, provider)
         self._options = sort_options(options)
+        check_endpoints(options)
         self._refreshed = RefreshedOptions(provider) if provider is not None else None
         self._made: tuple[Any, Any, Any] | None = None
         self._ignored: list[str] = []

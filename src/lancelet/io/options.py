@@ -74,13 +74,19 @@ class ClientOptions:
     retry: RetryPolicy
 
 
+def check_endpoints(options: Mapping[str, str]) -> None:
+    """Refuse endpoints that are no URLs or have credentials; the error does not quote them."""
+    for name, value in options.items():
+        if _is_endpoint(name.lower()):
+            _check_endpoint(name, value)
+
+
 def _is_endpoint(key: str) -> bool:
     short = _without_prefix(key)
     return ("endpoint" in short or short == "base_url") and not short.startswith("use_")
 
 
 def _check_endpoint(name: str, value: str) -> None:
-    """Refuse an endpoint that is no URL or has credentials; the error does not quote it."""
     try:
         parts = urlsplit(value)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
@@ -109,8 +115,6 @@ def sort_options(options: Mapping[str, str]) -> ClientOptions:
         if not isinstance(value, str):
             raise OptionTypeError("storage options are text", name=name, found=type(value).__name__)
         key = name.lower()
-        if _is_endpoint(key):
-            _check_endpoint(name, value)
         if (client_key := _without_prefix(key)) in _CLIENT_KEYS:
             http[client_key] = value
         elif key == "azure_storage_use_http":
