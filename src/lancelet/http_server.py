@@ -246,11 +246,15 @@ class HttpServer:
         self._connections.add(task)
         try:
             await self._converse(reader, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client is gone or too slow, or the server stops
+        except asyncio.IncompleteReadError:
+            writer.close()  # the client sends no further request
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            # `close` would keep the socket open until a client that is too slow has read the rest.
+            writer.transport.abort()
+        else:
+            writer.close()
         finally:
             self._connections.discard(task)
-            writer.transport.abort() if task.cancelling() else writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of a connection, one after the other."""
