@@ -460,9 +460,7 @@ _ALL: Final = 1 << 62
 _UNBOUNDED_RESIZE: Final = _arrays("resize", "lni", _resize, optional=1, with_nulls=True)
 _RESIZE: Final = replace(
     _UNBOUNDED_RESIZE,
-    compute=_bounded(
-        "array_resize", lambda *row: max(0, row[1] or 0), _UNBOUNDED_RESIZE.compute
-    ),
+    compute=_bounded("array_resize", lambda *row: max(0, row[1] or 0), _UNBOUNDED_RESIZE.compute),
 )
 
 COLLECTION_FUNCTIONS: Final = (

@@ -6,6 +6,7 @@ are used for both cells.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, MEM_WAL_INDEX, IndexMetadata
@@ -176,9 +177,13 @@ def index_and_mem_wal(ours: Operation, theirs: Operation) -> Verdict:
     return COMPATIBLE
 
 
-def index_and_merged_shards(ours: CreateIndex, theirs: Update) -> Verdict:
-    """Redo the work if the system index changes, and an update merged shards meanwhile."""
-    return index_and_mem_wal(ours, theirs) if theirs.compacted_sstables else COMPATIBLE
+def index_and_update(ours: CreateIndex, theirs: Update) -> Verdict:
+    """Redo an index build over columns that were rewritten, or shards merged in the meantime."""
+    if theirs.compacted_sstables:
+        verdict = index_and_mem_wal(ours, theirs)
+        if verdict.outcome is not Outcome.COMPATIBLE:
+            return verdict
+    return _indexed_columns(ours, theirs.fields_modified, touched_fragments(theirs))
 
 
 def replaced_fragment_removed(ours: Operation, theirs: Operation) -> Verdict:
@@ -244,12 +249,18 @@ def same_replacement(ours: DataReplacement, theirs: DataReplacement) -> Verdict:
 def replacement_and_index(ours: DataReplacement, theirs: CreateIndex) -> Verdict:
     """Redo a replacement of a field that was just indexed."""
     replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
-    indexed = {field_id for index in theirs.new_indices for field_id in index.fields}
-    shared = frozenset(replaced & indexed)
+    return _indexed_columns(theirs, replaced, touched_fragments(ours))
+
+
+def _indexed_columns(
+    build: CreateIndex, rewritten: Collection[int], fragments: frozenset[int]
+) -> Verdict:
+    """Redo the later of an index build and a rewrite of columns in place if they share columns."""
+    indexed = {field_id for index in build.new_indices for field_id in index.fields}
+    shared = frozenset(indexed.intersection(rewritten))
     if shared:
-        return retry("a replaced field was indexed", fields=shared)
-    fragments = touched_fragments(ours)
-    for index in theirs.new_indices:
+        return retry("values of an indexed column were replaced", fields=shared)
+    for index in build.new_indices if rewritten else ():
         covered = fragments & frozenset(index.fragment_bitmap or ())
         if covered and index.details is not None and index.details.type_name in _OVER_LISTS:
             # A file names the items of a list, the index the list, and no schema is at hand.

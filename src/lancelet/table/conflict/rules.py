@@ -177,7 +177,7 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
     CreateIndex: {
         Append: _OK,
         Delete: _OK,
-        Update: pairs.index_and_merged_shards,
+        Update: pairs.index_and_update,
         Rewrite: pairs.index_and_rewrite,
         Merge: pairs.index_and_schema,
         Project: pairs.index_and_schema,
