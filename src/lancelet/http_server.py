@@ -168,6 +168,7 @@ class HttpServer:
         """Listen, and answer in the background."""
         if self._listener is not None:
             return
+        self._pool = ThreadPoolExecutor(self.limits.threads, "lancelet-http")
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.socket(family)
         try:
@@ -216,8 +217,7 @@ class HttpServer:
         assert loop is not None
         assert listener is not None
         asyncio.set_event_loop(loop)
-        with ThreadPoolExecutor(self.limits.threads, "lancelet-http") as pool:
-            self._pool = pool
+        with self._pool as pool:
             self._turns = asyncio.Semaphore(self.limits.threads)
             server = loop.run_until_complete(
                 asyncio.start_server(
@@ -270,6 +270,8 @@ class HttpServer:
                 await self._write(writer, refused.response(), stays=False)
                 await self._close_gently(reader, writer)
                 return
+            # A client reads no body after HEAD, so the next answer could not be told from it.
+            stays = stays and request.method != "HEAD"
             await self._write(writer, response, stays=stays)
             if not stays:
                 return

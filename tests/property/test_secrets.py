@@ -22,6 +22,8 @@ URIS = st.sampled_from(
         "mysql://ann:{}@127.0.0.1:1/db",
         "sqlite://ann:{}@/nowhere/x.db",
         "unknown://ann:{}@host/db",
+        "password='{} x host=",
+        "{}",
     ]
 )
 ENDPOINTS = st.sampled_from(
@@ -38,7 +40,14 @@ OPTIONS = st.sampled_from(
     ]
 )
 TABLES = st.sampled_from(
-    ["s3://ann:{}@b/t", "ftp://ann:{}@h/t", "foo://ann:{}@h/t", "hf://ann:{}@x/y", "az://c:{}@a/t"]
+    [
+        "s3://ann:{}@b/t",
+        "ftp://ann:{}@h/t",
+        "foo://ann:{}@h/t",
+        "hf://ann:{}@x/y",
+        "az://c:{}@a/t",
+        "s3+ddb://b/t?x=1&sig={}",
+    ]
 )
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

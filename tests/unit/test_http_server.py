@@ -263,3 +263,9 @@ def test_the_page_is_opened_by_its_address(tmp_path):
         assert ask(server, "GET /viewer.js HTTP/1.1", **cookie)[0] == 200
         assert ask(server, "GET /viewer.py HTTP/1.1", **cookie)[0] == 404
         assert ask(server, "GET /api/change HTTP/1.1", **cookie)[0] == 405
+
+
+def test_a_server_without_threads_is_an_error():
+    server = HttpServer(lambda _: Response(200), token=None, limits=Limits(threads=0))
+    with pytest.raises(ValueError, match="max_workers"):
+        server.start()

@@ -18,8 +18,7 @@ from lancelet.kernels.select import backend, instruction_sets
 _NEEDED: Final = ("numpy", "pyarrow", "protobuf", "obstore", "pyroaring", "zstandard")
 _EXTRAS: Final = {
     "spark": "pyspark",
-    "sql (LanceDataset.sql)": "datafusion",
-    "sql (lancelet.sql)": "duckdb",
+    "sql": "datafusion duckdb",
     "plot": "matplotlib",
     "pydantic": "pydantic",
     "namespace": "lance-namespace",
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             "memory_limit": _bytes(config.MEMORY_LIMIT_BYTES, out),
             "cache": _bytes(config.CACHE_BYTES, out),
             **{name: _installed(name) for name in _NEEDED},
-            **{f"extra {extra}": _installed(name) for extra, name in _EXTRAS.items()},
+            **{f"extra {extra}": _installed(names) for extra, names in _EXTRAS.items()},
         }
     )
     if backend() == "reference":
@@ -66,9 +65,10 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     return ExitCode.DONE
 
 
-def _installed(name: str) -> str:
+def _installed(names: str) -> str:
+    """Return the versions of packages, whose names are separated by spaces."""
     try:
-        return version(name)
+        return ", ".join(version(name) for name in names.split())
     except PackageNotFoundError:
         return "not installed"
 

@@ -74,6 +74,10 @@ def _explained(expression: Expression) -> Iterator[None]:
     except (pa.ArrowInvalid, CoercionError, OverflowError) as error:
         hint = "; cast to a wider type first" if "overflow" in str(error) else ""
         raise ExpressionError(f"cannot compute {_shortened(expression)}: {error}{hint}") from error
+    except pa.ArrowCapacityError as error:
+        raise ExpressionError(
+            f"a value of {_shortened(expression)} exceeds 2 GiB: {error}"
+        ) from error
     except pa.ArrowNotImplementedError as error:
         raise ExpressionError(
             f"cannot compute {_shortened(expression)}: pyarrow has no kernel for it: {error}"

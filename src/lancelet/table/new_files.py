@@ -161,7 +161,8 @@ def _other_files_of(operation: Operation) -> Iterator[_File]:
 
 def _files_of_index(index: IndexMetadata) -> Iterator[_File]:
     for file in index.files:
-        yield _File(INDICES, f"{index.uuid}/{file.path}", index.base_id)
+        if file.size_bytes:  # no rows are lost with an empty file
+            yield _File(INDICES, f"{index.uuid}/{file.path}", index.base_id)
 
 
 def _files_of(fragment: Fragment) -> Iterator[_File]:

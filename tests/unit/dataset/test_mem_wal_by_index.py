@@ -100,9 +100,9 @@ def test_many_flushed_vectors_are_found_by_their_index(written, monkeypatch):
     searched = set()
     through = VectorSearch._through_index
 
-    def noted(self, snapshot, *given):
+    def noted(self, snapshot, *given, **options):
         searched.add(snapshot.location.uri)
-        return through(self, snapshot, *given)
+        return through(self, snapshot, *given, **options)
 
     monkeypatch.setattr(VectorSearch, "_through_index", noted)
     assert planner.plan_search(query, k=8, nprobes=4, columns=["id"]).to_table() == exact

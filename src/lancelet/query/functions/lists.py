@@ -217,7 +217,8 @@ def _slice(
 
 
 def _numbers(values: pa.Array, missing: int) -> Int64s:
-    return pc.fill_null(values, missing).to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Int64s = pc.fill_null(values, missing).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
 @on_arrays

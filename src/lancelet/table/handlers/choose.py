@@ -51,9 +51,8 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
 
         return _external(PostgresRecords(database), location)
     raise UnsupportedError(
-        "no database of versions is of this kind",
-        kind=kind,
-        known=["sqlite:<path>", "postgresql://<host>/<name>"],
+        "the option manifest_store names an unknown kind of database",
+        expected=["sqlite:<path>", "postgresql://<host>/<name>"],
     )
 
 
@@ -65,6 +64,6 @@ def _table_of(location: Location) -> str:
     if list(location.options) != [_TABLE_KEY] or not location.options[_TABLE_KEY]:
         raise InvalidInputError(
             "an `s3+ddb` URI must end with `?ddbTableName=` and the name of a table",
-            found=dict(location.options),
+            found=sorted(location.options),
         )
     return location.options[_TABLE_KEY]
