@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import lancelet
-from lancelet.errors import NotFoundError
+from lancelet.errors import AlreadyExistsError, NotFoundError
 from lancelet.indices import IndexConfig
 from lancelet.mem_wal import CompactedSsTable
 from lancelet.query.indexing.segments import IndexUnusableWarning
@@ -697,3 +697,72 @@ def test_an_empty_newest_manifest_is_no_version(tmp_path):
     dataset = lancelet.dataset(uri)
     assert (dataset.version, dataset.count_rows()) == (3, 3)
     assert [each["version"] for each in dataset.versions()] == [1, 2, 3]
+
+
+def test_a_tag_that_several_writers_create_is_created_once(tmp_path):
+    for number in range(4):
+        lancelet.write_dataset(pa.table({"id": [number]}), tmp_path / "t", mode="append")
+    barrier, created, refused = threading.Barrier(4), [], []
+
+    def create(version):
+        dataset = lancelet.dataset(tmp_path / "t")
+        barrier.wait()
+        try:
+            dataset.tags.create("release", version)
+        except AlreadyExistsError:
+            refused.append(version)
+        else:
+            created.append(version)
+
+    threads = [threading.Thread(target=create, args=(version,)) for version in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(created), len(refused)) == (1, 3)
+    assert lancelet.dataset(tmp_path / "t").tags.get_version("release") == created[0]
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
+def test_a_merge_skips_no_update_if_the_index_has_addresses_of_deleted_rows(tmp_path, kind, stable):
+    rows = pa.table({"id": range(12), "x": [0] * 12, "y": ["old"] * 12})
+    dataset = lancelet.write_dataset(
+        rows, tmp_path / "t", max_rows_per_file=4, enable_stable_row_ids=stable
+    )
+    dataset.create_scalar_index("id", kind)
+    dataset.delete("id IN (1, 5, 6)")
+    dataset.update({"id": "id + 100"}, where="id IN (2, 7)")
+    for keys in (range(12), [1, 2, 3, 5, 7, 8, 102, 107]):
+        expected = dataset.count_rows(f"id IN ({', '.join(map(str, keys))})")
+        source = pa.table({"x": [len(keys)] * len(keys), "id": pa.array(keys)})
+        merge = dataset.merge_insert("id").when_matched_update_all()
+        assert merge.execute(source)["num_updated_rows"] == expected
+        assert dataset.count_rows(f"x = {len(keys)}") == expected
+    dataset.optimize.compact_files()
+    dataset.optimize.optimize_indices()
+    merge = dataset.merge_insert("id").when_matched_update_all()
+    live = [0, 3, 4, 8, 9, 10, 11, 102, 107]
+    assert merge.execute(pa.table({"id": live, "x": [-1] * 9}))["num_updated_rows"] == 9
+    assert dataset.to_table()["x"].to_pylist() == [-1] * 9
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_blobs_after_null_and_empty_ones_outlive_a_compaction_and_its_cleanup(tmp_path, version):
+    blobs = [b"P0" * 40, None, b"", b"P3" * 40, b"P4" * 40, b"P5" * 40]
+    if version == "2.2":
+        field, column = lancelet.blob_field("b"), lancelet.blob_array(blobs)
+    else:
+        field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+        column = pa.array(blobs, pa.large_binary())
+    table = pa.table([column], pa.schema([field]))
+    for _ in range(2):
+        dataset = lancelet.write_dataset(
+            table, tmp_path / "t", mode="append", data_storage_version=version
+        )
+    dataset.optimize.compact_files()
+    dataset.cleanup_old_versions(timedelta(0))
+    dataset = lancelet.dataset(tmp_path / "t")
+    assert len(dataset.get_fragments()) == 1
+    found = dataset.take_blobs("b", indices=range(12))
+    assert [None if blob is None else blob.readall() for blob in found] == blobs * 2
