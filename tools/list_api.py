@@ -68,8 +68,8 @@ implementation. This page is written by `tools/list_api.py`, which needs pylance
   `left` and `right` return the text type of their argument, where pylance returns `string_view`.
 - Arguments of `create_index` after `index_uuid` are keyword-only, and so is the `file` of
   `lance.lance.trace_to_chrome`, which pylance calls `path`.
-- `PyDirectoryNamespace` and `PyRestNamespace` have the methods of a namespace, which take and return
-  requests and responses; the other methods of pylance's classes are absent.
+- `PyDirectoryNamespace` and `PyRestNamespace` have the methods of a namespace, which take requests
+  and return responses; the other methods of pylance's classes are absent.
 - `pyarrow.dataset.Scanner.from_dataset(dataset)` raises an error; with pylance it ends the process.
 """
 
