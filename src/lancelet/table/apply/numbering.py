@@ -34,6 +34,7 @@ from lancelet.format.operation import (
     Update,
 )
 from lancelet.format.version import FileVersion
+from lancelet.rowids.segment import Numbers
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
 from lancelet.values import replace
@@ -87,7 +88,12 @@ def check_next_row_id(manifest: Manifest) -> None:
         if not isinstance(stored, Inline):
             continue
         segments = RowIdSequence.parse(stored.data).segments
-        largest = max((int(each.to_array().max()) for each in segments if len(each)), default=-1)
+        suspects = [
+            each
+            for each in segments
+            if len(each) and (isinstance(each, Numbers) or each.stop > manifest.next_row_id)
+        ]
+        largest = max((int(each.to_array().max()) for each in suspects), default=-1)
         if largest >= manifest.next_row_id:
             raise CorruptDataError(
                 "the next row id of the manifest belongs to a row; restore an older version, or "
