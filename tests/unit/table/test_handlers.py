@@ -285,7 +285,7 @@ def test_handlers_are_chosen_by_uri_and_option():
     for uri in ("s3+ddb://b/t", "s3+ddb://b/t?ddbTableName=a&b=c", "s3+ddb://b/t?other=x"):
         with pytest.raises(InvalidInputError, match="ddbTableName"):
             handler_of(uri)
-    with pytest.raises(UnsupportedError, match="no database"):
+    with pytest.raises(UnsupportedError, match="unknown kind of database"):
         handler_of("/data/t", {"manifest_store": "redis:x"})
 
 
