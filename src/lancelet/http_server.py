@@ -111,8 +111,8 @@ class RefusedError(Exception):
 
     def response(self) -> Response:
         """Return what the client gets."""
-        told = {"error": self.message, "code": 13}
-        return Response(self.status, json.dumps(told).encode(), headers=self.headers)
+        content = {"error": self.message, "code": 13}
+        return Response(self.status, json.dumps(content).encode(), headers=self.headers)
 
 
 class HttpServer:
@@ -270,7 +270,7 @@ class HttpServer:
                 await self._write(writer, refused.response(), stays=False)
                 await self._close_gently(reader, writer)
                 return
-            # A client reads no body after HEAD, so the next answer could not be told from it.
+            # A client reads no body after HEAD, and would take it for the next answer.
             stays = stays and request.method != "HEAD"
             await self._write(writer, response, stays=stays)
             if not stays:

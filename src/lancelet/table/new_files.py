@@ -5,7 +5,6 @@ for so long, or runs next to a cleanup with a wrong clock, may lose its files th
 
     writer     writes data/a.lance .......................... puts version 8    checks data/a.lance
     cleanup                          deletes data/a.lance
-
 """
 
 from __future__ import annotations

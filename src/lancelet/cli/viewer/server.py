@@ -93,7 +93,7 @@ def _answer(shown: Shown, request: Request) -> Response:
             return Response(HTTPStatus.OK, *tables.image(shown, request.query))
         found = _ANSWERS[request.path][1](shown, request.query)
     except LanceletError as error:
-        told = {"error": str(error), "kind": type(error).__name__}
+        content = {"error": str(error), "kind": type(error).__name__}
         status = _STATUS.get(exit_code_of(error), 500)
-        return Response(status, json.dumps(told).encode())
+        return Response(status, json.dumps(content).encode())
     return Response(HTTPStatus.OK, json.dumps(found, default=json_value).encode())

@@ -19,8 +19,6 @@ from lancelet.format.operation import RewriteGroup
 from lancelet.table.apply.state import State
 from lancelet.values import replace
 
-_VECTOR_DETAILS: Final = "VectorIndexDetails"
-
 _ADDRESSES_FROM_VERSION: Final = {
     "BTreeIndexDetails": 1,
     "BitmapIndexDetails": 1,
@@ -29,7 +27,7 @@ _ADDRESSES_FROM_VERSION: Final = {
     "RTreeIndexDetails": 1,
     "MinHashLshIndexDetails": 1,
     "InvertedIndexDetails": 4,
-    _VECTOR_DETAILS: 3,
+    "VectorIndexDetails": 3,
 }
 """The version of each kind of index that holds row addresses where earlier ones hold row ids."""
 
