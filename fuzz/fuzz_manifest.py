@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["lancelet"]):
         read_transaction,
         write_manifest_file,
     )
-    from lancelet.format.seal import sealed
+    from lancelet.format.trailer import with_trailer
 
 
 def check_one_input(data: bytes) -> None:
@@ -41,7 +41,7 @@ def check_one_input(data: bytes) -> None:
     except (CorruptDataError, UnsupportedError):
         return
     # As commits do: behind a seal that the bytes brought as an unknown field there is ours.
-    section = None if transaction is None else sealed(transaction.render())
+    section = None if transaction is None else with_trailer(transaction.render())
     again, _ = write_manifest_file(stored.manifest, indices, section)
     assert list(parse_manifest_file(np.frombuffer(again, np.uint8)).manifest.fragments) == fragments
 

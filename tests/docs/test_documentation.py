@@ -1,7 +1,7 @@
-"""Every Python block of the documentation runs, page by page, in a folder of its own.
+"""Run every Python block of the documentation and compare its output with the page.
 
-The blocks of a page share one namespace, as a reader's session would. A block whose fence says
-`python no-run` is shown only; each such block says why in the text beside it.
+The blocks of a page run in one namespace and in an empty folder. Blocks with the fence
+`python no-run` are not run; the text of the page states the reason.
 """
 
 import re
@@ -15,33 +15,32 @@ from lancelet.io.trace_events import LISTENERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGE_TOOL = runpy.run_path(str(ROOT / "tools" / "page_outputs.py"))
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
 def python_blocks(page):
-    return BLOCK.findall(page.read_text())
+    return [block["code"] for block in PAGE_TOOL["BLOCK"].finditer(page.read_text())]
 
 
 @pytest.fixture
-def nobody_listens_afterwards():
-    """Pages may listen to what the process does, which other tests should not be told of."""
+def no_listeners_afterwards():
+    """Remove the listeners that a page registers."""
     yield
     LISTENERS.forget()
 
 
-@pytest.mark.usefixtures("nobody_listens_afterwards")
+@pytest.mark.usefixtures("no_listeners_afterwards")
 @pytest.mark.parametrize(
     "page",
     # Pages about Spark run in the session of `tests/spark`.
     [page for page in PAGES if page.exists() and python_blocks(page) and "spark" not in page.parts],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_page_runs_from_the_top(page, tmp_path, monkeypatch):
+def test_page_runs_and_prints_the_output_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "__documentation__"}
-    for block in python_blocks(page):
-        exec(compile(block, str(page), "exec"), namespace)
+    examples = PAGE_TOOL["run_page"](page.read_text(), page)
+    assert [(each.shown, each.printed) for each in examples if not each.matches] == []
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_a_commit_returns_the_manifest_that_arrived_of_those_it_put(location) ->
     stored = open_snapshot(location)
     assert published.identity == stored.identity
     # So that it can be gone on from.
-    options = CommitOptions(known=published)
+    options = CommitOptions(snapshot=published)
     assert commit(location, new_transaction(2, ReserveFragments(1)), options).version == 3
 
 

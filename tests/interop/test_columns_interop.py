@@ -202,7 +202,7 @@ def test_columns_of_fragments_computed_apart_are_committed_together(tmp_path, ve
 def test_replaced_columns_take_the_place_of_the_old_ones(tmp_path, version, stable):
     dataset = two_fragments(tmp_path, version, stable=stable)
     if version == "0.1":
-        with pytest.raises(NotImplementedError, match="keeps its first field"):
+        with pytest.raises(NotImplementedError, match="must retain its first field"):
             dataset.replace_columns({1: pa.table({"a": [70, 80]})})
         dataset.replace_columns({1: pa.table({"s": [{"x": 0, "y": "new"}] * 2})})
         assert [row["y"] for row in check(dataset)["s"]] == ["row 1", "row 3", "new", "new"]

@@ -618,7 +618,7 @@ def test_a_branch_is_not_made_among_the_files_of_another(tmp_path):
     dataset = lancelet.write_dataset(pa.table({"a": [1]}), tmp_path / "t")
     dataset.create_branch("x")
     for name in ("x/data", "x/_versions"):
-        with pytest.raises(ValueError, match="files of another"):
+        with pytest.raises(ValueError, match="table directory of another"):
             lancelet.dataset(dataset.uri).create_branch(name)
     assert lancelet.dataset(dataset.uri).checkout_version(("x", None)).count_rows() == 1
 

@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancelet.format.paths import branch_path, branch_root, ref_name_of, tag_path
+from lancelet.format.paths import branch_path, branch_root, parse_ref_name, tag_path
 from lancelet.format.refs import (
     check_branch_name,
     check_tag_name,
@@ -39,7 +39,7 @@ def test_files_are_rendered_byte_for_byte(table: Path) -> None:
     assert parse_tag(tags["v1.0_x-y"]).version == 2
     branches = {path.name: path.read_bytes() for path in (table / "_refs/branches").iterdir()}
     assert {n: render_branch(parse_branch(data)) for n, data in branches.items()} == branches
-    assert {ref_name_of(name) for name in branches} == {"dev/x", "dev/y"}
+    assert {parse_ref_name(name) for name in branches} == {"dev/x", "dev/y"}
     child = parse_branch(branches["dev%2Fy.json"])
     assert child.parent_branch == "dev/x"
     assert len(child.identifier) == 2

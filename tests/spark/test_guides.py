@@ -1,34 +1,36 @@
-"""Every block of the pages about Spark runs, page by page, in the session of the tests."""
+"""Run every block of the Spark pages in the session of the tests, and compare the output."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
-PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "guide" / "spark").glob("*.md"))
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+PAGE_TOOL = runpy.run_path(str(ROOT / "tools" / "page_outputs.py"))
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs" / "guide" / "spark").glob("*.md"))
+    if PAGE_TOOL["BLOCK"].search(page.read_text())
+]
+RELATIVE_NAME = re.compile(r"(['\"`])(\w+\.lance|checkpoint(?!Location)\w*|notes)\1")
 
 
-def blocks(page):
-    return BLOCK.findall(page.read_text())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_runs_and_prints_the_output_it_shows(page, spark, tmp_path):
+    def with_absolute_names(code):
+        # Workers run in another folder.
+        return RELATIVE_NAME.sub(rf"\1{tmp_path}/\2\1", code)
 
-
-@pytest.mark.parametrize("page", [each for each in PAGES if blocks(each)], ids=lambda p: p.stem)
-def test_page_runs_from_the_top(page, spark, tmp_path):
-    namespace = {"__name__": "__documentation__", "spark": spark}
     before = views(spark)
     try:
-        for block in blocks(page):
-            # Names of tables in the pages are relative; workers run elsewhere.
-            placed = re.sub(
-                r"(['\"`])(\w+\.lance|checkpoint(?!Location)\w*|notes)\1",
-                rf"\1{tmp_path}/\2\1",
-                block,
-            )
-            exec(compile(placed, str(page), "exec"), namespace)
+        examples = PAGE_TOOL["run_page"](
+            page.read_text(), page, namespace={"spark": spark}, rewrite=with_absolute_names
+        )
     finally:
         for name in views(spark) - before:
             spark.catalog.dropTempView(name)
+    assert [(each.shown, each.printed) for each in examples if not each.matches] == []
 
 
 def views(spark):

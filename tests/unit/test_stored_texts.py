@@ -9,7 +9,7 @@ import pytest
 import lancelet
 from lancelet.errors import CorruptDataError
 from lancelet.format.field import Field
-from lancelet.format.seal import sealed
+from lancelet.format.trailer import with_trailer
 from lancelet.format.wire import parse_number
 from lancelet.index.vector.graph import _parse_note
 from lancelet.index.vector.layout import LEFT_OUT_KEY, STORAGE_KEY, read_left_out, read_notes
@@ -39,7 +39,7 @@ def test_a_text_that_is_no_number_of_64_bits_is_none(text):
 )
 def test_a_record_of_removed_versions_that_makes_no_sense(content):
     with pytest.raises(CorruptDataError):
-        Removals.parse(sealed(content.encode()))
+        Removals.parse(with_trailer(content.encode()))
 
 
 @pytest.mark.parametrize("text", [DEEP, "Infinity"])

@@ -36,7 +36,7 @@ from lancelet.errors import (
     InvalidInputError,
     UnsupportedError,
 )
-from lancelet.io.durable import as_storage_errors
+from lancelet.io.durable import translating_os_errors
 
 _FORMATS: Final = {
     ".parquet": "parquet",
@@ -87,10 +87,10 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     if arguments.to is not None and target in (None, "delta", "iceberg"):
         target = None if arguments.to == "lance" else arguments.to
     if source is not None and target is None:
-        with as_storage_errors(arguments.uri), _errors_of_reading(arguments.uri):
+        with translating_os_errors(arguments.uri), _errors_of_reading(arguments.uri):
             rows = _to_table(arguments, source, out)
     elif source is None and target is not None:
-        with as_storage_errors(arguments.target), _errors_of_writing(arguments.target):
+        with translating_os_errors(arguments.target), _errors_of_writing(arguments.target):
             rows = _from_table(arguments, target, out)
     else:
         raise InvalidInputError(

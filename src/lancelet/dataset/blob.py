@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.dataset.arguments import whole_numbers
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.query.blobs import BlobPlace, find_blobs, part_of, read_places
+from lancelet.query.blobs import BlobExtent, find_blobs, read_blobs, slice_extent
 from lancelet.query.data_types import is_bytes
 from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
 from lancelet.rowids.address import UInt64s
@@ -26,11 +26,11 @@ DEFAULT_BLOB_BUFFER_SIZE: Final = 512 * 1024
 class BlobFile(io.BufferedIOBase):
     """A blob that reads like a file; made by `LanceDataset.take_blobs`."""
 
-    def __init__(self, inner: BlobPlace, buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE) -> None:
+    def __init__(self, inner: BlobExtent, buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE) -> None:
         """Read ahead by so many bytes; 0 reads just what is asked for."""
         if buffer_size < 0:
             raise InvalidInputError("buffer_size must be non-negative", found=buffer_size)
-        self._raw = _RawBlob(inner.measured())
+        self._raw = _RawBlob(inner.with_size())
         self._stream: Any = io.BufferedReader(self._raw, buffer_size) if buffer_size else self._raw
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class BlobFile(io.BufferedIOBase):
 class _RawBlob(io.RawIOBase):
     """A blob without any reading ahead."""
 
-    def __init__(self, place: BlobPlace) -> None:
+    def __init__(self, place: BlobExtent) -> None:
         self._place = place
         self.size = place.size or 0
         self._position = 0
@@ -119,7 +119,7 @@ class _RawBlob(io.RawIOBase):
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._check_open()
-        found = read_places([part_of(self._place, position, size) for position, size in ranges])
+        found = read_blobs([slice_extent(self._place, position, size) for position, size in ranges])
         return [data for data in found if data is not None]
 
     def readinto(self, buffer: Any) -> int:
@@ -261,7 +261,7 @@ class BlobMethods:
         del preserve_order
         _check_buffer(io_buffer_size)
         rows = self._rows_of(ids, addresses, indices)
-        found = read_places(find_blobs(self._handle.snapshot, blob_column, rows.addresses))
+        found = read_blobs(find_blobs(self._handle.snapshot, blob_column, rows.addresses))
         return list(zip(rows.addresses.tolist(), found, strict=True))
 
     def read_blob_ranges(
@@ -302,10 +302,10 @@ class BlobMethods:
         rows = self._rows_of(**chosen)
         places = find_blobs(self._handle.snapshot, blob_column, rows.addresses)
         parts = [
-            None if place is None else part_of(place, offset, length)
+            None if place is None else slice_extent(place, offset, length)
             for place, (_, offset, length) in zip(places, requests, strict=True)
         ]
-        found = read_places(parts)
+        found = read_blobs(parts)
         return list(zip(range(len(found)), rows.addresses.tolist(), found, strict=True))
 
     def _rows_of(self, ids: Any, addresses: Any, indices: Any) -> _Rows:

@@ -313,7 +313,7 @@ class LanceDataset(
             ```
         """
         try:
-            self.snapshot.fragments.place_of(fragment_id)
+            self.snapshot.fragments.index_of(fragment_id)
         except NotFoundError:
             return None
         return LanceFragment(self, fragment_id)

@@ -164,7 +164,7 @@ class DataFileReader(Protocol):
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the bytes that reading these rows would fetch."""
 
-    def expected_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
+    def estimate_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
         """Return about what reading some rows, and then others, would ask of storage."""
 
     def opening_reads(self) -> IoCounts:

@@ -30,7 +30,7 @@ from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.file.zone_file import ZoneCollector, open_zones
 from lancelet.format.schema import Schema
-from lancelet.format.seal import check_name
+from lancelet.format.trailer import check_name
 from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.store import ObjectReader, Store
 from lancelet.values import dataclass

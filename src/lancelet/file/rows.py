@@ -206,7 +206,7 @@ class RowReader(ABC):
                 total = selection.encoded_bytes(RowRange(0, self.num_rows))
                 return total * len(indices) // max(1, self.num_rows)
 
-    def expected_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
+    def estimate_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
         """Return about what reading rows would ask of storage, split as reading splits them."""
         with self._facts():
             selection, tasks = self._select(fields), list[Rows]()

@@ -38,7 +38,7 @@ from lancelet.file.v2.generation import generation_of
 from lancelet.format.field import Field
 from lancelet.format.paths import data_file_identity
 from lancelet.format.protos import file2_pb, file_pb
-from lancelet.format.seal import name_checksum, unnamed
+from lancelet.format.trailer import name_checksum, split_name_checksum
 from lancelet.io.store import Store, check_ranges
 from lancelet.values import dataclass
 
@@ -315,7 +315,7 @@ def _describe(source: Bytes, descriptors: _Table, files: Sequence[SmallFile]) ->
     texts: list[bytes] = []
     for (start, size), file in zip(descriptors.tolist(), files, strict=True):
         text = source[start : start + size].tobytes()
-        text, found = unnamed(text.removesuffix(CHECKSUMS_MARK))
+        text, found = split_name_checksum(text.removesuffix(CHECKSUMS_MARK))
         if found is not None and found != name_checksum(data_file_identity(file.path)):
             return False
         texts.append(text)

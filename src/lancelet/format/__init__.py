@@ -1,1 +1,1 @@
-"""Everything on disk as immutable values, and their wire form; no I/O."""
+"""Immutable values for every structure on disk, and their serialized form. Performs no I/O."""

@@ -1,9 +1,9 @@
-"""Base paths: places outside of a table's own directory that hold some of its files.
+"""Base paths: directories outside the table directory that hold some of its files.
 
     base 3   s3://cold/archive   a dataset root       file f.lance -> s3://cold/archive/data/f.lance
     base 4   s3://landing        a plain directory    file f.lance -> s3://landing/f.lance
 
-A file without a base id is in the table's own directory. Base id 0 is a base like any other.
+A file without a base id is in the table directory. Base id 0 has no special meaning.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BasePath:
-    """A place outside of the table's own directory.
+    """A directory outside the table directory.
 
-    `is_dataset_root` says whether it holds `data`, `_deletions` and `_indices`, or the files
-    themselves. `path` is absolute.
+    A dataset root has the subdirectories `data`, `_deletions` and `_indices`; a plain directory
+    contains the files directly. `path` is absolute.
     """
 
     id: int
@@ -31,7 +31,7 @@ class BasePath:
     unknown: bytes = b""
 
     def locate(self, directory: str, path: str) -> str:
-        """Return the absolute path of a file that a dataset root has in `directory`.
+        """Return the absolute path of a file; a dataset root stores it in `directory`.
 
         >>> BasePath(1, "s3://b/t", is_dataset_root=True).locate("data", "f.lance")
         's3://b/t/data/f.lance'
@@ -40,17 +40,19 @@ class BasePath:
         return f"{root}/{directory}/{path}" if self.is_dataset_root else f"{root}/{path}"
 
 
-def base_of(bases: Mapping[int, BasePath], base_id: int) -> BasePath:
-    """Return the base with that id."""
+def get_base(bases: Mapping[int, BasePath], base_id: int) -> BasePath:
+    """Return the base with the given id. Raise if the manifest does not define it."""
     if base_id not in bases:
         raise CorruptDataError(
-            "a file names a base that the manifest lacks", base_id=base_id, known=sorted(bases)
+            "a file refers to a base path that the manifest does not define",
+            base_id=base_id,
+            existing=sorted(bases),
         )
     return bases[base_id]
 
 
 def base_path_from_proto(proto: table_pb.BasePath) -> BasePath:
-    """Return the base of a message."""
+    """Convert a protobuf message to a base path."""
     return BasePath(
         id=proto.id,
         path=proto.path,
@@ -61,7 +63,7 @@ def base_path_from_proto(proto: table_pb.BasePath) -> BasePath:
 
 
 def base_path_to_proto(base: BasePath) -> table_pb.BasePath:
-    """Return the message of a base."""
+    """Convert a base path to a protobuf message."""
     proto = table_pb.BasePath(
         id=base.id, path=base.path, is_dataset_root=base.is_dataset_root, name=base.name
     )

@@ -1,8 +1,8 @@
-"""Blobs as values to write: bytes, or where they are already.
+"""Blob values to write, as bytes or as references to external data.
 
     blob_array([b"abc", None, "s3://bucket/x.mp4", Blob.from_uri("s3://b/y", 100, 50)])
 
-is a column of type `BlobType`; `blob_field` is a field of that type with its own thresholds.
+is a column of type `BlobType`. `blob_field` creates a field of that type with its own thresholds.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _SIZE_BITS: Final = 64
 
 
 class BlobTypeError(InvalidInputError, TypeError):
-    """A value cannot be a blob."""
+    """A value cannot be converted to a blob."""
 
 
 class ThresholdError(InvalidInputError, OverflowError):
-    """A size is larger than any file."""
+    """A size threshold exceeds the range of a file size."""
 
 
 @dataclass(frozen=True)
 class Blob:
-    """A blob to write: its bytes, or a URI with an optional range of what is there.
+    """A blob to write: its bytes, or a URI with an optional byte range.
 
     Attributes:
-        data: The bytes.
-        uri: Where they are instead.
-        position: Where the range starts.
-        size: How long the range is.
+      data: The bytes.
+      uri: The URI of an external blob.
+      position: The start of the byte range.
+      size: The length of the byte range.
     """
 
     data: bytes | None = None
@@ -57,7 +57,7 @@ class Blob:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no blob, or two at once."""
+        """Validate the combination of arguments."""
         if (self.data is None) == (self.uri is None):
             raise InvalidInputError(
                 "Blob must set either `data` or `uri`; use None for a null blob"
@@ -79,25 +79,25 @@ class Blob:
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Blob:
-        """Return a blob of bytes."""
+        """Create a blob from bytes."""
         return Blob(bytes(data))
 
     @staticmethod
     def from_uri(uri: str, position: int | None = None, size: int | None = None) -> Blob:
-        """Return a blob that stays where it is, or a range of it."""
+        """Create an external blob from a URI and an optional byte range; the data is not copied."""
         return Blob(None, uri, position, size)
 
     @staticmethod
     def empty() -> Blob:
-        """Return a blob without bytes, which is not null."""
+        """Create an empty blob, which differs from null."""
         return Blob(b"")
 
 
 class BlobType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types for it
-    """The Arrow type of blobs to write; scans return where they are."""
+    """The Arrow type of blobs to write. Scans return descriptors instead."""
 
     def __init__(self) -> None:
-        """Make the type."""
+        """Create the type."""
         super().__init__(_STORAGE, BLOB_V2)
 
     def __arrow_ext_serialize__(self) -> bytes:
@@ -105,17 +105,19 @@ class BlobType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types 
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> BlobType:
-        """Return the type over its storage, which older tables have without a range.
+        """Create the type from its storage type, which lacks a byte range in older tables.
 
         Raises:
-            BlobTypeError: If the storage is not that of blobs.
+          BlobTypeError: If the storage type is not that of blobs.
         """
         del serialized
         if storage_type not in (_STORAGE, STORAGE_WITHOUT_RANGE):
-            raise BlobTypeError("the storage of a blob has other fields", found=str(storage_type))
-        found = cls.__new__(cls)
-        pa.ExtensionType.__init__(found, storage_type, BLOB_V2)
-        return found
+            raise BlobTypeError(
+                "the storage type of a blob column has unexpected fields", found=str(storage_type)
+            )
+        blob_type = cls.__new__(cls)
+        pa.ExtensionType.__init__(blob_type, storage_type, BLOB_V2)
+        return blob_type
 
     def __arrow_ext_class__(self) -> type[BlobArray]:
         return BlobArray
@@ -129,14 +131,14 @@ class BlobArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow has no type
 
     @classmethod
     def from_pylist(cls, values: Sequence[Any]) -> BlobArray:
-        """Return a column of bytes, URIs, `Blob`s and None for null."""
-        rows = [None if blob is None else vars(blob) for blob in map(_blob_of, values)]
+        """Create a column from bytes, URIs, `Blob` values and None for null."""
+        rows = [None if blob is None else vars(blob) for blob in map(_to_blob, values)]
         array: BlobArray = pa.ExtensionArray.from_storage(BlobType(), pa.array(rows, _STORAGE))
         return array
 
 
 def blob_array(values: Sequence[Any]) -> BlobArray:
-    """Return a column of blobs to write; see `BlobArray.from_pylist`."""
+    """Create a column of blobs to write; see `BlobArray.from_pylist`."""
     return BlobArray.from_pylist(values)
 
 
@@ -148,14 +150,14 @@ def blob_field(
     dedicated_size_threshold: int | None = None,
     pack_file_size_threshold: int | None = None,
 ) -> pa.Field:
-    """Return a field of blobs.
+    """Create a field of blobs.
 
     Args:
-        name: Its name.
-        nullable: Whether blobs may be null.
-        inline_size_threshold: Up to how many bytes a blob lies in the data file.
-        dedicated_size_threshold: From how many bytes on it has a file of its own.
-        pack_file_size_threshold: How large files are in which others share.
+      name: The name of the field.
+      nullable: Whether blobs may be null.
+      inline_size_threshold: The maximum size in bytes of a blob that is stored in the data file.
+      dedicated_size_threshold: The minimum size in bytes of a blob that gets its own file.
+      pack_file_size_threshold: The maximum size in bytes of a file that blobs share.
     """
     thresholds = {
         "inline": inline_size_threshold,
@@ -170,8 +172,8 @@ def blob_field(
         if not isinstance(size, int) or isinstance(size, bool):
             raise BlobTypeError(f"{argument} must be an int", found=size)
         if size < (0 if kind == "inline" else 1):
-            wanted = "non-negative" if kind == "inline" else "positive"
-            raise InvalidInputError(f"{argument} must be {wanted}", found=size)
+            requirement = "non-negative" if kind == "inline" else "positive"
+            raise InvalidInputError(f"{argument} must be {requirement}", found=size)
         if size >> _SIZE_BITS:
             raise ThresholdError(
                 f"{argument} must fit in a Rust usize, which has {_SIZE_BITS} bits", found=size
@@ -180,7 +182,7 @@ def blob_field(
     return pa.field(name, BlobType(), nullable, metadata or None)
 
 
-def _blob_of(value: Any) -> Blob | None:
+def _to_blob(value: Any) -> Blob | None:
     match value:
         case None | Blob():
             return value
@@ -193,5 +195,7 @@ def _blob_of(value: Any) -> Blob | None:
     )
 
 
-with suppress(pa.ArrowKeyError):  # another reader of Lance in this process was first
+with suppress(
+    pa.ArrowKeyError
+):  # Another Lance reader in this process may have registered the type.
     pa.register_extension_type(BlobType())

@@ -1,15 +1,15 @@
-"""Arrow extension types as field metadata, and back.
+"""Conversion between Arrow extension types and field metadata.
 
 On disk an extension type is its storage type and two metadata entries of the field:
 
     extension<arrow.uuid>     fixed_size_binary:16
                               ARROW:extension:name = arrow.uuid, ARROW:extension:metadata = ""
 
-which is also how Arrow itself passes such types between libraries. Types that Arrow does not
-know stay what they are stored as, with the metadata in sight.
+Arrow itself passes such types between libraries in the same form. A type that is not registered
+with Arrow is returned as its storage type, with the metadata entries.
 
-JSON has two names: users see `arrow.json` over text, manifests say `lance.json` and the logical
-type `json`, and encodings see the binary form of the document.
+JSON has two names: users see `arrow.json` over text; manifests contain `lance.json` and the logical
+type `json`, and encodings store the binary form of the document.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BLOB_V2: Final = "lance.blob.v2"
 
 
 class _ArrowSchema(ctypes.Structure):
-    """The struct of Arrow's C data interface, whose layout never changes."""
+    """The `ArrowSchema` struct of the Arrow C data interface, whose layout is stable."""
 
     _fields_ = (
         ("format", ctypes.c_char_p),
@@ -46,10 +46,10 @@ class _ArrowSchema(ctypes.Structure):
 
 
 def extension_entries(data_type: pa.BaseExtensionType) -> dict[str, str]:
-    """Return the two metadata entries that stand for an extension type.
+    """Return the two metadata entries that describe an extension type.
 
-    The types that Arrow defines itself do not show their parameters in Python; the C data
-    interface is the one place that gives them for every type.
+    Arrow's canonical types do not expose their parameters in Python; only the C data interface
+    provides them for every type.
 
     >>> extension_entries(pa.fixed_shape_tensor(pa.float32(), [2, 3]))["ARROW:extension:metadata"]
     '{"shape":[2,3]}'
@@ -62,14 +62,14 @@ def extension_entries(data_type: pa.BaseExtensionType) -> dict[str, str]:
         release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(exported.release)
         release(ctypes.addressof(exported))
     if NAME_KEY not in entries:
-        raise InternalError("Arrow exported an extension type without its name")
+        raise InternalError("Arrow exported an extension type without a name")
     return {NAME_KEY: entries[NAME_KEY], METADATA_KEY: entries.get(METADATA_KEY, "")}
 
 
 def restore_extensions(field: pa.Field) -> pa.Field:
-    """Turn the metadata entries of a field, and of fields within it, into extension types.
+    """Convert metadata entries of a field and its descendants to extension types.
 
-    A field whose storage does not suit the extension it claims is returned as it is stored.
+    A field whose storage does not fit the extension is returned unchanged.
 
     >>> stored = pa.field("x", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
     >>> restore_extensions(stored).type
@@ -82,7 +82,7 @@ def restore_extensions(field: pa.Field) -> pa.Field:
 
 
 def _read_entries(address: int | None) -> dict[str, str]:
-    """Read the length-prefixed keys and values behind a pointer of the C data interface."""
+    """Read the length-prefixed keys and values at an address of the C data interface."""
     if not address:
         return {}
     (count,) = struct.unpack("i", ctypes.string_at(address, 4))

@@ -1,11 +1,11 @@
-"""One node of a schema tree: a column, or a part of one.
+"""A field of a schema: a top-level column or a nested field.
 
-A field is known by its id, which survives renames and reordering; data files list the ids they
-hold. The types a field can be seen as:
+Fields are identified by id, which renames and reordering preserve; data files list field ids. A
+field has three types:
 
     on disk            logical_type "json", extension name lance.json
-    by encodings       storage_type large_binary
-    by users           arrow_type   extension<arrow.json>
+    for encodings      storage_type large_binary
+    for users          arrow_type   extension<arrow.json>
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ CLUSTERING_KEY_POSITION: Final = "lance-schema:unenforced-clustering-key:positio
 
 _PACKED_KEYS: Final = ("lance-encoding:packed", "packed")
 _BLOB_V2_TYPE: Final = blob_values.STORAGE_WITHOUT_RANGE
-_TRUE_WORDS: Final = frozenset({"true", "1", "yes"})
+_TRUE_TEXTS: Final = frozenset({"true", "1", "yes"})
 
 
 @dataclass(frozen=True, slots=True)
 class DictionaryLocation:
-    """Where the values of a 0.1 dictionary are, in the file that holds the schema."""
+    """The byte range of a 0.1 dictionary in the file that contains the schema."""
 
     offset: int
     length: int
@@ -49,9 +49,9 @@ class DictionaryLocation:
 class Field:
     """A field of a schema, with its children.
 
-    `primary_key` and `clustering_key` are positions in the unenforced key, counted from 1;
-    0 means part of the key in the order of the fields, and None means not part of it.
-    `unknown` is the wire form of what a later release wrote and this one does not know.
+    `primary_key` and `clustering_key` are positions in the unenforced key, counted from 1; 0 means
+    part of the key in field order, and None not part of the key. `unknown` preserves protobuf
+    fields that a later release wrote.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Field:
     unknown: bytes = b""
 
     def __hash__(self) -> int:
-        """Return what nearly always tells fields apart; much is looked up by field."""
+        """Hash a few attributes only, because fields are frequent dictionary keys."""
         return hash((self.id, self.name, self.logical_type))
 
     @staticmethod
@@ -80,17 +80,17 @@ class Field:
         parent_id: FieldId = NO_PARENT,
         blob_v2: bool = False,
     ) -> Field:
-        """Make a field of an Arrow field, taking ids depth-first from `ids`.
+        """Create a field from an Arrow field, assigning ids from `ids` depth-first.
 
-        With `blob_v2`, binary fields that ask for blob encoding become blob structs, as file
-        versions from 2.2 on store them.
+        With `blob_v2`, binary fields that request blob encoding become blob structs, the storage of
+        file versions 2.2 and later.
         """
         return _from_arrow(arrow, ids, parent_id=parent_id, blob_v2=blob_v2)
 
     @property
     def storage_type(self) -> pa.DataType:
-        """The Arrow type that encodings see: storage of extensions, no metadata."""
-        return _type_of(self, lambda child: _arrow_field(child, child.storage_type))
+        """The Arrow type that encodings store: extension storage types, no metadata."""
+        return _to_arrow_type(self, lambda child: _arrow_field(child, child.storage_type))
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -99,7 +99,7 @@ class Field:
 
     @property
     def is_list(self) -> bool:
-        """Whether values are lists of any length."""
+        """Whether values are variable-length lists."""
         return self.logical_type.startswith(("list", "large_list"))
 
     @property
@@ -109,24 +109,25 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether values live outside of pages, in either generation of blobs.
+        """Whether values are stored outside of pages, in either generation of blobs.
 
-        The reference looks for the key only, so that `false` makes a field one as well.
+        Like the reference, only the presence of the key counts: the value `false` also makes a
+        blob.
         """
         return self.is_blob_v2 or BLOB_KEY in self.metadata
 
     @property
     def is_blob_v2(self) -> bool:
-        """Whether the field is a blob struct, as file versions from 2.2 on store blobs."""
+        """Whether the field is a blob struct, the storage of blobs from file version 2.2 on."""
         return self.extension_name == extension.BLOB_V2
 
     @property
     def is_packed(self) -> bool:
-        """Whether a struct asks for its children to be stored row by row in one column."""
+        """Whether a struct stores its children row by row in one column."""
         return any(_is_true(self.metadata.get(key)) for key in _PACKED_KEYS)
 
     def walk(self) -> Iterator[Field]:
-        """Return the field and all fields within it, parents first."""
+        """Return the field and its descendants, parents first."""
         return self._walk() if self.children else iter((self,))
 
     def _walk(self) -> Iterator[Field]:
@@ -135,7 +136,7 @@ class Field:
             yield from child.walk()
 
     def child(self, name: str) -> Field | None:
-        """Return the child of that name, if there is one."""
+        """Return the child with the given name, or None."""
         return next((child for child in self.children if child.name == name), None)
 
     def to_arrow(self) -> pa.Field:
@@ -149,16 +150,16 @@ class Field:
         return stored
 
     def to_stored_arrow(self) -> pa.Field:
-        """Return the Arrow field with extension types as storage and metadata entries."""
+        """Return the Arrow field with extension types as storage types and metadata entries."""
         metadata = dict(self.metadata)
-        data_type = _type_of(self, Field.to_stored_arrow)
+        data_type = _to_arrow_type(self, Field.to_stored_arrow)
         if self.logical_type == logical_type.JSON:
             data_type = pa.string()
             metadata[extension.NAME_KEY] = extension.ARROW_JSON
         return _arrow_field(self, data_type).with_metadata(encode_metadata(metadata))
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Self:
-        """Return the field with other metadata, and with the keys that it declares."""
+        """Return the field with other metadata and the keys that the metadata declares."""
         return replace(
             self,
             metadata=dict(metadata),
@@ -172,21 +173,21 @@ class Field:
         return replace(self, children=tuple(children))
 
     def with_ids(self, ids: Iterator[int], parent_id: FieldId = NO_PARENT) -> Self:
-        """Return the field and all fields within it with ids taken depth-first from `ids`."""
-        own = FieldId(next(ids))
-        children = tuple(child.with_ids(ids, own) for child in self.children)
-        return replace(self, id=own, parent_id=parent_id, children=children)
+        """Return the field and its descendants with new ids, taken from `ids` depth-first."""
+        field_id = FieldId(next(ids))
+        children = tuple(child.with_ids(ids, field_id) for child in self.children)
+        return replace(self, id=field_id, parent_id=parent_id, children=children)
 
 
 def encode_metadata(metadata: Mapping[str, str]) -> dict[bytes, bytes] | None:
-    """Return metadata as Arrow wants it; text that was not UTF-8 becomes its bytes again."""
+    """Encode metadata for Arrow; text decoded from invalid UTF-8 is restored to its bytes."""
     if not metadata:
         return None
     return {encode_text(key): encode_text(value) for key, value in metadata.items()}
 
 
 def decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """Return the metadata of an Arrow field or schema as text."""
+    """Decode the metadata of an Arrow field or schema to text."""
     return {_decode_key(key): decode_text(value) for key, value in (metadata or {}).items()}
 
 
@@ -194,16 +195,16 @@ def _decode_key(key: bytes) -> str:
     try:
         return key.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInputError("a key of metadata must be UTF-8", key=key) from error
+        raise InvalidInputError("metadata keys must be UTF-8", key=key) from error
 
 
 def encode_text(text: str) -> bytes:
-    """Return the bytes of metadata text; the inverse of `decode_text`."""
+    """Encode metadata text; the inverse of `decode_text`."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def decode_text(data: bytes) -> str:
-    """Return bytes as text, where bytes that are not UTF-8 survive as lone surrogates."""
+    """Decode bytes to text; invalid UTF-8 bytes become lone surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -215,8 +216,8 @@ def _has_extension(node: Field) -> bool:
     )
 
 
-def _is_true(word: str | None) -> bool:
-    return word is not None and word.lower() in _TRUE_WORDS
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.lower() in _TRUE_TEXTS
 
 
 def _primary_key(metadata: Mapping[str, str]) -> int | None:
@@ -227,37 +228,39 @@ def _primary_key(metadata: Mapping[str, str]) -> int | None:
 
 
 def _arrow_field(node: Field, data_type: pa.DataType) -> pa.Field:
-    """Return a field of that type; a column that is null in every row is always nullable."""
+    """Return an Arrow field of the given type; fields of the null type are always nullable."""
     return pa.field(node.name, data_type, node.nullable or pa.types.is_null(data_type))
 
 
-def _type_of(node: Field, child_of: Callable[[Field], pa.Field]) -> pa.DataType:
-    """Return the Arrow type of a field whose children are seen as `child_of` says."""
+def _to_arrow_type(node: Field, convert_child: Callable[[Field], pa.Field]) -> pa.DataType:
+    """Return the Arrow type of a field, with children converted by `convert_child`."""
     kind = node.logical_type
     simple = logical_type.simple_type_of(kind)
     if simple is not None and not node.children:
         return simple
     if kind == logical_type.STRUCT:
-        return pa.struct([child_of(child) for child in node.children])
+        return pa.struct([convert_child(child) for child in node.children])
     if kind in logical_type.LISTS:
-        return pa.list_(child_of(_only_child(node)))
+        return pa.list_(convert_child(_only_child(node)))
     if kind in logical_type.LARGE_LISTS:
-        return pa.large_list(child_of(_only_child(node)))
+        return pa.large_list(convert_child(_only_child(node)))
     list_size = logical_type.list_size_of(kind)
     if list_size is not None:
-        return pa.list_(child_of(_only_child(node)), list_size)
+        return pa.list_(convert_child(_only_child(node)), list_size)
     if kind == logical_type.MAP:
         entries = _only_child(node)
         if entries.logical_type != logical_type.STRUCT or len(entries.children) != 2:
-            raise CorruptDataError("a map must hold structs of two fields", field=node.name)
-        key, value = (child_of(child) for child in entries.children)
+            raise CorruptDataError(
+                "a map field must contain structs of two fields", field=node.name
+            )
+        key, value = (convert_child(child) for child in entries.children)
         if pa.types.is_null(key.type):
-            raise CorruptDataError("the keys of a map are null", field=node.name)
-        # Arrow libraries do not agree on other names, so users see these, whatever is stored.
+            raise CorruptDataError("a map field has keys of the null type", field=node.name)
+        # Arrow libraries do not agree on other names, so stored names are not exposed.
         return pa.map_(key.with_nullable(False).with_name("key"), value.with_name("value"))
     if node.children:
         raise CorruptDataError(
-            "a field of this type has no children", field=node.name, logical_type=kind
+            "a field of this type cannot have children", field=node.name, logical_type=kind
         )
     return logical_type.storage_type_of(kind)
 
@@ -265,7 +268,7 @@ def _type_of(node: Field, child_of: Callable[[Field], pa.Field]) -> pa.DataType:
 def _only_child(node: Field) -> Field:
     if len(node.children) != 1:
         raise CorruptDataError(
-            "a list or map must have one child field",
+            "a list or map field must have exactly one child",
             field=node.name,
             logical_type=node.logical_type,
             children=len(node.children),
@@ -274,8 +277,8 @@ def _only_child(node: Field) -> Field:
 
 
 def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob_v2: bool) -> Field:
-    told = arrow.metadata
-    plain = None if told else logical_type.plain_name_of(arrow.type)
+    arrow_metadata = arrow.metadata
+    plain = None if arrow_metadata else logical_type.plain_name_of(arrow.type)
     if plain is not None:
         return Field(
             arrow.name,
@@ -285,11 +288,11 @@ def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob
             arrow.nullable,
             encoding=encoding_of(plain),
         )
-    metadata = decode_metadata(told)
+    metadata = decode_metadata(arrow_metadata)
     if isinstance(arrow.type, pa.BaseExtensionType):
         metadata |= extension.extension_entries(arrow.type)
     data_type = logical_type.storage_of(arrow.type)
-    if blob_v2 and _asks_for_blob(data_type, metadata):
+    if blob_v2 and _requests_blob(data_type, metadata):
         data_type = _BLOB_V2_TYPE
         del metadata[BLOB_KEY]
         metadata[extension.NAME_KEY] = extension.BLOB_V2
@@ -297,14 +300,14 @@ def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob
         kind = _json_type(data_type, metadata) or logical_type_of(data_type)
     except UnsupportedError as error:
         raise error.with_facts(field=arrow.name) from error
-    own = FieldId(next(ids))
+    field_id = FieldId(next(ids))
     children = tuple(
-        _from_arrow(child, ids, parent_id=own, blob_v2=blob_v2)
-        for child in _children_of(data_type, kind)
+        _from_arrow(child, ids, parent_id=field_id, blob_v2=blob_v2)
+        for child in _child_fields(data_type, kind)
     )
     stored = Field(
         name=arrow.name,
-        id=own,
+        id=field_id,
         logical_type=kind,
         parent_id=parent_id,
         nullable=arrow.nullable,
@@ -314,12 +317,12 @@ def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob
     return stored.with_metadata(metadata) if metadata else stored
 
 
-def _asks_for_blob(data_type: pa.DataType, metadata: Mapping[str, str]) -> bool:
+def _requests_blob(data_type: pa.DataType, metadata: Mapping[str, str]) -> bool:
     return not pa.types.is_nested(data_type) and BLOB_KEY in metadata
 
 
 def _json_type(data_type: pa.DataType, metadata: dict[str, str]) -> str | None:
-    """Return the JSON type if the field is one, and rename its extension to the stored name."""
+    """Return the JSON type of a JSON field, or None; set the extension name to the stored one."""
     name = metadata.get(extension.NAME_KEY)
     is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
     is_binary = pa.types.is_large_binary(data_type)
@@ -329,7 +332,7 @@ def _json_type(data_type: pa.DataType, metadata: dict[str, str]) -> str | None:
     return None
 
 
-def _children_of(data_type: pa.DataType, kind: str) -> tuple[pa.Field, ...]:
+def _child_fields(data_type: pa.DataType, kind: str) -> tuple[pa.Field, ...]:
     if kind == logical_type.STRUCT:
         return tuple(data_type.field(index) for index in range(data_type.num_fields))
     if kind in logical_type.LISTS or kind in logical_type.LARGE_LISTS:
@@ -341,7 +344,7 @@ def _children_of(data_type: pa.DataType, kind: str) -> tuple[pa.Field, ...]:
 
 
 def check_primary_key(fields: Iterable[Field]) -> None:
-    """Refuse key fields that are nullable, nested in lists, or not leaves."""
+    """Raise if a primary key field is nullable, nested in a list, or not a leaf."""
     for node in fields:
         _check_key(node, nullable=False, in_list=False)
 
@@ -351,12 +354,14 @@ def _check_key(node: Field, *, nullable: bool, in_list: bool) -> None:
     if node.primary_key is not None:
         if nullable:
             raise InvalidInputError(
-                "a primary key field and all fields around it must not be nullable", field=node.name
+                "a primary key field and its ancestors must not be nullable", field=node.name
             )
         if not node.is_leaf or node.logical_type == logical_type.STRUCT:
             raise InvalidInputError("a primary key field must be a leaf", field=node.name)
         if in_list:
-            raise InvalidInputError("a primary key field must not be in a list", field=node.name)
+            raise InvalidInputError(
+                "a primary key field must not be nested in a list", field=node.name
+            )
     in_list = in_list or node.logical_type != logical_type.STRUCT
     for child in node.children:
         _check_key(child, nullable=nullable, in_list=in_list)

@@ -1,9 +1,9 @@
-"""Field paths: the names from a top-level field down, joined by dots.
+"""Field paths: field names from the top level down, joined by dots.
 
     a.b        the field b within a
-    `a.b`.c    the field c within a field whose name holds a dot
+    `a.b`.c    the field c within a field whose name contains a dot
 
-A back-tick within quotes is written twice.
+Within quotes, a back-tick is doubled.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ def parse_path(path: str) -> tuple[str, ...]:
         if position == len(path):
             return tuple(names)
         if path[position] != ".":
-            raise InvalidInputError("a dot must follow a quoted name", path=path, at=position)
+            raise InvalidInputError(
+                "a quoted name must be followed by a dot", path=path, at=position
+            )
         position += 1
 
 
 def format_path(names: Sequence[str]) -> str:
-    """Join names into a path; `parse_path` gives them back.
+    """Join names into a path; the inverse of `parse_path`.
 
     >>> format_path(["a", "b.c"])
     'a.`b.c`'
@@ -53,7 +55,7 @@ def _parse_quoted(path: str, start: int) -> tuple[str, int]:
     while True:
         stop = path.find("`", start)
         if stop < 0:
-            raise InvalidInputError("a back-tick is not closed", path=path)
+            raise InvalidInputError("a field path has an unterminated back-tick", path=path)
         parts.append(path[start:stop])
         if not path.startswith("``", stop):
             return "".join(parts), stop + 1

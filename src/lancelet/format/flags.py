@@ -1,11 +1,11 @@
-"""Feature flags: what a reader or a writer of a version must understand.
+"""Feature flags: the features that readers and writers of a version must support.
 
-A manifest carries two words. A reader that meets a bit it does not know in the first must not
-read, and a writer that meets one in the second must change nothing: neither commit, nor clean up,
-nor make a branch, tag or clone of the version. Some features bind both, and a manifest that sets
-only one of the two bits contradicts itself.
+A manifest has one bit set for readers and one for writers. An unsupported reader bit forbids
+reading. An unsupported writer bit forbids every change: commits, cleanup, and branches, tags or
+clones of the version. Some features require both bits, and a manifest with only one of them is
+corrupt.
 
-    reader 1, writer 1 | 8    deletion files; and a config that writers must keep
+    reader 1, writer 1 | 8    deletion files, and a config that writers must preserve
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lancelet.errors import CorruptDataError, UnsupportedError
 
 
 class Feature(IntEnum):
-    """The bits of both words."""
+    """The bits of the reader and writer flags."""
 
     DELETION_FILES = 1
     STABLE_ROW_IDS = 2
@@ -38,7 +38,7 @@ class Feature(IntEnum):
     ZONE_WRITE_SEED = 65536
 
 
-UNDERSTOOD: Final = (
+SUPPORTED: Final = (
     Feature.DELETION_FILES
     | Feature.STABLE_ROW_IDS
     | Feature.V2_FORMAT
@@ -53,7 +53,7 @@ UNDERSTOOD: Final = (
     | Feature.MANAGED_BLOBS
     | Feature.NON_REUSABLE_FIELD_IDS
 )
-"""The features that this release reads and keeps intact when it writes."""
+"""Features that this release reads, and preserves when it writes."""
 
 PAIRED: Final = (
     Feature.MIXED_FILE_VERSIONS
@@ -61,10 +61,10 @@ PAIRED: Final = (
     | Feature.MANAGED_BLOBS
     | Feature.ZONE_WRITE_SEED
 )
-"""Features that are set in both words or in neither."""
+"""Features that are set for both readers and writers, or for neither."""
 
 WRITERS_ONLY: Final = Feature.NON_REUSABLE_FIELD_IDS
-"""Features that readers need not know, so that it is an error to ask it of them."""
+"""Features that only writers need to support; setting them for readers is an error."""
 
 DERIVED: Final = (
     Feature.DELETION_FILES
@@ -73,29 +73,29 @@ DERIVED: Final = (
     | Feature.DATA_OVERLAYS
     | Feature.SPILLED_ROW_LINEAGE
 )
-"""Features that follow from the content of a version, so that every commit sets them anew."""
+"""Features that follow from the content of a version, so every commit recomputes them."""
 
 
 def check_readable(reader: int, writer: int) -> None:
-    """Refuse a manifest with a reader feature that this release does not understand."""
+    """Raise if a manifest requires a reader feature that this release does not support."""
     _check(reader, "read")
     lone = (reader ^ writer) & PAIRED
     if lone:
         raise CorruptDataError(
-            "a feature must be set for readers and writers alike",
+            "a feature flag must be set for both readers and writers",
             feature=feature_names(lone),
             reader_flags=reader,
             writer_flags=writer,
         )
     if reader & WRITERS_ONLY:
         raise CorruptDataError(
-            "a feature that only writers need is asked of readers",
+            "a writer-only feature flag is set for readers",
             feature=feature_names(reader & WRITERS_ONLY),
         )
 
 
 def check_writable(reader: int, writer: int) -> None:
-    """Refuse a manifest with any feature that this release would not keep intact."""
+    """Raise if a manifest requires a feature that this release would not preserve."""
     check_readable(reader, writer)
     _check(writer, "write")
 
@@ -110,9 +110,9 @@ def commit_flags(
     spilled_lineage: bool,
     data_overlays: bool = False,
 ) -> tuple[int, int]:
-    """Return the words for a new version from those of the version it grows out of.
+    """Return the reader and writer flags of a new version, given those of its parent.
 
-    What follows from content is set by the content; every other bit is carried on.
+    Flags that follow from the content are recomputed; all other bits are inherited.
 
     >>> commit_flags(1, 1, deletion_files=False, config=True, base_paths=False,
     ...              spilled_lineage=False)
@@ -124,25 +124,25 @@ def commit_flags(
         | spilled_lineage * Feature.SPILLED_ROW_LINEAGE
         | data_overlays * Feature.DATA_OVERLAYS
     )
-    own = config * Feature.TABLE_CONFIG
-    return reader & ~DERIVED | both, writer & ~DERIVED | both | own
+    writer_only = config * Feature.TABLE_CONFIG
+    return reader & ~DERIVED | both, writer & ~DERIVED | both | writer_only
 
 
 def feature_names(flags: int) -> list[str]:
-    """Return the names of the bits, or their numbers where they have none.
+    """Return the names of the bits, or their values for bits without a name.
 
     >>> feature_names(1 | 1 << 20)
     ['DELETION_FILES', '1048576']
     """
-    bits = [1 << place for place in range(flags.bit_length()) if flags >> place & 1]
-    known = {feature.value: feature.name for feature in Feature}
-    return [known.get(bit) or str(bit) for bit in bits]
+    bits = [1 << shift for shift in range(flags.bit_length()) if flags >> shift & 1]
+    names = {feature.value: feature.name for feature in Feature}
+    return [names.get(bit) or str(bit) for bit in bits]
 
 
 def _check(flags: int, verb: str) -> None:
-    strange = flags & ~UNDERSTOOD
-    if strange:
+    unsupported = flags & ~SUPPORTED
+    if unsupported:
         raise UnsupportedError(
             f"a newer release is needed to {verb} this version of the table",
-            features=feature_names(strange),
+            features=feature_names(unsupported),
         )

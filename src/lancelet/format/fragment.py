@@ -1,12 +1,12 @@
-"""Fragments: the rows that share data files, and which of them are deleted.
+"""Fragments: rows that share data files, with their deletions.
 
     fragment 7, physical rows 100
       file a.lance   fields [0, 1, 2]   columns [0, -1, 1]
       file b.lance   fields [3]         columns [0]           added later
       deleted 3 rows, in _deletions/7-12-<id>.arrow
 
-A field that no file lists is null in every row. A field id of -2 marks a column that a later
-file has taken over.
+A field that no file lists is null in every row. Field id -2 marks a column that a later file
+replaces.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from lancelet.values import dataclass
 FragmentId = NewType("FragmentId", int)
 
 TOMBSTONE: Final = -2
-"""The id of a field that another file has taken over."""
+"""Field id of a column that another file replaces."""
 
 NO_FIELD: Final = -1
-"""The id of a field that was not given one; never stored."""
+"""Field id of a field without an assigned id; never stored."""
 
 ROW_ID_FIELD: Final = -3
 CREATED_AT_VERSION_FIELD: Final = -4
 LAST_UPDATED_AT_VERSION_FIELD: Final = -5
-"""Ids of the columns that hold a fragment's spilled sequences."""
+"""Field ids of the columns that store spilled sequences of a fragment."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """An entry for a data file: which fields it holds, and in which of its columns.
+    """The manifest entry of a data file: its fields and their column indices.
 
-    `path` is relative to the data directory of the base. A size of 0 means not known.
+    `path` is relative to the data directory of the base. A size of 0 means unknown.
     """
 
     path: str
@@ -55,25 +55,25 @@ class DataFile:
 
     @property
     def version(self) -> FileVersion:
-        """The generation of the file."""
+        """The file version."""
         return FileVersion.from_numbers(self.major_version, self.minor_version)
 
 
 class DeletionFileType(IntEnum):
-    """The two forms of a deletion file."""
+    """The two formats of a deletion file."""
 
     ARROW_ARRAY = 0
     BITMAP = 1
 
     @property
     def suffix(self) -> str:
-        """The end of the file's name."""
+        """The file name extension."""
         return "arrow" if self is DeletionFileType.ARROW_ARRAY else "bin"
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """An entry for a deletion file."""
+    """The manifest entry of a deletion file."""
 
     file_type: DeletionFileType
     read_version: int
@@ -83,7 +83,7 @@ class DeletionFile:
     unknown: bytes = b""
 
     def path(self, fragment_id: int) -> str:
-        """Return the path below the root of the base.
+        """Return the path relative to the root of the base.
 
         >>> DeletionFile(DeletionFileType.BITMAP, read_version=2, id=9, num_deleted_rows=1).path(0)
         '_deletions/0-2-9.bin'
@@ -93,14 +93,14 @@ class DeletionFile:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """A sequence in the fragment itself: the serialized message."""
+    """A sequence stored in the fragment as a serialized message."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A sequence in a range of another file, relative to the root of the table."""
+    """A sequence stored in a byte range of another file; the path is relative to the table root."""
 
     path: str
     offset: int
@@ -109,18 +109,18 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """A sequence that is a column of the fragment's data files."""
+    """A sequence stored as a column of the data files."""
 
 
 StoredSequence: TypeAlias = Inline | External | Spilled
-"""Where row ids or row versions are."""
+"""The storage of row ids or row versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataOverlay:
-    """New values for some rows of a fragment, layered over its files.
+    """An overlay: new values for some rows of a fragment that take precedence over its data files.
 
-    `coverage` holds Roaring bitmaps of row offsets: one for all fields, or one per field.
+    `coverage` contains Roaring bitmaps of row offsets: one for all fields, or one per field.
     """
 
     data_file: DataFile
@@ -131,7 +131,7 @@ class DataOverlay:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The rows that share data files."""
+    """A group of rows that share data files."""
 
     id: FragmentId
     files: tuple[DataFile, ...]
@@ -147,41 +147,41 @@ class Fragment:
 
     @property
     def num_deleted_rows(self) -> int:
-        """How many rows are deleted."""
+        """The number of deleted rows."""
         return self.deletion_file.num_deleted_rows if self.deletion_file else 0
 
     @property
     def num_rows(self) -> int:
-        """How many rows are alive."""
+        """The number of rows that are not deleted."""
         return self.physical_rows - self.num_deleted_rows
 
     @property
     def data_bytes(self) -> int:
-        """How many bytes its data files have, as far as the manifest says; old ones do not."""
+        """The total size of the data files in bytes; old manifests do not record it."""
         return sum(file.size_bytes or 0 for file in self.files)
 
     @property
     def has_spilled_lineage(self) -> bool:
-        """Whether row ids or row versions are columns of the data files."""
+        """Whether row ids or row versions are stored as columns of the data files."""
         sequences = (self.row_ids, self.last_updated_at_versions, self.created_at_versions)
         return any(isinstance(sequence, Spilled) for sequence in sequences)
 
-    def file_of(self, field_id: int) -> DataFile | None:
-        """Return the file that holds a field, or None if the field is null in every row."""
+    def find_file(self, field_id: int) -> DataFile | None:
+        """Return the file that contains a field, or None if the field is null in every row."""
         return next((file for file in self.files if field_id in file.fields), None)
 
     @staticmethod
     def parse(data: bytes | memoryview) -> Fragment:
-        """Return the fragment of its wire form."""
+        """Parse a serialized fragment."""
         return Fragment.from_proto(parse_message(table_pb.DataFragment, data))
 
     def render(self) -> bytes:
-        """Return the wire form."""
+        """Serialize the fragment."""
         return render_message(self.to_proto())
 
     @staticmethod
     def from_proto(proto: table_pb.DataFragment) -> Fragment:
-        """Return the fragment of a message."""
+        """Convert a protobuf message to a fragment."""
         deletion = proto.deletion_file if proto.HasField("deletion_file") else None
         fragment = Fragment(
             id=FragmentId(proto.id),
@@ -200,7 +200,7 @@ class Fragment:
         )
         if fragment.id >= 1 << 32 or fragment.num_deleted_rows > fragment.physical_rows > 0:
             raise CorruptDataError(
-                "a fragment has numbers that contradict each other",
+                "a fragment has contradictory row counts",
                 fragment_id=fragment.id,
                 physical_rows=fragment.physical_rows,
                 num_deleted_rows=fragment.num_deleted_rows,
@@ -208,7 +208,7 @@ class Fragment:
         return fragment
 
     def to_proto(self) -> table_pb.DataFragment:
-        """Return the message of the fragment."""
+        """Convert the fragment to a protobuf message."""
         proto = table_pb.DataFragment(
             id=self.id,
             files=[data_file_to_proto(file) for file in self.files],
@@ -228,7 +228,7 @@ class Fragment:
 
 
 def data_file_from_proto(proto: table_pb.DataFile) -> DataFile:
-    """Return the entry for a data file of a message."""
+    """Convert a protobuf message to a data file entry."""
     file = DataFile(
         path=proto.path,
         fields=tuple(proto.fields),
@@ -241,7 +241,7 @@ def data_file_from_proto(proto: table_pb.DataFile) -> DataFile:
     )
     if file.column_indices and len(file.column_indices) != len(file.fields):
         raise CorruptDataError(
-            "a data file does not say a column for each of its fields",
+            "a data file does not list one column index per field",
             path=file.path,
             fields=len(file.fields),
             columns=len(file.column_indices),
@@ -250,14 +250,14 @@ def data_file_from_proto(proto: table_pb.DataFile) -> DataFile:
 
 
 def data_file_to_proto(file: DataFile) -> table_pb.DataFile:
-    """Return the message of an entry for a data file.
+    """Convert a data file entry to a protobuf message.
 
     Raises:
-        InvalidInputError: A field has no id, which is what -1 means; others would read nulls.
+      InvalidInputError: If a field has no id (-1). Readers would return nulls for it.
     """
     if NO_FIELD in file.fields:
         raise InvalidInputError(
-            "a field of a data file has no id yet; give it that of a field of the table",
+            "a field of a data file has no id yet; assign the id of a table field",
             path=file.path,
             fields=list(file.fields),
         )
@@ -276,17 +276,17 @@ def data_file_to_proto(file: DataFile) -> table_pb.DataFile:
 
 
 def fragments_to_protos(fragments: Iterable[Fragment]) -> list[table_pb.DataFragment]:
-    """Return the messages of fragments."""
+    """Convert fragments to protobuf messages."""
     return [fragment.to_proto() for fragment in fragments]
 
 
 def fragments_from_protos(protos: Iterable[table_pb.DataFragment]) -> tuple[Fragment, ...]:
-    """Return the fragments of messages."""
+    """Convert protobuf messages to fragments."""
     return tuple(Fragment.from_proto(proto) for proto in protos)
 
 
 def overlay_from_proto(proto: table_pb.DataOverlayFile) -> DataOverlay:
-    """Return the overlay of a message."""
+    """Convert a protobuf message to an overlay."""
     coverage: bytes | tuple[bytes, ...] | None = None
     match proto.WhichOneof("coverage"):
         case "shared_offset_bitmap":
@@ -302,7 +302,7 @@ def overlay_from_proto(proto: table_pb.DataOverlayFile) -> DataOverlay:
 
 
 def overlay_to_proto(overlay: DataOverlay) -> table_pb.DataOverlayFile:
-    """Return the message of an overlay."""
+    """Convert an overlay to a protobuf message."""
     proto = table_pb.DataOverlayFile(
         data_file=data_file_to_proto(overlay.data_file),
         committed_version=overlay.committed_version,

@@ -1,8 +1,8 @@
-"""Fragments as JSON, in the form that programs exchange with the reference.
+"""JSON representation of fragments, compatible with the reference.
 
 {"id": 0, "files": [{"path": .., "fields": [0], ..}], "physical_rows": 20,
-"deletion_file": {"read_version": 4, "id": 9, "file_type": "array", ..},
-"row_id_meta": {"Inline": [10, 4, ..]}, "created_at_version_meta": {"inline": [..]}, ..}
+ "deletion_file": {"read_version": 4, "id": 9, "file_type": "array", ..},
+ "row_id_meta": {"Inline": [10, 4, ..]}, "created_at_version_meta": {"inline": [..]}, ..}
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.format.fragment import (
     Spilled,
     StoredSequence,
 )
-from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_bitmap
+from lancelet.format.roaring import parse_bitmap, render_bitmap, to_bitmap, to_numbers
 
 _FILE_TYPES: Final = {
     DeletionFileType.ARROW_ARRAY: "array",
@@ -35,11 +35,11 @@ _BY_FILE_TYPE: Final = {name: file_type for file_type, name in _FILE_TYPES.items
 
 
 class FragmentFormError(InvalidInputError, KeyError):
-    """JSON is not that of a fragment."""
+    """A JSON object is not a valid fragment."""
 
 
 def fragment_to_json(fragment: Fragment) -> dict[str, Any]:
-    """Return the JSON form of a fragment."""
+    """Convert a fragment to JSON."""
     deletion = fragment.deletion_file
     return {
         "id": fragment.id,
@@ -54,7 +54,7 @@ def fragment_to_json(fragment: Fragment) -> dict[str, Any]:
 
 
 def fragment_from_json(form: Mapping[str, Any]) -> Fragment:
-    """Return the fragment of a JSON form."""
+    """Convert JSON to a fragment."""
     try:
         deletion = form.get("deletion_file")
         return Fragment(
@@ -75,7 +75,7 @@ def fragment_from_json(form: Mapping[str, Any]) -> Fragment:
 
 
 def data_file_to_json(file: DataFile) -> dict[str, Any]:
-    """Return the JSON form of an entry for a data file."""
+    """Convert a data file entry to JSON."""
     return {
         "fields": list(file.fields),
         "column_indices": list(file.column_indices),
@@ -88,7 +88,7 @@ def data_file_to_json(file: DataFile) -> dict[str, Any]:
 
 
 def data_file_from_json(form: Mapping[str, Any]) -> DataFile:
-    """Return the entry for a data file of a JSON form."""
+    """Convert JSON to a data file entry."""
     return DataFile(
         path=form["path"],
         fields=tuple(form["fields"]),
@@ -101,7 +101,7 @@ def data_file_from_json(form: Mapping[str, Any]) -> DataFile:
 
 
 def deletion_file_to_json(file: DeletionFile) -> dict[str, Any]:
-    """Return the JSON form of an entry for a deletion file."""
+    """Convert a deletion file entry to JSON."""
     return {
         "read_version": file.read_version,
         "id": file.id,
@@ -112,7 +112,7 @@ def deletion_file_to_json(file: DeletionFile) -> dict[str, Any]:
 
 
 def deletion_file_from_json(form: Mapping[str, Any]) -> DeletionFile:
-    """Return the entry for a deletion file of a JSON form."""
+    """Convert JSON to a deletion file entry."""
     return DeletionFile(
         file_type=_BY_FILE_TYPE[form["file_type"]],
         read_version=form["read_version"],
@@ -123,7 +123,7 @@ def deletion_file_from_json(form: Mapping[str, Any]) -> DeletionFile:
 
 
 def row_ids_to_json(sequence: StoredSequence | None) -> dict[str, Any] | str | None:
-    """Return the JSON form of where row ids are."""
+    """Convert the storage of row ids to JSON."""
     match sequence:
         case None:
             return None
@@ -136,7 +136,7 @@ def row_ids_to_json(sequence: StoredSequence | None) -> dict[str, Any] | str | N
 
 
 def versions_to_json(sequence: StoredSequence | None) -> dict[str, Any] | None:
-    """Return the JSON form of where row versions are."""
+    """Convert the storage of row versions to JSON."""
     match sequence:
         case None:
             return None
@@ -149,7 +149,7 @@ def versions_to_json(sequence: StoredSequence | None) -> dict[str, Any] | None:
 
 
 def sequence_from_json(form: Mapping[str, Any] | str | None) -> StoredSequence | None:
-    """Return where row ids or row versions are, of either JSON form.
+    """Convert JSON of row ids or row versions to their storage.
 
     >>> sequence_from_json({"Inline": [65, 66]})
     Inline(data=b'AB')
@@ -166,16 +166,18 @@ def sequence_from_json(form: Mapping[str, Any] | str | None) -> StoredSequence |
                 return External(value["path"], value["offset"], value["size"])
             case "column":
                 return Spilled()
-    raise InvalidInputError("a sequence is inline, external or a column", found=list(form))
+    raise InvalidInputError(
+        "unknown sequence storage; expected inline, external or column", found=list(form)
+    )
 
 
 def overlay_to_json(overlay: DataOverlay) -> dict[str, Any]:
-    """Return the JSON form of an overlay; its coverage is lists of row offsets."""
+    """Convert an overlay to JSON; its coverage becomes lists of row offsets."""
     coverage = overlay.coverage
     offsets = (
-        [_offsets_of(part) for part in coverage]
+        [_to_offsets(part) for part in coverage]
         if isinstance(coverage, tuple)
-        else _offsets_of(coverage)
+        else _to_offsets(coverage)
     )
     return {
         "data_file": data_file_to_json(overlay.data_file),
@@ -185,18 +187,18 @@ def overlay_to_json(overlay: DataOverlay) -> dict[str, Any]:
 
 
 def overlay_from_json(form: Mapping[str, Any]) -> DataOverlay:
-    """Return the overlay of a JSON form."""
+    """Convert JSON to an overlay."""
     offsets = form["offsets"]
     is_per_field = bool(offsets) and not isinstance(offsets[0], int)
-    coverage = tuple(map(_coverage_of, offsets)) if is_per_field else _coverage_of(offsets)
+    coverage = tuple(map(_to_coverage, offsets)) if is_per_field else _to_coverage(offsets)
     return DataOverlay(
         data_file_from_json(form["data_file"]), coverage, form.get("committed_version") or 0
     )
 
 
-def _offsets_of(coverage: bytes | None) -> list[int]:
-    return [] if coverage is None else numbers_of(parse_bitmap(coverage)).tolist()
+def _to_offsets(coverage: bytes | None) -> list[int]:
+    return [] if coverage is None else to_numbers(parse_bitmap(coverage)).tolist()
 
 
-def _coverage_of(offsets: list[int]) -> bytes:
-    return render_bitmap(bitmap_of(np.array(offsets, np.uint32)))
+def _to_coverage(offsets: list[int]) -> bytes:
+    return render_bitmap(to_bitmap(np.array(offsets, np.uint32)))

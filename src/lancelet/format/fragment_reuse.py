@@ -1,15 +1,13 @@
-"""The fragment reuse index: where rows went when fragments were rewritten and indices were not.
+"""The fragment reuse index: how compactions moved rows of indices that were not rewritten.
 
     version 4   group   old fragments 0, 1 (100 rows each, 3 deleted)    new fragment 7 (197 rows)
-                        the addresses of the 197 rows that survived
+                        the addresses of the 197 surviving rows
     version 9   group   old fragment 7 ...
 
-The i-th surviving row, by the order of the old fragments and of offsets within them, is the i-th
-row of the new ones. Versions are applied oldest first to every address read from an index whose
-files are older.
+The i-th surviving row, ordered by old fragment and offset, is the i-th row of the new fragments.
+Row addresses read from an older index are mapped through all later versions, oldest first.
 
-The details of the index are this content, or name a file in the directory of the index that
-holds it.
+The index details contain the versions, or name a file in the index directory that does.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _Details = index_details_pb.FragmentReuseIndexDetails
 
 @dataclass(frozen=True, slots=True)
 class FragmentDigest:
-    """A fragment and its rows at the time of the rewrite."""
+    """A fragment and its row counts at the time of the rewrite."""
 
     id: int
     physical_rows: int
@@ -45,7 +43,7 @@ class FragmentDigest:
 
     @staticmethod
     def of(fragment: Fragment) -> FragmentDigest:
-        """Return the digest of a fragment."""
+        """Create the digest of a fragment."""
         return FragmentDigest(fragment.id, fragment.physical_rows, fragment.num_deleted_rows)
 
 
@@ -58,13 +56,13 @@ class ReuseGroup:
     new_fragments: tuple[FragmentDigest, ...]
 
     def surviving(self) -> dict[int, FrozenBitMap]:
-        """Return the offsets of the rows that survived, by fragment."""
+        """Return the offsets of the surviving rows by fragment id."""
         return parse_treemap(self.survivors)
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseVersion:
-    """What one commit rewrote, and the version that it followed."""
+    """The fragments that one commit rewrote, and the version it was based on."""
 
     dataset_version: int
     groups: tuple[ReuseGroup, ...]
@@ -72,7 +70,7 @@ class ReuseVersion:
 
 @dataclass(frozen=True, slots=True)
 class ExternalContent:
-    """Where the content is: a range of a file in the directory of the index."""
+    """The byte range of the content in a file of the index directory."""
 
     path: str
     offset: int
@@ -80,11 +78,11 @@ class ExternalContent:
 
 
 def parse_details(details: AnyDetails | None) -> tuple[ReuseVersion, ...] | ExternalContent:
-    """Return what the details of the index say, or where that is."""
+    """Parse the index details to the versions, or to the byte range that contains them."""
     proto = parse_message(_Details, b"" if details is None else details.value)
     match proto.WhichOneof("content"):
         case "inline":
-            return _versions(proto.inline)
+            return _from_content(proto.inline)
         case "external":
             file = proto.external
             return ExternalContent(file.path, file.offset, file.size)
@@ -93,22 +91,22 @@ def parse_details(details: AnyDetails | None) -> tuple[ReuseVersion, ...] | Exte
 
 
 def parse_content(data: bytes) -> tuple[ReuseVersion, ...]:
-    """Return the versions of a content that is in a file."""
-    return _versions(parse_message(_Details.InlineContent, data))
+    """Parse the versions stored in a separate file."""
+    return _from_content(parse_message(_Details.InlineContent, data))
 
 
 def render_content(versions: Iterable[ReuseVersion]) -> bytes:
-    """Return versions as they are stored, oldest first."""
-    return render_message(_content(versions))
+    """Serialize versions, oldest first."""
+    return render_message(_to_content(versions))
 
 
 def inline_details(versions: Iterable[ReuseVersion]) -> AnyDetails:
-    """Return the details that hold the versions themselves."""
-    return AnyDetails(_URL, render_message(_Details(inline=_content(versions))))
+    """Create index details that contain the versions."""
+    return AnyDetails(_URL, render_message(_Details(inline=_to_content(versions))))
 
 
 def external_details(size: int) -> AnyDetails:
-    """Return the details that name the file of a content of so many bytes."""
+    """Create index details that name a file of `size` bytes with the versions."""
     external = table_pb.ExternalFile(path=DETAILS_FILE, offset=0, size=size)
     return AnyDetails(_URL, render_message(_Details(external=external)))
 
@@ -116,9 +114,9 @@ def external_details(size: int) -> AnyDetails:
 def replaced_coverage(
     index: IndexMetadata, versions: Iterable[ReuseVersion]
 ) -> FrozenBitMap | None:
-    """Return what a segment covers when its rows are looked for where they are now.
+    """Return the fragments that a segment covers after its row addresses are mapped.
 
-    A group of which it covers only some fragments cannot be followed, and stays as it is.
+    A group that the segment covers only in part cannot be mapped and remains unchanged.
     """
     covered = index.fragment_bitmap
     if covered is None:
@@ -132,7 +130,7 @@ def replaced_coverage(
     return covered
 
 
-def _content(
+def _to_content(
     versions: Iterable[ReuseVersion],
 ) -> index_details_pb.FragmentReuseIndexDetails.InlineContent:
     ordered = sorted(versions, key=lambda version: version.dataset_version)
@@ -154,7 +152,7 @@ def _content(
     )
 
 
-def _versions(
+def _from_content(
     content: index_details_pb.FragmentReuseIndexDetails.InlineContent,
 ) -> tuple[ReuseVersion, ...]:
     return tuple(

@@ -1,7 +1,7 @@
-"""Index metadata: which index segments a version has, and what each covers.
+"""Index metadata: the index segments of a version and the fragments they cover.
 
-An index is a name; its segments share the name and cover different fragments. What kind of
-index it is stands in the type of `details`, whose content only that kind understands:
+The segments of an index share its name and cover different fragments. The message type of `details`
+determines the index type, which defines the content of the message:
 
     by_id   segment 5f..   fields [0]   fragments {0, 1}   /lance.table.BTreeIndexDetails
     by_id   segment a3..   fields [0]   fragments {2}      /lance.table.BTreeIndexDetails
@@ -32,20 +32,20 @@ SYSTEM_INDICES: Final = frozenset({FRAGMENT_REUSE_INDEX, MEM_WAL_INDEX})
 
 @dataclass(frozen=True, slots=True)
 class AnyDetails:
-    """A message whose type stands beside it."""
+    """A serialized message and its type URL."""
 
     type_url: str
     value: bytes
 
     @property
     def type_name(self) -> str:
-        """The last part of the type's name, such as `BTreeIndexDetails`."""
+        """The unqualified message type, such as `BTreeIndexDetails`."""
         return self.type_url.rpartition("/")[2].rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file of an index segment, relative to the segment's directory."""
+    """A file of an index segment, relative to the segment directory."""
 
     path: str
     size_bytes: int
@@ -55,7 +55,7 @@ class IndexFile:
 class IndexMetadata:
     """A segment of an index.
 
-    `fragment_bitmap` is None where the segment does not say what it covers. `created_at` is in
+    `fragment_bitmap` is None if the covered fragments are not recorded. `created_at` is in
     milliseconds since 1970.
     """
 
@@ -76,13 +76,13 @@ class IndexMetadata:
 
     @property
     def is_system(self) -> bool:
-        """Whether the segment is bookkeeping of the format, which queries never use."""
+        """Whether the segment is internal to the format and never used by queries."""
         return self.name in SYSTEM_INDICES
 
     def missing_fields(self, field_ids: Container[int]) -> tuple[int, ...]:
-        """Return the indexed fields that are not among the fields of a schema.
+        """Return the indexed fields that are missing from `field_ids`.
 
-        An index build that raced a change of the schema could commit such an index.
+        An index build that raced a schema change could commit such an index.
         """
         if self.is_system:
             return ()
@@ -90,31 +90,31 @@ class IndexMetadata:
 
     @property
     def directory(self) -> str:
-        """The directory of the segment's files, below the root of its base."""
+        """The directory of the segment files, relative to the root of the base."""
         return index_directory(self.uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSection:
-    """The segments of all indices of one version."""
+    """The segments of all indices of a version."""
 
     indices: tuple[IndexMetadata, ...] = ()
     unknown: bytes = b""
 
     @staticmethod
     def parse(data: bytes | memoryview) -> IndexSection:
-        """Return the section of its wire form."""
+        """Parse a serialized section."""
         proto = parse_message(table_pb.IndexSection, data)
         return IndexSection(tuple(map(index_from_proto, proto.indices)), unknown_fields(proto))
 
     def render(self) -> bytes:
-        """Return the wire form."""
+        """Serialize the section."""
         proto = table_pb.IndexSection(indices=[index_to_proto(index) for index in self.indices])
         return render_message(proto) + self.unknown
 
 
 def index_from_proto(proto: table_pb.IndexMetadata) -> IndexMetadata:
-    """Return the segment of a message."""
+    """Convert a protobuf message to a segment."""
     details = None
     if proto.HasField("index_details"):
         details = AnyDetails(proto.index_details.type_url, proto.index_details.value)
@@ -137,7 +137,7 @@ def index_from_proto(proto: table_pb.IndexMetadata) -> IndexMetadata:
 
 
 def index_to_proto(index: IndexMetadata) -> table_pb.IndexMetadata:
-    """Return the message of a segment."""
+    """Convert a segment to a protobuf message."""
     proto = table_pb.IndexMetadata(
         uuid=uuid_to_proto(index.uuid),
         fields=index.fields,
@@ -162,12 +162,12 @@ def index_to_proto(index: IndexMetadata) -> table_pb.IndexMetadata:
 
 
 def uuid_from_proto(proto: table_pb.UUID) -> uuid.UUID:
-    """Return the UUID of a message."""
+    """Convert a protobuf message to a UUID."""
     if len(proto.uuid) != 16:
-        raise CorruptDataError("a UUID has 16 bytes", found=len(proto.uuid))
+        raise CorruptDataError("a UUID must have 16 bytes", found=len(proto.uuid))
     return uuid.UUID(bytes=proto.uuid)
 
 
 def uuid_to_proto(identity: uuid.UUID) -> table_pb.UUID:
-    """Return the message of a UUID."""
+    """Convert a UUID to a protobuf message."""
     return table_pb.UUID(uuid=identity.bytes)

@@ -1,11 +1,11 @@
-"""Filters of inserted keys, by which two upserts notice that they inserted the same row.
+"""Filters of inserted keys, with which concurrent upserts detect that they inserted the same row.
 
-An upsert records the keys that it inserted, exactly or as a Bloom filter, and a concurrent one
-compares. A filter may claim a key it never saw, never the reverse.
+An upsert records its inserted keys, exactly or as a Bloom filter, and a concurrent upsert compares
+them. A filter may report false positives, but no false negatives.
 
-The Bloom filter is the one of `split_block`, over the XXH64 of a key's bytes: integers as 64-bit
-little-endian, text as UTF-8, binary as it is. A key of several columns is their bytes one after
-another, each followed by a zero byte.
+The Bloom filter is a split-block filter (`split_block`) over the XXH64 hash of the key bytes:
+integers as 64-bit little-endian, text as UTF-8, binary unchanged. A key of several columns is the
+concatenation of their bytes, each followed by a zero byte.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BLOCK_BITS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ExactKeys:
-    """The hashes of all keys."""
+    """The exact set of key hashes."""
 
     hashes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """A split-block Bloom filter and the parameters it was made with."""
+    """A split-block Bloom filter and its parameters."""
 
     bitmap: bytes
     num_bits: int = BLOOM_BITS
@@ -48,37 +48,39 @@ class BloomFilter:
 
     @staticmethod
     def of(hashes: Hashes, num_bits: int = BLOOM_BITS) -> BloomFilter:
-        """Return a filter that holds these hashes.
+        """Build a filter from hashes.
 
         >>> BloomFilter.of(np.array([7], np.uint64)).may_hold(np.array([7, 8], np.uint64))
         array([ True, False])
         """
         if num_bits <= 0 or num_bits % _BLOCK_BITS:
-            raise InvalidInputError("a filter is made of blocks of 256 bits", num_bits=num_bits)
+            raise InvalidInputError(
+                "the size of a Bloom filter must be a multiple of 256 bits", num_bits=num_bits
+            )
         return BloomFilter(build_filter(hashes, num_bits // 8), num_bits)
 
-    def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Return for each hash whether the filter may hold it; False is certain."""
+    def may_contain(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Return a mask of the hashes that may be in the filter; False is certain."""
         whole = np.frombuffer(self.bitmap, np.uint8)
         hits = ask_filters(whole, np.zeros(1, np.int64), np.array([len(whole)]), hashes)
         return hits.reshape(-1)
 
     def may_intersect(self, other: BloomFilter) -> bool:
-        """Return whether both may hold one key; filters of other parameters may."""
+        """Return whether the filters may share a key; True if their parameters differ."""
         parameters = (self.num_bits, self.number_of_items, self.probability)
         if parameters != (other.num_bits, other.number_of_items, other.probability):
             return True
-        # A shared key has a bit in each word of its block.
-        shared = (self._words() & other._words()).reshape(-1, _BLOCK_WORDS)
+        # A shared key sets a bit in each word of its block.
+        shared = (self._machine_words() & other._machine_words()).reshape(-1, _BLOCK_WORDS)
         return bool((shared != 0).all(axis=1).any())
 
-    def _words(self) -> npt.NDArray[np.uint32]:
+    def _machine_words(self) -> npt.NDArray[np.uint32]:
         return np.frombuffer(self.bitmap, "<u4")
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownKeys:
-    """A filter of a kind that a later release wrote; it may hold any key."""
+    """A filter type of a later release; it may contain any key."""
 
     wire: bytes
 
@@ -92,7 +94,7 @@ class KeyFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is certain that no key was inserted."""
+        """Whether certainly no key was inserted."""
         match self.keys:
             case ExactKeys(hashes):
                 return not hashes
@@ -101,7 +103,7 @@ class KeyFilter:
         return False
 
     def may_intersect(self, other: KeyFilter) -> bool:
-        """Return whether both operations may have inserted one key."""
+        """Return whether both operations may have inserted the same key."""
         if self.is_empty or other.is_empty:
             return False
         if self.field_ids != other.field_ids:
@@ -115,12 +117,12 @@ class KeyFilter:
                 ExactKeys(hashes),
                 BloomFilter() as bloom,
             ):
-                return bool(bloom.may_hold(np.fromiter(hashes, np.uint64, len(hashes))).any())
+                return bool(bloom.may_contain(np.fromiter(hashes, np.uint64, len(hashes))).any())
         return True
 
 
 def key_filter_from_proto(proto: transaction_pb.Transaction.KeyFilter) -> KeyFilter:
-    """Return the filter of a message."""
+    """Convert a protobuf message to a filter."""
     match proto.WhichOneof("filter"):
         case "exact":
             return KeyFilter(tuple(proto.field_ids), ExactKeys(frozenset(proto.exact.key_hashes)))
@@ -128,7 +130,7 @@ def key_filter_from_proto(proto: transaction_pb.Transaction.KeyFilter) -> KeyFil
             bloom = proto.bloom
             if bloom.num_bits % _BLOCK_BITS or bloom.num_bits != 8 * len(bloom.bitmap):
                 raise CorruptDataError(
-                    "a Bloom filter is not as long as it says",
+                    "the bitmap of a Bloom filter does not match its recorded size",
                     num_bits=bloom.num_bits,
                     found_bits=8 * len(bloom.bitmap),
                 )
@@ -140,7 +142,7 @@ def key_filter_from_proto(proto: transaction_pb.Transaction.KeyFilter) -> KeyFil
 
 
 def key_filter_to_proto(keys: KeyFilter) -> transaction_pb.Transaction.KeyFilter:
-    """Return the message of a filter."""
+    """Convert a filter to a protobuf message."""
     proto = transaction_pb.Transaction.KeyFilter(field_ids=keys.field_ids)
     match keys.keys:
         case ExactKeys(hashes):

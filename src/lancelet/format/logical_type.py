@@ -1,14 +1,13 @@
-"""Logical types: the strings by which manifests name Arrow types.
+"""Logical types: the strings that represent Arrow types in manifests.
 
     int32                                int32
-    timestamp(us, tz=+05:30)             timestamp:us:+05:30       a zone may hold colons
+    timestamp(us, tz=+05:30)             timestamp:us:+05:30       a zone may contain colons
     fixed_size_list<float>[4]            fixed_size_list:float:4   no child field
-    dictionary<int8, string>             dict:string:int8:false    values first
+    dictionary<int8, string>             dict:string:int8:false    value type first
     list<struct<..>>                     list.struct               the struct is a child field
 
-A type whose parts are fields of their own (struct, list, map, and a fixed-size list of structs)
-keeps them as children, so its string alone does not give the Arrow type. Every other string
-does.
+Types with child fields (struct, list, map, and fixed-size lists of structs) need them to restore
+the Arrow type. All other strings determine it alone.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _SIMPLE: Final[dict[str, pa.DataType]] = {
 _NAMES: Final = {
     data_type: name for name, data_type in _SIMPLE.items() if name not in (JSON, BFLOAT16)
 }
-_SEEN_AS_STORED: Final = {
+_USER_TYPES: Final = {
     name: data_type for name, data_type in _SIMPLE.items() if name not in (JSON, BFLOAT16, "null")
 }
 _PLAIN_NAMES: Final = {
@@ -78,7 +77,7 @@ _PLAIN_NAMES: Final = {
     or pa.types.is_floating(data_type)
     or name in ("bool", "string", "binary", "large_string", "large_binary")
 }
-_NORMALISED: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_NORMALIZED: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _DICTIONARY_KEYS: Final = frozenset(
     {"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
 )
@@ -86,7 +85,7 @@ _VARIABLE: Final = frozenset({"string", "large_string", "binary", "large_binary"
 
 
 class Encoding(IntEnum):
-    """How a 0.1 file stores a field; later versions write it too and never read it."""
+    """The encoding of a field in a 0.1 file. Later versions write it but do not read it."""
 
     NONE = 0
     PLAIN = 1
@@ -96,7 +95,7 @@ class Encoding(IntEnum):
 
 
 def encoding_of(logical_type: str) -> Encoding:
-    """Return the encoding that a schema states for a logical type.
+    """Return the encoding that a schema records for a logical type.
 
     >>> encoding_of("string").name, encoding_of("fixed_size_list:float:4").name
     ('VAR_BINARY', 'PLAIN')
@@ -109,12 +108,12 @@ def encoding_of(logical_type: str) -> Encoding:
 
 
 def logical_type_of(data_type: pa.DataType) -> str:
-    """Return the logical type of an Arrow storage type; refuse those the format lacks.
+    """Return the logical type of an Arrow storage type. Raise if the format does not support it.
 
     >>> logical_type_of(pa.list_(pa.list_(pa.int8(), 2), 3))
     'fixed_size_list:fixed_size_list:int8:2:3'
     """
-    data_type = _NORMALISED.get(data_type, data_type)
+    data_type = _NORMALIZED.get(data_type, data_type)
     name = _NAMES.get(data_type)
     if name is not None:
         return name
@@ -142,11 +141,11 @@ def logical_type_of(data_type: pa.DataType) -> str:
         return f"{_FIXED_SIZE_LIST}{_item_name(data_type)}:{data_type.list_size}"
     if pa.types.is_dictionary(data_type):
         return _dictionary_name(data_type)
-    raise UnsupportedError("the format has no such type", arrow_type=str(data_type))
+    raise UnsupportedError("the format does not support this type", arrow_type=str(data_type))
 
 
 def plain_name_of(data_type: pa.DataType) -> str | None:
-    """Return the logical type of a number or a string, which are most, or None for all others.
+    """Return the logical type of a number or string type, or None for all other types.
 
     >>> plain_name_of(pa.int32()), plain_name_of(pa.date32())
     ('int32', None)
@@ -155,7 +154,7 @@ def plain_name_of(data_type: pa.DataType) -> str | None:
 
 
 def storage_type_of(logical_type: str) -> pa.DataType:
-    """Return the Arrow type of a logical type that has no child fields.
+    """Return the Arrow type of a logical type without child fields.
 
     >>> storage_type_of("fixed_size_list:timestamp:us:-:8")
     FixedSizeListType(fixed_size_list<item: timestamp[us]>[8])
@@ -164,16 +163,16 @@ def storage_type_of(logical_type: str) -> pa.DataType:
 
 
 def simple_type_of(logical_type: str) -> pa.DataType | None:
-    """Return the type of values whose logical type has no parameters, as users see them too.
+    """Return the Arrow type of a parameterless logical type that users see as stored, or None.
 
     >>> simple_type_of("int32"), simple_type_of("json"), simple_type_of("list")
     (DataType(int32), None, None)
     """
-    return _SEEN_AS_STORED.get(logical_type)
+    return _USER_TYPES.get(logical_type)
 
 
 def list_size_of(logical_type: str) -> int | None:
-    """Return the size of a fixed-size list of structs, and None for every other type.
+    """Return the list size of a fixed-size list of structs, or None for other types.
 
     >>> list_size_of("fixed_size_list:struct:3"), list_size_of("fixed_size_list:float:3")
     (3, None)
@@ -181,11 +180,11 @@ def list_size_of(logical_type: str) -> int | None:
     head = f"{_FIXED_SIZE_LIST}{STRUCT}:"
     if not logical_type.startswith(head):
         return None
-    return _whole(logical_type.removeprefix(head), logical_type, largest=_LIST_SIZE_MAX)
+    return _parse_size(logical_type.removeprefix(head), logical_type, largest=_LIST_SIZE_MAX)
 
 
 def storage_of(data_type: pa.DataType) -> pa.DataType:
-    """Return the storage of an extension type, and any other type as it is."""
+    """Return the storage type of an extension type; return other types unchanged."""
     return data_type.storage_type if isinstance(data_type, pa.BaseExtensionType) else data_type
 
 
@@ -197,34 +196,36 @@ def _item_name(data_type: pa.FixedSizeListType) -> str:
     name = logical_type_of(item)
     if name in LISTS or name in LARGE_LISTS or name == MAP or name.endswith(f":{STRUCT}"):
         raise UnsupportedError(
-            "a fixed-size list cannot hold lists or maps", arrow_type=str(data_type)
+            "a fixed-size list cannot contain lists or maps", arrow_type=str(data_type)
         )
     if list_size_of(name) is not None:
-        raise UnsupportedError("fixed-size lists of structs do not nest", arrow_type=str(data_type))
+        raise UnsupportedError(
+            "fixed-size lists of structs cannot be nested", arrow_type=str(data_type)
+        )
     return name
 
 
 def _dictionary_name(data_type: pa.DictionaryType) -> str:
     value = logical_type_of(data_type.value_type)
-    # The parts are told apart by colons, so a value type with one would not read back.
+    # Colons separate the parts, so a value type that contains one could not be parsed.
     if ":" in value or value not in _SIMPLE:
         raise UnsupportedError(
-            "the format has no dictionaries of this value type", arrow_type=str(data_type)
+            "the format does not support dictionaries of this value type", arrow_type=str(data_type)
         )
     return f"dict:{value}:{logical_type_of(data_type.index_type)}:false"
 
 
 def _parse(logical_type: str, *, depth: int) -> pa.DataType:
     if depth > _NESTING_MAX:
-        raise CorruptDataError("a logical type nests too deeply", logical_type=logical_type)
+        raise CorruptDataError(
+            "a logical type exceeds the nesting limit", logical_type=logical_type
+        )
     if logical_type in _SIMPLE:
         return _SIMPLE[logical_type]
     kind, _, rest = logical_type.partition(":")
     parser = _PARSERS.get(kind)
     if parser is None or not rest:
-        raise UnsupportedError(
-            "this release does not know the logical type", logical_type=logical_type
-        )
+        raise UnsupportedError("unknown logical type", logical_type=logical_type)
     try:
         return parser(rest, depth)
     except (ValueError, OverflowError) as error:
@@ -235,10 +236,10 @@ def _parse_fixed_size_list(rest: str, depth: int) -> pa.DataType:
     item, _, size = rest.rpartition(":")
     item_type = _parse(item, depth=depth + 1)
     metadata = {"ARROW:extension:name": BFLOAT16} if item == BFLOAT16 else None
-    count = _whole(size, rest, largest=_LIST_SIZE_MAX)
+    count = _parse_size(size, rest, largest=_LIST_SIZE_MAX)
     if count * _value_bits(item_type) > _VALUE_BITS_MAX:
         raise CorruptDataError(
-            "a value of a fixed-size list takes more than 256 MiB",
+            "a value of a fixed-size list exceeds 256 MiB",
             logical_type=f"{_FIXED_SIZE_LIST}{rest}",
         )
     return pa.list_(pa.field("item", item_type, metadata=metadata), count)
@@ -249,12 +250,12 @@ def _value_bits(data_type: pa.DataType) -> int:
         return int(data_type.list_size) * _value_bits(data_type.value_type)
     try:
         return int(data_type.bit_width)
-    except ValueError:  # its values differ in size
+    except ValueError:  # Variable-width type.
         return 0
 
 
 def _parse_fixed_size_binary(rest: str, _depth: int) -> pa.DataType:
-    return pa.binary(_whole(rest, rest, largest=_LIST_SIZE_MAX))
+    return pa.binary(_parse_size(rest, rest, largest=_LIST_SIZE_MAX))
 
 
 def _parse_timestamp(rest: str, _depth: int) -> pa.DataType:
@@ -280,7 +281,7 @@ def _parse_dictionary(rest: str, depth: int) -> pa.DataType:
     return pa.dictionary(_SIMPLE[key], _parse(value, depth=depth + 1), ordered=ordered == "true")
 
 
-def _whole(text: str, logical_type: str, *, largest: int) -> int:
+def _parse_size(text: str, logical_type: str, *, largest: int) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > largest:
         raise CorruptDataError("a logical type has an invalid size", logical_type=logical_type)
     return int(text)

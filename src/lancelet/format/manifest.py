@@ -1,8 +1,7 @@
-"""Manifests: everything a version of a table is, apart from its files.
+"""Manifests: the complete metadata of a table version.
 
-A manifest holds the schema, the fragments, the flags a reader must understand, and counters
-that never go back. How it lies in its file, with the index section and the transaction before
-it, is in `manifest_file`.
+A manifest contains the schema, the fragments, the feature flags, and counters that never decrease.
+See `manifest_file` for the layout of its file.
 """
 
 from __future__ import annotations
@@ -33,22 +32,24 @@ NANOSECONDS: Final = 1_000_000_000
 FILE_FORMAT: Final = "lance"
 
 _RELEASE: Final = re.compile(r"(\d+(?:\.\d+)*)[.-]?([^+]*)(?:\+(.+))?")
-_SCHEMAS_KEPT: Final = 16
+_CACHED_SCHEMAS_MAX: Final = 16
 
 _ID_BYTES: Final = 8
 _ANCESTORS_MAX: Final = 32
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS_MAX: Final = 253_402_300_799  # the end of the year 9999, as of the message's definition
+_SECONDS_MAX: Final = (
+    253_402_300_799  # End of the year 9999, the maximum of the protobuf Timestamp.
+)
 
 
 class MissingRowIdsError(CorruptDataError, ValueError):
-    """A fragment of a table with stable row ids has none."""
+    """A fragment of a table with stable row ids has no row ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterVersion:
-    """The library that wrote a manifest."""
+    """The library that wrote a manifest, and its version."""
 
     library: str
     version: str
@@ -57,27 +58,27 @@ class WriterVersion:
 
     @staticmethod
     def of(library: str, release: str) -> WriterVersion:
-        """Return the parts of a version as Python writes it.
+        """Parse a Python version string.
 
         >>> WriterVersion.of("lancelet", "1.2.0rc1+g5f")
         WriterVersion(library='lancelet', version='1.2.0', prerelease='rc1', build_metadata='g5f')
         """
-        found = _RELEASE.fullmatch(release)
-        if found is None:
+        match = _RELEASE.fullmatch(release)
+        if match is None:
             return WriterVersion(library, release)
-        version, prerelease, build = found.groups()
+        version, prerelease, build = match.groups()
         return WriterVersion(library, version, prerelease or None, build)
 
     def __str__(self) -> str:
-        """Return the library and its whole version, as semantic versioning writes it."""
-        before = f"-{self.prerelease}" if self.prerelease else ""
+        """Return the library and its version in semantic versioning notation."""
+        prerelease = f"-{self.prerelease}" if self.prerelease else ""
         build = f"+{self.build_metadata}" if self.build_metadata else ""
-        return f"{self.library} {self.version}{before}{build}"
+        return f"{self.library} {self.version}{prerelease}{build}"
 
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """An order that rows were sorted into."""
+    """A sort order of rows."""
 
     id: int
     columns: tuple[int, ...]
@@ -87,14 +88,14 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One version of a table.
+    """The metadata of one version of a table.
 
-    `timestamp_ns` counts from 1970, UTC. `max_fragment_id` is the highest id ever used and None
-    before the first fragment. `next_row_id` is for tables with stable row ids. `version_aux_data`
-    is where the file has data of this version alone, 0 for nowhere. `tag` is what old releases
-    called the version. `blob_dataset_version` is that of a second table in which old releases kept
-    blobs, 0 without one. `ancestors` identify the versions before by their transaction files, as
-    far as writers recorded them.
+    `timestamp_ns` is in nanoseconds since 1970, UTC. `max_fragment_id` is the highest id ever used,
+    and None before the first fragment. `next_row_id` is used by tables with stable row ids.
+    `version_aux_data` is the position of auxiliary data in the manifest file, or 0. `tag` is the
+    version name of old releases. `blob_dataset_version` is the version of the second table in which
+    old releases stored blobs, or 0. `ancestors` contains the identifiers of earlier versions,
+    derived from their transaction files, as far as writers recorded them.
     """
 
     schema: Schema
@@ -123,12 +124,12 @@ class Manifest:
 
     @property
     def timestamp(self) -> datetime:
-        """When the version was committed, UTC."""
+        """The commit time of the version, UTC."""
         return _EPOCH + timedelta(microseconds=self.timestamp_ns // 1000)
 
     @property
     def uses_stable_row_ids(self) -> bool:
-        """Whether rows keep their ids when they move."""
+        """Whether row ids remain stable when rows move."""
         return bool(self.reader_flags & Feature.STABLE_ROW_IDS)
 
     @property
@@ -138,42 +139,45 @@ class Manifest:
 
     @property
     def num_rows(self) -> int:
-        """How many rows are alive."""
+        """The number of rows that are not deleted."""
         return self.fragments.num_rows
 
     @property
     def max_field_id(self) -> int:
-        """The highest field id of the schema and, where it is counted, of all that ever were."""
+        """The highest field id of the schema, or the highest ever allocated if that is recorded."""
         return max(self.schema.max_field_id, self.max_allocated_field_id or -1)
 
     def check_row_ids(self) -> None:
-        """Refuse fragments without row ids where the table says that these are stable.
+        """Raise if a table with stable row ids has a fragment without row ids.
 
-        A rewritten row would get the id of another, and indices would find other rows.
+        Rewriting such a fragment would assign duplicate row ids, and indices would return wrong
+        rows.
         """
-        has = self.fragments.has_row_ids
-        if self.uses_stable_row_ids and not has.all():
+        has_row_ids = self.fragments.has_row_ids
+        if self.uses_stable_row_ids and not has_row_ids.all():
             raise MissingRowIdsError(
-                "the table has stable row ids, and a fragment has none; restore an older version, "
-                "or overwrite the table",
-                fragment_id=int(self.fragments.ids[int((~has).argmax())]),
+                "the table has stable row ids, but a fragment has none; restore an older "
+                "version, or overwrite the table",
+                fragment_id=int(self.fragments.ids[int((~has_row_ids).argmax())]),
                 version=self.version,
             )
 
     def ancestor(self, version: int) -> bytes | None:
-        """Return what identifies a version before this one, if that is recorded; see `id_of`."""
+        """Return the identifier of an earlier version, or None if it is not recorded."""
         start = (self.version - version - 1) * _ID_BYTES
-        found = self.ancestors[start : start + _ID_BYTES] if start >= 0 else b""
-        return found or None
+        identifier = self.ancestors[start : start + _ID_BYTES] if start >= 0 else b""
+        return identifier or None
 
-    def descent(self) -> bytes:
-        """Return the `ancestors` of the version that follows this one."""
+    def child_ancestors(self) -> bytes:
+        """Return the `ancestors` of the next version."""
         if not self.transaction_file:
             return b""
-        return (id_of(self.transaction_file) + self.ancestors)[: _ANCESTORS_MAX * _ID_BYTES]
+        return (version_identifier(self.transaction_file) + self.ancestors)[
+            : _ANCESTORS_MAX * _ID_BYTES
+        ]
 
     def with_flags(self, *, version: int | None = None) -> Self:
-        """Return the manifest with the flags that its content calls for, and another version."""
+        """Return the manifest with the flags of its content, and optionally another version."""
         fragments = self.fragments
         reader, writer = commit_flags(
             self.reader_flags,
@@ -188,8 +192,8 @@ class Manifest:
         return replace(self, version=version, reader_flags=reader, writer_flags=writer)
 
 
-def id_of(transaction_file: str) -> bytes:
-    """Return what identifies a version among the ancestors of a later one."""
+def version_identifier(transaction_file: str) -> bytes:
+    """Return the identifier under which later versions record a version as an ancestor."""
     from hashlib import blake2b  # noqa: PLC0415 - it brings OpenSSL, which readers need not wait for
 
     return blake2b(transaction_file.encode(), digest_size=_ID_BYTES).digest()
@@ -197,20 +201,20 @@ def id_of(transaction_file: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SectionPositions:
-    """Where a manifest says that other sections are in its file; None for those not there."""
+    """Positions of other sections within the manifest file; None for missing sections."""
 
     index: int | None = None
     transaction: int | None = None
 
 
 def parse_auxiliary_data(data: Bytes) -> dict[str, bytes]:
-    """Return the data that a writer attached to a version, by their keys."""
+    """Parse the auxiliary data that a writer attached to a version."""
     return dict(parse_message(table_pb.VersionAuxData, data.data).metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a manifest says of files, of which a cleanup asks for all versions of a table."""
+    """The subset of a manifest that cleanup reads for every version of a table."""
 
     version: int
     timestamp: datetime
@@ -221,7 +225,7 @@ class Outline:
 
 
 def parse_outline(message: Bytes) -> tuple[Outline, SectionPositions]:
-    """Return the outline of a message, and where the other sections of its file are."""
+    """Parse the outline of a serialized manifest, and the positions of other sections."""
     fragments, rest = split_entries(message)
     proto = parse_message(table_pb.Manifest, rest)
     timestamp_ns = proto.timestamp.seconds * NANOSECONDS + proto.timestamp.nanos
@@ -238,10 +242,10 @@ def parse_outline(message: Bytes) -> tuple[Outline, SectionPositions]:
 
 
 def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
-    """Return the manifest of a message, and where the other sections of its file are."""
+    """Parse a serialized manifest, and the positions of other sections."""
     entries, rest = split_entries(message)
     proto = parse_message(table_pb.Manifest, rest)
-    # Releases that did not name themselves yet left deleted rows out of the counts of rows.
+    # Releases before `writer_version` was introduced excluded deleted rows from row counts.
     is_counted = proto.HasField("writer_version")
     fragments = entries.fragments() if is_counted else entries.uncounted()
     manifest = Manifest(
@@ -279,7 +283,7 @@ def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
 
 
 def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[bytes, Bytes]:
-    """Return the message of a manifest in two pieces, of which the second is the fragments."""
+    """Serialize a manifest as two buffers; the second contains the fragments."""
     proto = table_pb.Manifest(
         version=manifest.version,
         version_aux_data=manifest.version_aux_data,
@@ -301,7 +305,7 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
         max_clustering_id=manifest.max_clustering_id,
         ancestors=manifest.ancestors,
     )
-    proto.MergeFrom(_message_of(manifest.schema))
+    proto.MergeFrom(_schema_message(manifest.schema))
     proto.data_format.file_format = FILE_FORMAT
     proto.data_format.version = manifest.data_version.value
     proto.timestamp.seconds, proto.timestamp.nanos = divmod(manifest.timestamp_ns, NANOSECONDS)
@@ -320,9 +324,9 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
     return render_message(proto) + manifest.unknown, manifest.fragments.wire
 
 
-@lru_cache(_SCHEMAS_KEPT)
-def _message_of(schema: Schema) -> table_pb.Manifest:
-    """Return a message with the fields of a schema, which is copied into others."""
+@lru_cache(_CACHED_SCHEMAS_MAX)
+def _schema_message(schema: Schema) -> table_pb.Manifest:
+    """Return a message with the fields of a schema; callers copy it."""
     return table_pb.Manifest(fields=schema.to_protos())
 
 
@@ -330,16 +334,16 @@ def _check(manifest: Manifest) -> None:
     counts_field_ids = bool(manifest.writer_flags & Feature.NON_REUSABLE_FIELD_IDS)
     if counts_field_ids != (manifest.max_allocated_field_id is not None):
         raise CorruptDataError(
-            "the highest field id must be stated exactly if field ids are never reused",
+            "the highest field id must be recorded if and only if field ids are never reused",
             version=manifest.version,
             writer_flags=manifest.writer_flags,
         )
     _check_time(manifest.timestamp_ns, version=manifest.version)
     names = [field.name for field in manifest.schema.fields]
     if len(set(names)) < len(names):
-        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
         raise CorruptDataError(
-            "two columns of a manifest have one name; restore an earlier version",
+            "two columns of a manifest share a name; restore an earlier version",
             version=manifest.version,
             name=repeated,
         )
@@ -348,7 +352,7 @@ def _check(manifest: Manifest) -> None:
 def _check_time(timestamp_ns: int, *, version: int) -> None:
     if not 0 <= timestamp_ns // NANOSECONDS <= _SECONDS_MAX:
         raise CorruptDataError(
-            "a manifest was committed at a time that is no time",
+            "a manifest has an invalid commit time",
             version=version,
             timestamp_ns=timestamp_ns,
         )
@@ -378,7 +382,7 @@ def _writer_version(proto: table_pb.Manifest) -> WriterVersion | None:
 
 
 def _max_fragment_id(proto: table_pb.Manifest, fragments: FragmentList) -> int | None:
-    """Return the counter; manifests from before it was counted state 0 or nothing."""
+    """Return the highest fragment id; manifests written before it was recorded store 0 or none."""
     stated = proto.max_fragment_id if proto.HasField("max_fragment_id") else None
     present = fragments.max_id
     if stated is None or present is None:
@@ -387,17 +391,17 @@ def _max_fragment_id(proto: table_pb.Manifest, fragments: FragmentList) -> int |
 
 
 def _data_version(proto: table_pb.Manifest, fragments: FragmentList) -> FileVersion:
-    """Return the file version of new files; manifests from before it was stated show it."""
+    """Return the file version of new files, inferred from existing files if not recorded."""
     if proto.HasField("data_format"):
         if proto.data_format.file_format not in ("", FILE_FORMAT):
             raise CorruptDataError(
-                "the data files are of another format", found=proto.data_format.file_format
+                "the data files have an unsupported format", found=proto.data_format.file_format
             )
         try:
             return FileVersion.parse(proto.data_format.version)
         except InvalidInputError as error:
             raise CorruptDataError(
-                "the manifest names an unknown file version", found=proto.data_format.version
+                "the manifest has an unknown file version", found=proto.data_format.version
             ) from error
     for fragment in fragments[:1]:
         for file in fragment.files[:1]:

@@ -1,14 +1,14 @@
-"""The file of a manifest: sections, the message, and a footer that says where it starts.
+"""The manifest file: sections, the manifest, and a footer with the manifest position.
 
     0      dictionary values, in tables of 0.1 files only
     ..     u32 size + index section            if the version has indices
-    ..     u32 size + transaction              what was committed
-    p      u32 size + manifest                 up to 16 bytes before the end
+    ..     u32 size + transaction              the committed transaction
+    p      u32 size + manifest                 ends 16 bytes before the end of the file
     -16    u64 p, u16 0, u16 2, "LANC"
 
-The manifest names the positions of the two sections before it, where 0 is a position like any
-other. One read of the tail is enough for most tables. Each of the three ends with a seal if we
-wrote it, which is verified whenever it is read.
+The manifest records the positions of the two preceding sections; 0 is a valid position. One read of
+the tail suffices for most tables. Sections written by this library end with a checksum trailer,
+which is verified on every read.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from lancelet.format.manifest import (
     parse_outline,
     render_manifest,
 )
-from lancelet.format.seal import is_sealed, seal_of, sealed, unsealed
+from lancelet.format.trailer import checksum_trailer, has_trailer, strip_trailer, with_trailer
 from lancelet.format.transaction import Transaction
 from lancelet.values import dataclass
 
 TAIL_BYTES: Final = 64 * 1024
-"""How much of the end a reader fetches first."""
+"""Size of the first read at the end of the file."""
 
 _FOOTER: Final = struct.Struct("<QHH4s")
 _SIZE: Final = struct.Struct("<I")
@@ -47,18 +47,18 @@ _FOOTER_VERSION: Final = (0, 2)
 
 @dataclass(frozen=True, slots=True)
 class StoredManifest:
-    """A manifest that was read from a file, and where the sections of that file are."""
+    """A manifest read from a file, with the positions of the file's sections."""
 
     manifest: Manifest
     positions: SectionPositions
     position: int
     file_bytes: int
     indices: list[IndexSection] = field(default_factory=list, compare=False, repr=False)
-    """The index section, once it was read; the size of the file tells what it takes in memory."""
+    """The cached index section; its memory use is estimated from the file size."""
 
 
 def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
-    """Read the manifest of a file: one round, and a second if it is longer than the tail."""
+    """Read the manifest of a file in one round of requests, or two if it exceeds the tail."""
     message, position = yield from _read_message(file_bytes)
     manifest, positions = parse_manifest(message)
     _check_positions(positions, position)
@@ -66,10 +66,10 @@ def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
 
 
 def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
-    """Return what a manifest's file, which is in memory, says of other files."""
+    """Parse the outline and the index section of a manifest file in memory."""
 
-    def fetch(wanted: Ranges) -> Slices:
-        return Slices(data, wanted.position, wanted.size)
+    def fetch(requested: Ranges) -> Slices:
+        return Slices(data, requested.position, requested.size)
 
     message, position = run(_read_message(len(data)), fetch)
     outline, positions = parse_outline(message)
@@ -79,48 +79,49 @@ def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
 
 
 def _read_message(file_bytes: int) -> Reading[tuple[Bytes, int]]:
-    """Read the message of the manifest in a file, and find where it is."""
+    """Read the serialized manifest of a file, and return its position."""
     tail_bytes = min(file_bytes, TAIL_BYTES)
     slices = yield Ranges.of((file_bytes - tail_bytes, tail_bytes))
     tail = slices.slice_bytes(0)
     position = _parse_footer(tail, file_bytes)
-    wanted = file_bytes - _FOOTER.size - position
-    if wanted > tail_bytes - _FOOTER.size:
-        slices = yield Ranges.of((position, wanted))
+    message_bytes = file_bytes - _FOOTER.size - position
+    if message_bytes > tail_bytes - _FOOTER.size:
+        slices = yield Ranges.of((position, message_bytes))
         section = slices.slice_bytes(0)
     else:
-        section = tail[len(tail) - _FOOTER.size - wanted : len(tail) - _FOOTER.size]
+        section = tail[len(tail) - _FOOTER.size - message_bytes : len(tail) - _FOOTER.size]
     (size,) = _SIZE.unpack(section[: _SIZE.size].data)
-    if size != wanted - _SIZE.size:
+    if size != message_bytes - _SIZE.size:
         raise CorruptDataError(
-            "the manifest does not end where the footer starts",
-            expected_bytes=wanted - _SIZE.size,
+            "the manifest does not end at the footer",
+            expected_bytes=message_bytes - _SIZE.size,
             found_bytes=size,
         )
-    return unsealed(section[_SIZE.size :]), position
+    return strip_trailer(section[_SIZE.size :]), position
 
 
 def _check_positions(positions: SectionPositions, position: int) -> None:
-    """Raise unless the other sections of a file begin before its manifest."""
-    for place in (positions.index, positions.transaction):
-        if place is not None and place >= position:
+    """Raise unless the other sections precede the manifest."""
+    for section_position in (positions.index, positions.transaction):
+        if section_position is not None and section_position >= position:
             raise CorruptDataError(
-                "a section of the manifest file is after the manifest", position=place
+                "a section of the manifest file starts after the manifest",
+                position=section_position,
             )
 
 
 def read_indices(stored: StoredManifest) -> Reading[IndexSection]:
-    """Read the index section of a manifest's file, once; empty if there is none."""
+    """Read the index section of a manifest file and cache it; empty if the file has none."""
     section = yield from _read_section(
         stored.positions.index, stored.positions, stored.position, stored.file_bytes
     )
-    found = IndexSection() if section is None else IndexSection.parse(section.data)
-    stored.indices[:] = [found]
-    return found
+    indices = IndexSection() if section is None else IndexSection.parse(section.data)
+    stored.indices[:] = [indices]
+    return indices
 
 
 def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
-    """Read the transaction in a manifest's file, if there is one."""
+    """Read the transaction of a manifest file, or return None."""
     section = yield from _read_section(
         stored.positions.transaction, stored.positions, stored.position, stored.file_bytes
     )
@@ -128,7 +129,7 @@ def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
 
 
 def read_auxiliary_data(stored: StoredManifest) -> Reading[dict[str, bytes]]:
-    """Read the data that a writer attached to the version, if there are any."""
+    """Read the auxiliary data of a version, or return an empty dictionary."""
     section = yield from _read_section(
         stored.manifest.version_aux_data or None,
         stored.positions,
@@ -139,7 +140,7 @@ def read_auxiliary_data(stored: StoredManifest) -> Reading[dict[str, bytes]]:
 
 
 def parse_manifest_file(data: Bytes) -> StoredManifest:
-    """Return the manifest of a file that is in memory."""
+    """Parse a manifest file in memory."""
     return run(read_manifest(len(data)), lambda wanted: Slices(data, wanted.position, wanted.size))
 
 
@@ -150,7 +151,7 @@ def render_manifest_file(
     *,
     dictionary_values: bytes = b"",
 ) -> bytes:
-    """Return the file of a manifest as the reference writes it, without seals."""
+    """Serialize a manifest file like the reference, without checksum trailers."""
     section = indices.render() if indices.indices or indices.unknown else None
     rendered = None if transaction is None else transaction.render()
     return _join(manifest, section, rendered, dictionary_values)[0]
@@ -163,14 +164,14 @@ def write_manifest_file(
     *,
     dictionary_values: bytes = b"",
 ) -> tuple[bytes, StoredManifest]:
-    """Return the sealed file of a manifest, and what reading it will give.
+    """Serialize a manifest file with checksum trailers; also return its parsed form.
 
-    `transaction` is rendered and sealed already, as it is in a file of its own too.
-    `dictionary_values` goes to the start of the file, where the schema's dictionary locations
-    point to.
+    `transaction` is serialized and has a trailer, as in a separate transaction file.
+    `dictionary_values` is written at the start of the file, to which the schema's dictionary
+    locations refer.
     """
-    section = sealed(indices.render()) if indices.indices or indices.unknown else None
-    return _join(manifest, section, transaction, dictionary_values, seal_of)
+    section = with_trailer(indices.render()) if indices.indices or indices.unknown else None
+    return _join(manifest, section, transaction, dictionary_values, checksum_trailer)
 
 
 def _join(
@@ -178,26 +179,26 @@ def _join(
     indices: bytes | None,
     transaction: bytes | None,
     dictionary_values: bytes,
-    seal: Callable[[Bytes, Bytes], bytes] = lambda _head, _fragments: b"",
+    make_trailer: Callable[[Bytes, Bytes], bytes] = lambda _head, _fragments: b"",
 ) -> tuple[bytes, StoredManifest]:
-    """Return sections, the manifest and its seal as one file, and what reading it will give."""
-    pieces: list[bytes | memoryview] = [dictionary_values]
-    at = len(dictionary_values)
-    places: list[int | None] = []
+    """Join the sections, the manifest and its trailer into a file; also return its parsed form."""
+    buffers: list[bytes | memoryview] = [dictionary_values]
+    position = len(dictionary_values)
+    section_positions: list[int | None] = []
     for section in (indices, transaction):
-        places.append(None if section is None else at)
+        section_positions.append(None if section is None else position)
         if section is not None:
-            pieces += [_SIZE.pack(len(section)), section]
-            at += _SIZE.size + len(section)
-    positions = SectionPositions(*places)
+            buffers += [_SIZE.pack(len(section)), section]
+            position += _SIZE.size + len(section)
+    positions = SectionPositions(*section_positions)
     head, fragments = render_manifest(manifest, positions)
     fragments = np.ascontiguousarray(fragments)
-    end = seal(np.frombuffer(head, np.uint8), fragments)
-    size = len(head) + len(fragments) + len(end)
-    pieces += [_SIZE.pack(size), head, fragments.data, end]
-    pieces.append(_FOOTER.pack(at, *_FOOTER_VERSION, _MAGIC))
-    data = b"".join(pieces)
-    return data, StoredManifest(manifest, positions, at, len(data))
+    trailer = make_trailer(np.frombuffer(head, np.uint8), fragments)
+    size = len(head) + len(fragments) + len(trailer)
+    buffers += [_SIZE.pack(size), head, fragments.data, trailer]
+    buffers.append(_FOOTER.pack(position, *_FOOTER_VERSION, _MAGIC))
+    data = b"".join(buffers)
+    return data, StoredManifest(manifest, positions, position, len(data))
 
 
 def _parse_footer(tail: Bytes, file_bytes: int) -> int:
@@ -207,11 +208,11 @@ def _parse_footer(tail: Bytes, file_bytes: int) -> int:
     position, _, _, magic = _FOOTER.unpack(tail[-_FOOTER.size :].data)
     if magic != _MAGIC:
         raise CorruptDataError(
-            "the file does not end as a manifest; was it cut short?", found=magic.hex()
+            "the file does not end with a manifest footer; was it truncated?", found=magic.hex()
         )
     if position > file_bytes - _FOOTER.size - _SIZE.size:
         raise CorruptDataError(
-            "the footer points past the end of the file; was it cut short by a copy?",
+            "the manifest position exceeds the file size; was the file truncated by a copy?",
             position=position,
             file_bytes=file_bytes,
         )
@@ -221,24 +222,24 @@ def _parse_footer(tail: Bytes, file_bytes: int) -> int:
 def _read_section(
     position: int | None, positions: SectionPositions, end: int, file_bytes: int
 ) -> Reading[Bytes | None]:
-    """Read a section, which ends at the latest where the next thing in the file starts.
+    """Read the section at `position`; it must end before the next section.
 
-    All end where the manifest begins, at `end`.
+    All sections end before `end`, the position of the manifest.
     """
     if position is None:
         return None
-    others = (positions.index, positions.transaction, end)
-    stop = min(place for place in others if place is not None and place > position)
+    section_starts = (positions.index, positions.transaction, end)
+    stop = min(place for place in section_starts if place is not None and place > position)
     slices = yield Ranges.of((position, stop - position))
     section = slices.slice_bytes(0)
     size = int.from_bytes(section[: _SIZE.size].data, "little")
     if size > len(section) - _SIZE.size or (
-        is_sealed(section) and size + _SIZE.size < len(section)
+        has_trailer(section) and size + _SIZE.size < len(section)
     ):
         raise CorruptDataError(
-            "a section of the manifest's file does not end where the next begins",
+            "a section of the manifest file overlaps the next one",
             position=position,
             section_bytes=size,
             file_bytes=file_bytes,
         )
-    return unsealed(section[_SIZE.size : _SIZE.size + size])
+    return strip_trailer(section[_SIZE.size : _SIZE.size + size])

@@ -1,8 +1,8 @@
-"""Operations: what a transaction did, as a closed union of values.
+"""Operations: the changes that transactions make, as a closed union of immutable values.
 
-An operation describes a change so that it can be applied to a later version than the one it was
-computed from, and so that others can tell whether it conflicts with theirs. One that this
-release does not know is an `UnknownOperation`, which conflicts with everything.
+An operation describes a change so that it can be rebased onto later versions, and so that
+concurrent transactions can detect conflicts. An operation of a later release is an
+`UnknownOperation`, which conflicts with all others.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Adds fragments; their ids are given at the commit."""
+    """Adds fragments; the commit assigns their ids."""
 
     fragments: tuple[Fragment, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes rows: fragments with new deletion files, and fragments that are gone."""
+    """Deletes rows: fragments with new deletion files, and removed fragments."""
 
     updated_fragments: tuple[Fragment, ...] = ()
     deleted_fragment_ids: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Replaces schema and rows; also what creates a table."""
+    """Replaces schema and rows, or creates a table."""
 
     fragments: tuple[Fragment, ...]
     schema: Schema
@@ -58,7 +58,7 @@ class CreateIndex:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Fragments that were rewritten together, and what they became."""
+    """Fragments that were rewritten together, and their replacements."""
 
     old_fragments: tuple[Fragment, ...]
     new_fragments: tuple[Fragment, ...]
@@ -66,7 +66,7 @@ class RewriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenIndex:
-    """An index segment whose row addresses were mapped to the new fragments."""
+    """An index segment with row addresses remapped to the new fragments."""
 
     old_id: uuid.UUID
     new_id: uuid.UUID
@@ -77,9 +77,9 @@ class RewrittenIndex:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Replaces groups of fragments by others with the same rows.
+    """Replaces groups of fragments by fragments with the same rows.
 
-    `moves` are recorded in the fragment reuse index by the commit; the transaction does not tell.
+    The commit records `moves` in the fragment reuse index; they are not part of the transaction.
     """
 
     groups: tuple[RewriteGroup, ...]
@@ -89,9 +89,9 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Adds columns or changes types: every fragment, and the new schema.
+    """Adds columns or changes types: all fragments and the new schema.
 
-    `preserves_nullability` says that no field became nullable or the reverse.
+    `preserves_nullability` states that no field changed its nullability.
     """
 
     fragments: tuple[Fragment, ...]
@@ -108,21 +108,21 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class ReserveFragments:
-    """Takes fragment ids out of circulation for a later commit."""
+    """Reserves fragment ids for a later commit."""
 
     num_fragments: int
 
 
 @dataclass(frozen=True, slots=True)
 class CompactedSsTable:
-    """How far the flushed rows of a shard have been merged into the table."""
+    """The last generation of a shard that was merged into the table."""
 
     shard_id: uuid.UUID
     generation: int
 
 
 class UpdateMode(IntEnum):
-    """How an update changed rows: written anew elsewhere, or some columns of them in place."""
+    """The update strategy: rewrite whole rows elsewhere, or some columns in place."""
 
     REWRITE_ROWS = 0
     REWRITE_COLUMNS = 1
@@ -132,9 +132,9 @@ class UpdateMode(IntEnum):
 class Update:
     """Changes rows.
 
-    `updated_offsets` has a Roaring bitmap of the changed row offsets by fragment id.
-    `fields_for_preserving_bitmap` are the fields whose indices may go on covering the new
-    fragments if they are not among them.
+    `updated_offsets` maps fragment ids to Roaring bitmaps of the changed row offsets.
+    `fields_for_preserving_bitmap` are the fields whose indices may continue to cover the new
+    fragments if the fields did not change.
     """
 
     removed_fragment_ids: tuple[int, ...] = ()
@@ -150,7 +150,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Changes the schema and no file: drops, renames and reorders columns."""
+    """Changes the schema but no file: drops, renames or reorders columns."""
 
     schema: Schema
     preserves_nullability: bool = False
@@ -158,7 +158,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMap:
-    """Changes to a map: keys with their new value, or None to delete; `replace` drops others.
+    """Changes to a map: new values by key, None to delete; `replace` drops all other keys.
 
     >>> UpdateMap({"a": "1", "b": None}).apply({"b": "2", "c": "3"})
     {'c': '3', 'a': '1'}
@@ -168,7 +168,7 @@ class UpdateMap:
     replace: bool = False
 
     def apply(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Return the map after the changes."""
+        """Return the map with the changes applied."""
         after = {} if self.replace else dict(before)
         for key, value in self.entries.items():
             if value is None:
@@ -190,7 +190,7 @@ class UpdateConfig:
 
 @dataclass(frozen=True, slots=True)
 class DataReplacementGroup:
-    """A file that takes over its fields in a fragment."""
+    """A file that replaces its fields in a fragment."""
 
     fragment_id: int
     new_file: DataFile
@@ -198,7 +198,7 @@ class DataReplacementGroup:
 
 @dataclass(frozen=True, slots=True)
 class DataReplacement:
-    """Swaps or adds data files."""
+    """Replaces or adds data files."""
 
     replacements: tuple[DataReplacementGroup, ...]
 
@@ -212,7 +212,7 @@ class UpdateMemWalState:
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """Starts a table from a version of another."""
+    """Creates a table from a version of another table."""
 
     is_shallow: bool
     ref_version: int
@@ -223,10 +223,10 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class UpdateBases:
-    """Adds base paths; those with id 0 get theirs at the commit.
+    """Adds base paths; the commit assigns ids to those with id 0.
 
-    With `replaces` they take the places of those that have their ids. That is not stored: the
-    format knows additions alone, and either conflicts with another base of the id, name or path.
+    With `replaces`, they replace existing base paths with the same ids. This flag is not stored:
+    the format only defines additions, and both conflict with a base of the same id, name or path.
     """
 
     new_bases: tuple[BasePath, ...]
@@ -243,14 +243,14 @@ class OverlayGroup:
 
 @dataclass(frozen=True, slots=True)
 class AddOverlays:
-    """Layers new values over fragments."""
+    """Adds overlays with new values to fragments."""
 
     groups: tuple[OverlayGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownOperation:
-    """What a later release did; `wire` is its field of the transaction, head included."""
+    """An operation of a later release; `wire` is the serialized field including its tag."""
 
     wire: bytes
 

@@ -1,7 +1,7 @@
-"""Operations from their wire form, one arm of a transaction each.
+"""Parsing of operations, with one function per operation type.
 
-Older releases wrote some operations in other fields: a rewrite as a single group, config changes
-as plain maps, changed rows as lists. They are read as what they mean.
+Older releases wrote some operations in other fields: a rewrite as a single group, config changes as
+plain maps, changed rows as lists. They are converted to the current form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lancelet.format.schema import Schema
 
 
 def operation_from_proto(proto: transaction_pb.Transaction) -> op.Operation | None:
-    """Return the operation of a transaction, or None if this release does not know it."""
+    """Parse the operation of a transaction, or return None if its type is unknown."""
     arm = proto.WhichOneof("operation")
     return None if arm is None else _READERS[arm](getattr(proto, arm))
 
@@ -143,7 +143,7 @@ def _read_update_config(proto: transaction_pb.Transaction.UpdateConfig) -> op.Up
             for field_id, update in proto.field_metadata.items()
         },
         **{
-            int(field_id): _map_of(update)
+            int(field_id): _map_from_message(update)
             for field_id, update in proto.field_metadata_updates.items()
         },
     }
@@ -188,7 +188,7 @@ def _read_overlay(proto: transaction_pb.Transaction.DataOverlay) -> op.AddOverla
     )
 
 
-# The message that a reader takes is known from its arm, which no type says.
+# The oneof name determines the message type of a reader, which annotations cannot express.
 _READERS: Final[Mapping[str, Callable[[Any], op.Operation]]] = {
     "append": _read_append,
     "delete": _read_delete,
@@ -227,10 +227,10 @@ def _rewritten_from_proto(
 def _map_from_proto(
     proto: transaction_pb.Transaction.UpdateConfig, name: str
 ) -> op.UpdateMap | None:
-    return _map_of(getattr(proto, name)) if proto.HasField(name) else None
+    return _map_from_message(getattr(proto, name)) if proto.HasField(name) else None
 
 
-def _map_of(proto: transaction_pb.Transaction.UpdateMap) -> op.UpdateMap:
+def _map_from_message(proto: transaction_pb.Transaction.UpdateMap) -> op.UpdateMap:
     entries = {
         entry.key: entry.value if entry.HasField("value") else None
         for entry in proto.update_entries

@@ -1,4 +1,4 @@
-"""Operations to their wire form, one arm of a transaction each."""
+"""Serialization of operations, with one function per operation type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Proto = transaction_pb.Transaction
 
 
 def operation_to_proto(operation: op.Operation, proto: transaction_pb.Transaction) -> None:
-    """Set the operation of a transaction."""
+    """Set the operation of a transaction message."""
     match operation:
         case op.Append(fragments):
             proto.append.CopyFrom(Proto.Append(fragments=fragments_to_protos(fragments)))
@@ -71,7 +71,7 @@ def operation_to_proto(operation: op.Operation, proto: transaction_pb.Transactio
                 Proto.DataOverlay(groups=map(_overlay_group_to_proto, overlay_groups))
             )
         case op.UnknownOperation():
-            raise AssertionError("an unknown operation is carried as its wire form")
+            raise AssertionError("an unknown operation must be stored in its serialized form")
         case _:
             assert_never(operation)
 

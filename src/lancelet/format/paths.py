@@ -1,15 +1,15 @@
-"""Names of everything in a table's directory.
+"""File and directory names within a table directory.
 
-    data/<24 binary digits><26 hex digits>.lance     spread over a store's partitions
-    _versions/18446744073709551612.manifest          version 3, counted down (V2)
+    data/<24 binary digits><26 hex digits>.lance     distributed over object store partitions
+    _versions/18446744073709551612.manifest          version 3, descending (V2)
     _versions/3.manifest                             version 3 (V1)
     _versions/d9223372036854775815.manifest          a detached version
-    _transactions/2-<uuid>.txn                       what was committed on top of version 2
+    _transactions/2-<uuid>.txn                       a transaction based on version 2
     _deletions/0-2-<id>.arrow                        deleted rows of fragment 0
-    _refs/branches/dev%2Fx.json                      the branch dev/x, whose table is tree/dev/x
+    _refs/branches/dev%2Fx.json                      the branch dev/x, stored in tree/dev/x
 
-Listings sort names as text. A V2 name counts down, so the newest manifest is on the first page
-and opening a table lists once.
+Listings sort names as text. V2 names are descending, so the newest manifest is on the first page,
+and opening a table needs one listing.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ TREE: Final = "tree"
 MEM_WAL: Final = "_mem_wal"
 
 TABLE_FOLDERS: Final = frozenset({DATA, VERSIONS, TRANSACTIONS, DELETIONS, INDICES, REFS, MEM_WAL})
-"""The folders in which a table, or a branch of it, has its files."""
+"""Directories that contain the files of a table or a branch."""
 
 DATA_SUFFIX: Final = ".lance"
 MANIFEST_SUFFIX: Final = ".manifest"
 TRANSACTION_SUFFIX: Final = ".txn"
 LATEST_VERSION_HINT: Final = f"{VERSIONS}/latest_version_hint.json"
 RENAMING: Final = f"{VERSIONS}/.renaming"
-"""There while the manifests of a table get the other scheme of names."""
+"""Exists while the manifests of a table are renamed to the other naming scheme."""
 
 LATEST_MANIFEST: Final = "_latest.manifest"
-"""A copy of the newest manifest, which the first releases of the reference wrote."""
+"""A copy of the newest manifest, written by the first releases of the reference."""
 
 VERSION_MAX: Final = 2**64 - 1
 DETACHED_BIT: Final = 1 << 63
@@ -58,11 +58,11 @@ _HINT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*(\d{1,20})\s*\}\s*')
 
 
 class VersionRangeError(InvalidInputError, OverflowError):
-    """A number of a version is negative, or larger than the largest there can be."""
+    """A version number is negative or exceeds the maximum."""
 
 
 class ManifestNaming(Enum):
-    """How the manifests of a table are named; a table uses one scheme."""
+    """The naming scheme of manifests; all manifests of a table use the same scheme."""
 
     V1 = 1
     V2 = 2
@@ -70,9 +70,9 @@ class ManifestNaming(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestName:
-    """What the name of a manifest says.
+    """A parsed manifest file name.
 
-    `staging_id` is set for a manifest that an external store has not yet made final.
+    `staging_id` is set for a manifest that an external manifest store has not finalized.
     """
 
     version: int
@@ -81,23 +81,23 @@ class ManifestName:
 
     @property
     def is_detached(self) -> bool:
-        """Whether the version is on no branch."""
+        """Whether the version is detached, that is, not on any branch."""
         return is_detached(self.version)
 
 
 def is_detached(version: int) -> bool:
-    """Return whether a version number is that of a detached version."""
+    """Return whether a version number denotes a detached version."""
     return bool(version & DETACHED_BIT)
 
 
 def manifest_name(version: int, naming: ManifestNaming = ManifestNaming.V2) -> str:
-    """Return the file name of a version's manifest.
+    """Return the file name of a manifest.
 
     >>> manifest_name(3), manifest_name(3, ManifestNaming.V1)
     ('18446744073709551612.manifest', '3.manifest')
     """
     if not 0 <= version <= VERSION_MAX:
-        raise VersionRangeError("a version is a 64-bit number", version=version)
+        raise VersionRangeError("a version must be an unsigned 64-bit number", version=version)
     if is_detached(version):
         return f"d{version}{MANIFEST_SUFFIX}"
     if naming is ManifestNaming.V1:
@@ -106,38 +106,38 @@ def manifest_name(version: int, naming: ManifestNaming = ManifestNaming.V2) -> s
 
 
 def manifest_path(version: int, naming: ManifestNaming = ManifestNaming.V2) -> str:
-    """Return the path of a version's manifest below the root of the table."""
+    """Return the path of a manifest relative to the table root."""
     return f"{VERSIONS}/{manifest_name(version, naming)}"
 
 
 def parse_manifest_name(name: str) -> ManifestName | None:
-    """Return what a file name in `_versions` says, or None if it is not a manifest's.
+    """Parse a file name in `_versions`, or return None if it is not a manifest name.
 
     >>> parse_manifest_name("18446744073709551612.manifest").version
     3
     """
-    found = _MANIFEST.fullmatch(name)
-    if found is None:
+    match = _MANIFEST.fullmatch(name)
+    if match is None:
         return None
-    detached, digits, staging_id = found.groups()
+    detached, digits, staging_id = match.groups()
     number = int(digits)
     if number > VERSION_MAX:
         return None
     if detached:
-        is_sound = is_detached(number)
-        return ManifestName(number, ManifestNaming.V2, staging_id) if is_sound else None
+        is_valid = is_detached(number)
+        return ManifestName(number, ManifestNaming.V2, staging_id) if is_valid else None
     if len(digits) == V2_DIGITS:
         return ManifestName(VERSION_MAX - number, ManifestNaming.V2, staging_id)
     return ManifestName(number, ManifestNaming.V1, staging_id)
 
 
 def staged_manifest_path(final_path: str, staging_id: uuid.UUID) -> str:
-    """Return where a manifest waits until an external store has accepted it."""
+    """Return the staging path of a manifest until an external manifest store accepts it."""
     return f"{final_path}-{staging_id}"
 
 
-_SPREADING_DIGITS: Final = 24
-"""The first digits of the name of a data file are binary: they spread files in a bucket."""
+_PREFIX_DIGITS: Final = 24
+"""Number of leading binary digits of a data file name, which distribute files in a bucket."""
 
 
 def data_file_name(identity: uuid.UUID) -> str:
@@ -146,44 +146,48 @@ def data_file_name(identity: uuid.UUID) -> str:
     >>> data_file_name(uuid.UUID(int=1))
     '00000000000000000000000000000000000000000000000001.lance'
     """
-    head, tail = identity.bytes[: _SPREADING_DIGITS // 8], identity.bytes[_SPREADING_DIGITS // 8 :]
+    head, tail = identity.bytes[: _PREFIX_DIGITS // 8], identity.bytes[_PREFIX_DIGITS // 8 :]
     return "".join(f"{byte:08b}" for byte in head) + tail.hex() + DATA_SUFFIX
 
 
 def data_file_identity(path: str) -> str:
-    """Return the part of a data file's name that the file keeps, and that its copies have.
+    """Return the part of a data file name that its copies share.
 
     >>> data_file_identity("data/" + data_file_name(uuid.UUID(int=1)))
     '00000000000000000000000001.lance'
     """
-    return path.rpartition("/")[2][_SPREADING_DIGITS:]
+    return path.rpartition("/")[2][_PREFIX_DIGITS:]
 
 
 def renamed_data_file(path: str, identity: uuid.UUID) -> str:
-    """Return another name for a copy of a data file, which keeps the identity of the file.
+    """Return a new name for a copy of a data file that preserves the identity of the file.
 
     >>> renamed_data_file("data/" + data_file_name(uuid.UUID(int=1)), uuid.UUID(int=1 << 127))
     '10000000000000000000000000000000000000000000000001.lance'
     """
     name = data_file_name(identity)
-    kept = data_file_identity(path)
-    return name[:_SPREADING_DIGITS] + kept if len(kept) == len(data_file_identity(name)) else name
+    preserved = data_file_identity(path)
+    return (
+        name[:_PREFIX_DIGITS] + preserved
+        if len(preserved) == len(data_file_identity(name))
+        else name
+    )
 
 
 def blob_file_path(data_file: str, blob_id: int) -> str:
-    """Return the path of a blob sidecar, beside its data file, below `data`.
+    """Return the path of a blob sidecar of a data file, relative to `data`.
 
     >>> blob_file_path("a.lance", 2)
     'a/01000000000000000000000000000000.blob'
     """
     if not 0 <= blob_id < 1 << 32:
-        raise InvalidInputError("a blob id is a 32-bit number", blob_id=blob_id)
+        raise InvalidInputError("a blob id must be an unsigned 32-bit number", blob_id=blob_id)
     bits = f"{blob_id:032b}"[::-1]
     return f"{blob_folder(data_file)}/{bits}.blob"
 
 
 def blob_folder(data_file: str) -> str:
-    """Return the folder of the blob sidecars of a data file."""
+    """Return the directory of the blob sidecars of a data file."""
     return data_file.removesuffix(DATA_SUFFIX)
 
 
@@ -193,12 +197,12 @@ def transaction_file_name(read_version: int, identity: str) -> str:
 
 
 def index_directory(identity: uuid.UUID) -> str:
-    """Return the directory of an index segment, below the root of its base."""
+    """Return the directory of an index segment, relative to the root of its base."""
     return f"{INDICES}/{identity}"
 
 
 def index_file_identity(path: str) -> str:
-    """Return what a file of an index keeps of its path: files of all segments are called alike.
+    """Return the segment id and file name of an index file; file names alone are not unique.
 
     >>> index_file_identity("_indices/f3d7/page_data.lance")
     'f3d7/page_data.lance'
@@ -207,7 +211,7 @@ def index_file_identity(path: str) -> str:
 
 
 def tag_path(name: str) -> str:
-    """Return the path of a tag, below the root of the main table.
+    """Return the path of a tag, relative to the root of the main table.
 
     >>> tag_path("größe")
     '_refs/tags/gr%C3%B6%C3%9Fe.json'
@@ -216,7 +220,7 @@ def tag_path(name: str) -> str:
 
 
 def branch_path(name: str) -> str:
-    """Return the path of a branch's entry, below the root of the main table.
+    """Return the path of a branch file, relative to the root of the main table.
 
     >>> branch_path("dev/x")
     '_refs/branches/dev%2Fx.json'
@@ -224,8 +228,8 @@ def branch_path(name: str) -> str:
     return f"{BRANCHES}/{quote(name, safe='')}{_REF_SUFFIX}"
 
 
-def ref_name_of(file_name: str) -> str | None:
-    """Return the tag or branch that a file name in `_refs` stands for, if it is one's.
+def parse_ref_name(file_name: str) -> str | None:
+    """Return the tag or branch of a file name in `_refs`, or None for other files.
 
     >>> ref_name_of("dev%2Fx.json")
     'dev/x'
@@ -235,8 +239,8 @@ def ref_name_of(file_name: str) -> str | None:
     return unquote(file_name.removesuffix(_REF_SUFFIX))
 
 
-def lies_within_files(branch: str, other: str) -> bool:
-    """Return whether the folder of a branch is part of the files of another one.
+def is_inside_table_directory(branch: str, other: str) -> bool:
+    """Return whether the directory of a branch is inside a table directory of another branch.
 
     >>> lies_within_files("x/data", "x"), lies_within_files("x/y", "x")
     (True, False)
@@ -246,12 +250,12 @@ def lies_within_files(branch: str, other: str) -> bool:
 
 
 def branch_root(name: str) -> str:
-    """Return the directory of a branch, below the root of the main table."""
+    """Return the directory of a branch, relative to the root of the main table."""
     return f"{TREE}/{name}"
 
 
 def render_version_hint(version: int) -> bytes:
-    """Return the content of the hint that names the latest version.
+    """Serialize the hint that records the latest version.
 
     >>> render_version_hint(7)
     b'{"version":7}'
@@ -260,17 +264,17 @@ def render_version_hint(version: int) -> bytes:
 
 
 def parse_version_hint(data: bytes) -> int | None:
-    """Return the version that a hint names, or None if it is no sound hint.
+    """Parse a version hint, or return None if it is malformed.
 
-    The hint is advice: it may be too old, and listings decide.
+    A hint may be outdated, so listings take precedence.
     """
-    found = _HINT.fullmatch(data)
-    return int(found[1]) if found else None
+    match = _HINT.fullmatch(data)
+    return int(match[1]) if match else None
 
 
 def check_relative_path(path: str) -> str:
-    """Return a stored path if it stays below the directory that it is relative to."""
+    """Return a stored path. Raise if it escapes the directory it is relative to."""
     parts = path.split("/")
     if path.startswith("/") or ".." in parts or not path or "\0" in path:
-        raise CorruptDataError("a stored path leaves its directory", path=path)
+        raise CorruptDataError("a stored path is outside of its directory", path=path)
     return path

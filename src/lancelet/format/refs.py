@@ -1,11 +1,11 @@
-"""Tags and branches: names for versions, each a small JSON file in the main table's directory.
+"""Tags and branches: names of versions, each a small JSON file in the main table directory.
 
     _refs/tags/v1.json          {"branch": null, "version": 2, "createdAt": "2026-01-01T..Z", ...}
     _refs/branches/dev%2Fx.json {"parentBranch": null, "identifier": {..}, "parentVersion": 1, ...}
 
-A branch is a table of its own below `tree`. Its identifier lists, from the main branch down,
-the version that each branch on the way was made from and a random id, so that a branch that was
-deleted and made again is another one. Times are of a tag RFC 3339, of a branch whole seconds.
+A branch is a table below `tree`. Its identifier lists, starting from the main branch, the parent
+version and a random id of each ancestor branch; recreating a deleted branch yields another
+identifier. Tag times are RFC 3339, branch times whole seconds since 1970.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.kernels import crc32c
 from lancelet.values import dataclass
 
 MAIN: Final = "main"
-"""How users name the branch that files leave unnamed."""
+"""The user-visible name of the branch that files represent by null."""
 
 _CHECKSUM: Final = "lancelet.crc32c"
 _NANOSECONDS: Final = 1_000_000_000
@@ -37,14 +37,14 @@ T = TypeVar("T")
 
 
 class RefNameError(InvalidInputError, OSError):
-    """A tag or branch cannot have that name."""
+    """A tag or branch name is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name for a version of a branch; `branch` is None for the main one.
+    """A name for a version of a branch; `branch` is None for the main branch.
 
-    `extra` holds entries that a later release wrote.
+    `extra` preserves entries that a later release wrote.
     """
 
     branch: str | None
@@ -58,7 +58,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class BranchStep:
-    """One branch on the way from the main one: where it was made, and which one it is."""
+    """A step from the main branch to a branch: the parent version and the branch id."""
 
     parent_version: int
     id: str
@@ -66,7 +66,7 @@ class BranchStep:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch: the version it was made from; `parent_branch` is None for the main one."""
+    """A branch and the version it was created from; `parent_branch` is None for the main branch."""
 
     parent_branch: str | None
     parent_version: int
@@ -78,21 +78,21 @@ class Branch:
 
 
 def parse_tag(data: bytes) -> Tag:
-    """Return the tag of its file."""
+    """Parse the file of a tag."""
     entries = _load(data)
     return Tag(
-        branch=_take(entries, "branch", _optional_text, default=None),
-        version=_take(entries, "version", _number),
-        manifest_bytes=_take(entries, "manifestSize", _number, default=0),
-        created_at_ns=_take(entries, "createdAt", _time, default=None),
-        updated_at_ns=_take(entries, "updatedAt", _time, default=None),
-        metadata=_take(entries, "metadata", _texts, default={}),
+        branch=_pop(entries, "branch", _optional_text, default=None),
+        version=_pop(entries, "version", _number),
+        manifest_bytes=_pop(entries, "manifestSize", _number, default=0),
+        created_at_ns=_pop(entries, "createdAt", _time, default=None),
+        updated_at_ns=_pop(entries, "updatedAt", _time, default=None),
+        metadata=_pop(entries, "metadata", _texts, default={}),
         extra=entries,
     )
 
 
 def render_tag(tag: Tag) -> bytes:
-    """Return the file of a tag."""
+    """Serialize a tag."""
     return _dump(
         {
             "branch": tag.branch,
@@ -107,21 +107,21 @@ def render_tag(tag: Tag) -> bytes:
 
 
 def parse_branch(data: bytes) -> Branch:
-    """Return the branch of its file."""
+    """Parse the file of a branch."""
     entries = _load(data)
     return Branch(
-        parent_branch=_take(entries, "parentBranch", _optional_text, default=None),
-        parent_version=_take(entries, "parentVersion", _number),
-        created_at=_take(entries, "createAt", _number, default=0),
-        manifest_bytes=_take(entries, "manifestSize", _number, default=0),
-        identifier=_take(entries, "identifier", _steps, default=None),
-        metadata=_take(entries, "metadata", _texts, default={}),
+        parent_branch=_pop(entries, "parentBranch", _optional_text, default=None),
+        parent_version=_pop(entries, "parentVersion", _number),
+        created_at=_pop(entries, "createAt", _number, default=0),
+        manifest_bytes=_pop(entries, "manifestSize", _number, default=0),
+        identifier=_pop(entries, "identifier", _steps, default=None),
+        metadata=_pop(entries, "metadata", _texts, default={}),
         extra=entries,
     )
 
 
 def render_branch(branch: Branch) -> bytes:
-    """Return the file of a branch."""
+    """Serialize a branch."""
     identifier = None
     if branch.identifier is not None:
         steps = [[step.parent_version, step.id] for step in branch.identifier]
@@ -140,10 +140,13 @@ def render_branch(branch: Branch) -> bytes:
 
 
 def check_tag_name(name: str) -> str:
-    """Return the name if a tag may have it."""
+    """Return the name. Raise if it is not a valid tag name."""
     if not _is_name(name) or name[0] == "." or name[-1] == ".":
         raise RefNameError(
-            "a tag is made of letters, digits, '.', '-' and '_', and has no dot at its ends",
+            (
+                "a tag name must consist of letters, digits, '.', '-' and '_', without a dot at "
+                "either end"
+            ),
             name=name,
         )
     _check_dots(name)
@@ -151,16 +154,19 @@ def check_tag_name(name: str) -> str:
 
 
 def check_branch_name(name: str) -> str:
-    """Return the name if a branch may have it.
+    """Return the name. Raise if it is not a valid branch name.
 
     >>> check_branch_name("dev/x")
     'dev/x'
     """
     if name == MAIN:
-        raise RefNameError("the main branch exists already", name=name)
+        raise RefNameError("the main branch already exists", name=name)
     if not all(map(_is_name, name.split("/"))):
         raise RefNameError(
-            "a branch is made of parts joined by '/', of letters, digits, '.', '-' and '_'",
+            (
+                "a branch name must consist of parts of letters, digits, '.', '-' and '_', joined "
+                "by '/'"
+            ),
             name=name,
         )
     _check_dots(name)
@@ -168,81 +174,87 @@ def check_branch_name(name: str) -> str:
 
 
 def check_new_branch_name(name: str) -> str:
-    """Return the name if a branch may be made under it.
+    """Return the name. Raise if it is not valid for a new branch.
 
-    A branch is a folder, and within the folder of another branch some names are taken by files of
-    that one. The reference makes such branches; they can be opened and deleted.
+    A branch is a directory, and inside the directory of another branch some names are reserved for
+    its files. The reference creates such branches; they can be opened and deleted.
 
     >>> check_new_branch_name("data/x")
     'data/x'
     """
     check_branch_name(name)
-    taken = TABLE_FOLDERS.intersection(name.split("/")[1:])
-    if taken:
+    reserved = TABLE_FOLDERS.intersection(name.split("/")[1:])
+    if reserved:
         raise RefNameError(
-            "the branch would lie among the files of another one; choose another name",
+            "the branch would be inside a table directory of another branch; choose another name",
             name=name,
-            reserved=sorted(taken),
+            reserved=sorted(reserved),
         )
     return name
 
 
 def _is_name(text: str) -> bool:
-    """Return whether text is made of letters and digits of any script, '.', '-' and '_'."""
+    """Return whether text consists of letters and digits of any script, '.', '-' and '_'."""
     return bool(text) and all(each.isalnum() or each in "._-" for each in text)
 
 
 def _check_dots(name: str) -> None:
     if ".." in name or name.endswith(".lock"):
-        raise RefNameError("a name must not hold '..' or end with '.lock'", name=name)
+        raise RefNameError("a name must not contain '..' or end with '.lock'", name=name)
 
 
 def _load(data: bytes) -> dict[str, Any]:
     try:
         entries = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CorruptDataError("a tag or branch is not JSON", file_bytes=len(data)) from error
+        raise CorruptDataError(
+            "a tag or branch file is not valid JSON", file_bytes=len(data)
+        ) from error
     if not isinstance(entries, dict):
-        raise CorruptDataError("a tag or branch is not an object", found=type(entries).__name__)
-    stated = entries.pop(_CHECKSUM, None)
-    if stated not in {None, _checksum_of(entries)}:
-        raise CorruptDataError("a tag or branch is not as it was written", stated_crc32c=stated)
+        raise CorruptDataError(
+            "a tag or branch file is not a JSON object", found=type(entries).__name__
+        )
+    recorded = entries.pop(_CHECKSUM, None)
+    if recorded not in {None, _entries_checksum(entries)}:
+        raise CorruptDataError(
+            "a tag or branch file is damaged: its checksum does not match", stated_crc32c=recorded
+        )
     return entries
 
 
 def with_checksum(data: bytes) -> bytes:
-    """Return the file of a tag or branch with a checksum of its entries, which others skip."""
+    """Return a tag or branch file with a checksum entry, which other readers ignore."""
     entries = _load(data)
-    return _dump({**entries, _CHECKSUM: _checksum_of(entries)})
+    return _dump({**entries, _CHECKSUM: _entries_checksum(entries)})
 
 
-def _checksum_of(entries: Mapping[str, Any]) -> str:
-    """Return the checksum of entries, in whatever order and form they are written."""
+def _entries_checksum(entries: Mapping[str, Any]) -> str:
+    """Return the checksum of entries, independent of their order and formatting."""
     text = json.dumps(entries, sort_keys=True, ensure_ascii=False).encode(errors="surrogatepass")
     return f"{crc32c(np.frombuffer(text, np.uint8)):08x}"
 
 
 def _dump(entries: Mapping[str, Any]) -> bytes:
-    present = {key: value for key, value in entries.items() if not _is_left_out(key, value)}
+    present = {key: value for key, value in entries.items() if not _is_omitted(key, value)}
     return json.dumps(present, indent=2, ensure_ascii=False).encode()
 
 
-def _is_left_out(key: str, value: object) -> bool:
-    """Return whether an entry that older releases lack stays away."""
+def _is_omitted(key: str, value: object) -> bool:
+    """Return whether an entry is omitted because older releases do not write it."""
     return value is None and key in ("identifier", "createdAt", "updatedAt")
 
 
 _REQUIRED: Final[Any] = object()
 
 
-def _take(entries: dict[str, Any], key: str, read: Callable[[Any], T], default: T = _REQUIRED) -> T:
+def _pop(entries: dict[str, Any], key: str, read: Callable[[Any], T], default: T = _REQUIRED) -> T:
     """Remove an entry and return its value."""
     if key not in entries and default is not _REQUIRED:
         return default
     try:
         return read(entries.pop(key))
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptDataError("an entry of a tag or branch is unsound", entry=key) from error
+        raise CorruptDataError("an entry of a tag or branch file is invalid", entry=key) from error
 
 
 def _number(value: object) -> int:
@@ -271,21 +283,21 @@ def _steps(value: Any) -> tuple[BranchStep, ...] | None:
 
 
 def _time(value: object) -> int | None:
-    """Return nanoseconds since 1970 of a time in RFC 3339."""
+    """Convert an RFC 3339 time to nanoseconds since 1970."""
     text = _optional_text(value)
     if text is None:
         return None
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    moment, fraction, zone = found.groups()
+    moment, fraction, zone = match.groups()
     offset = "+00:00" if zone in "Zz" else zone
     seconds = int(datetime.fromisoformat(moment.replace("t", "T") + offset).timestamp())
     return seconds * _NANOSECONDS + int((fraction or "").ljust(9, "0"))
 
 
 def _format_time(time_ns: int | None) -> str | None:
-    """Return a time in RFC 3339 with none, three, six or nine digits, as few as say it.
+    """Format a time as RFC 3339 with 0, 3, 6 or 9 fractional digits, as few as possible.
 
     >>> _format_time(1_000_000_005), _format_time(2_000_500_000), _format_time(3_000_000_000)
     ('1970-01-01T00:00:01.000000005Z', '1970-01-01T00:00:02.000500Z', '1970-01-01T00:00:03Z')

@@ -1,6 +1,6 @@
-"""Schemas: trees of fields, and their wire form.
+"""Schemas: trees of fields, and their serialized form.
 
-On the wire a schema is the list of its nodes, parents before children, and each node names its
+A serialized schema is a list of fields, parents before children, and each field refers to its
 parent by id:
 
     a: int32                 id 0  parent -1   int32
@@ -46,10 +46,10 @@ from lancelet.values import cached_property, dataclass, replace
 
 __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
 
-_FIELDS_KEPT: Final = 4096
+_CACHED_FIELDS_MAX: Final = 4096
 
-_SCHEMAS_KEPT: Final = 16
-"""Of so many Arrow schemas it is kept what they become."""
+_CACHED_SCHEMAS_MAX: Final = 16
+"""Maximum number of Arrow schemas whose conversion is cached."""
 
 _EXTENSION: Final = b"ARROW:extension:name"
 
@@ -59,13 +59,13 @@ _ENCODINGS: Final = {int(encoding): encoding for encoding in Encoding}
 
 @dataclass(frozen=True)
 class Schema:
-    """The fields of a table or file, and the metadata of the schema itself."""
+    """The fields and the schema metadata of a table or file."""
 
     fields: tuple[Field, ...]
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __hash__(self) -> int:
-        """Return the hash of the fields; what is made of a schema is kept by it."""
+        """Hash the fields, because schemas are cache keys."""
         return self._hash
 
     @cached_property
@@ -73,22 +73,23 @@ class Schema:
         return hash(self.fields)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle without what was worked out: a hash is good for one process."""
+        """Pickle without cached values: hashes are only valid within a process."""
         return Schema, (self.fields, self.metadata)
 
     @staticmethod
     def from_arrow(arrow: pa.Schema, *, first_id: int = 0, blob_v2: bool = False) -> Schema:
-        """Make a schema of an Arrow schema, with ids counted depth-first from `first_id`.
+        """Create a schema from an Arrow schema, assigning ids depth-first from `first_id`.
 
-        Names that cannot be addressed, types that the format lacks and unsound primary keys
-        are refused. With `blob_v2`, binary fields that ask for blob encoding become blob
-        structs, as file versions from 2.2 on store them.
+        Raises for ambiguous names, unsupported types and invalid primary keys. With `blob_v2`,
+        binary fields that request blob encoding become blob structs, the storage of file versions
+        2.2 and later.
 
         >>> Schema.from_arrow(pa.schema([("s", pa.struct([("x", pa.int8())]))])).max_field_id
         1
         """
         stored = arrow.serialize().to_pybytes()
-        # Not every process that reads a name of an extension type knows the type.
+        # An extension type may be registered later, so the serialized schema is not a safe cache
+        # key.
         if first_id or _EXTENSION in stored:
             return _from_arrow(arrow, first_id, blob_v2=blob_v2)
         return _from_stored(_Stored(stored, arrow), blob_v2=blob_v2)
@@ -97,7 +98,7 @@ class Schema:
     def from_protos(
         protos: Iterable[file_pb.Field], metadata: Mapping[str, bytes] | None = None
     ) -> Schema:
-        """Rebuild the tree of a list of wire fields."""
+        """Rebuild the tree of fields from a list of messages."""
         roots, children = _group_by_parent(list(protos))
         fields = tuple(_from_proto(proto, children, depth=0) for proto in roots)
         texts = {key: decode_text(value) for key, value in (metadata or {}).items()}
@@ -112,26 +113,26 @@ class Schema:
         return pa.schema([node.to_arrow() for node in self.fields], encode_metadata(self.metadata))
 
     def to_protos(self) -> list[file_pb.Field]:
-        """Return the wire fields, parents before children; they are shared, so never changed."""
+        """Return the fields as immutable shared messages, parents before children."""
         return [_to_proto(node) for node in self.walk()]
 
     def metadata_bytes(self) -> dict[str, bytes]:
-        """Return the metadata of the schema as messages carry it."""
+        """Return the schema metadata as stored in messages."""
         return {key: encode_text(value) for key, value in self.metadata.items()}
 
     def walk(self) -> Iterator[Field]:
-        """Yield every field, depth-first, parents before children."""
+        """Yield every field depth-first, parents before children."""
         for node in self.fields:
             yield from node.walk()
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
-        """The top-level fields by their names, and the first of those that share one."""
+        """The top-level fields by name; the first field wins if names repeat."""
         return {node.name: node for node in reversed(self.fields)}
 
     @cached_property
     def by_id(self) -> Mapping[int, Field]:
-        """All fields by their ids, and the first of those that share one."""
+        """All fields by id; the first field wins if ids repeat."""
         fields: dict[int, Field] = {}
         for node in self.walk():
             fields.setdefault(node.id, node)
@@ -144,21 +145,21 @@ class Schema:
 
     @property
     def max_field_id(self) -> int:
-        """The highest field id, or -1 if there are no fields."""
+        """The highest field id, or -1 for an empty schema."""
         return max((node.id for node in self.walk()), default=-1)
 
     @property
     def primary_key(self) -> tuple[Field, ...]:
         """The fields of the unenforced primary key, in key order."""
         keys = [node for node in self.walk() if node.primary_key is not None]
-        # Fields without a position follow those with one, in the order of the fields.
+        # Fields without a position follow those with one, in field order.
         return tuple(sorted(keys, key=lambda node: (not node.primary_key, node.primary_key or 0)))
 
     def field_by_id(self, field_id: int) -> Field:
-        """Return the field with that id."""
+        """Return the field with the given id."""
         node = self.by_id.get(field_id)
         if node is None:
-            raise FieldNotFoundError("no field has the id", field_id=field_id)
+            raise FieldNotFoundError("no field has this id", field_id=field_id)
         return node
 
     def field_by_path(self, path: str) -> Field:
@@ -168,48 +169,48 @@ class Schema:
     def fields_on_path(
         self, path: str, *, folds_case: bool = False, passes_lists: bool = False
     ) -> tuple[Field, ...]:
-        """Return the fields from the top-level one to the one that the path names.
+        """Return the fields from the top level down to the one at the path.
 
-        Where no name is the same, one that differs in case alone will do if `folds_case`. The
-        elements of a list need not be named if `passes_lists`.
+        With `folds_case`, a unique name that differs only in case matches if no name is equal. With
+        `passes_lists`, list elements may be omitted from the path.
         """
-        found: list[Field] = []
+        chain: list[Field] = []
         siblings = self.fields
         for name in parse_path(path):
-            if passes_lists and found and found[-1].is_list and siblings[0].name != name:
-                found.append(siblings[0])
+            if passes_lists and chain and chain[-1].is_list and siblings[0].name != name:
+                chain.append(siblings[0])
                 siblings = siblings[0].children
-            # A table may have ten thousand columns, and all of them may be asked for.
-            named = {each.name: each for each in reversed(siblings)} if found else self.by_name
-            node = named.get(name)
+            # A table may have ten thousand columns, and a query may request all of them.
+            by_name = {each.name: each for each in reversed(siblings)} if chain else self.by_name
+            node = by_name.get(name)
             if node is None and folds_case:
-                alike = [each for each in siblings if each.name.casefold() == name.casefold()]
-                node = alike[0] if len(alike) == 1 else None
+                matches = [each for each in siblings if each.name.casefold() == name.casefold()]
+                node = matches[0] if len(matches) == 1 else None
             if node is None:
                 hint = similar_names(name, [sibling.name for sibling in siblings])
                 raise FieldNotFoundError(
-                    f"no field has that name{hint}",
+                    f"no field has this name{hint}",
                     column=path,
                     **({} if name == path else {"missing": name}),
-                    known=[sibling.name for sibling in siblings][:100],
+                    available=[sibling.name for sibling in siblings][:100],
                 )
-            found.append(node)
+            chain.append(node)
             siblings = node.children
-        return tuple(found)
+        return tuple(chain)
 
     def path_of(self, field_id: int) -> str:
-        """Return the path of the field with that id."""
+        """Return the path of the field with the given id."""
         names: list[str] = []
-        wanted = field_id
-        while wanted in self.by_id and len(names) <= _NESTING_MAX:
-            names.append(self.by_id[wanted].name)
-            wanted = self.by_id[wanted].parent_id
+        ancestor_id = field_id
+        while ancestor_id in self.by_id and len(names) <= _NESTING_MAX:
+            names.append(self.by_id[ancestor_id].name)
+            ancestor_id = self.by_id[ancestor_id].parent_id
         if not names:
-            raise FieldNotFoundError("no field has the id", field_id=field_id)
+            raise FieldNotFoundError("no field has this id", field_id=field_id)
         return format_path(names[::-1])
 
     def project(self, paths: Sequence[str]) -> Schema:
-        """Return the fields at the paths and the fields around them, in the order asked for.
+        """Return the fields at the paths with their ancestors, in the order of the paths.
 
         >>> schema = Schema.from_arrow(pa.schema([("a", pa.int8()), ("b", pa.int8())]))
         >>> schema.project(["b", "a"]).names
@@ -221,41 +222,41 @@ class Schema:
             part = chain[-1]
             for parent in reversed(chain[:-1]):
                 part = parent.with_children((part,))
-            known = projected.get(part.id)
-            projected[part.id] = part if known is None else _union(known, part)
+            existing = projected.get(part.id)
+            projected[part.id] = part if existing is None else _union(existing, part)
         return Schema(tuple(projected.values()), self.metadata)
 
     def project_ids(self, field_ids: Collection[int]) -> Schema:
-        """Return the fields with these ids and the fields around them, in schema order.
+        """Return the fields with the given ids and their ancestors, in schema order.
 
-        A field that is asked for by its own id but with none of its children keeps them all.
+        A field selected without any of its descendants retains all of them.
         """
-        wanted = frozenset(field_ids)
-        kept = (_project_ids(node, wanted) for node in self.fields)
-        return Schema(tuple(node for node in kept if node is not None), self.metadata)
+        requested = frozenset(field_ids)
+        projected = (_project_ids(node, requested) for node in self.fields)
+        return Schema(tuple(node for node in projected if node is not None), self.metadata)
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Schema:
-        """Return the schema with other metadata of its own."""
+        """Return the schema with other schema metadata."""
         return replace(self, metadata=dict(metadata))
 
 
 class ColumnNameError(InvalidInputError, OSError, RuntimeError):
-    """A column cannot have that name."""
+    """A column name is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """An Arrow schema, the same if its stored form is, which tells more than is read from it."""
+    """An Arrow schema that compares by its serialized form."""
 
     data: bytes
     arrow: pa.Schema = field(compare=False)
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_CACHED_SCHEMAS_MAX)
 def _from_stored(stored: _Stored, *, blob_v2: bool) -> Schema:
-    """Return the schema of an Arrow schema.
+    """Convert an Arrow schema, with a cache.
 
-    Files of one schema are written again and again, and what follows from a schema is kept by it.
+    Applications write many files with the same schema, and other caches use the schema as a key.
     """
     return _from_arrow(stored.arrow, 0, blob_v2=blob_v2)
 
@@ -270,66 +271,71 @@ def _from_arrow(arrow: pa.Schema, first_id: int, *, blob_v2: bool) -> Schema:
 
 
 def check_names(fields: Sequence[Field]) -> None:
-    """Refuse top-level names that are taken twice or that paths cannot tell apart."""
-    seen: set[str] = set()
+    """Raise if top-level names repeat or cannot be addressed by a path."""
+    names: set[str] = set()
     for node in fields:
         if "." in node.name:
             raise ColumnNameError(
-                "a top-level name must not hold a dot; was a struct meant?", name=node.name
+                "a top-level column name must not contain a dot; use a struct for nested fields",
+                name=node.name,
             )
-        if node.name in seen:
-            raise ColumnNameError("two columns have one name", name=node.name)
-        seen.add(node.name)
+        if node.name in names:
+            raise ColumnNameError("two columns share a name", name=node.name)
+        names.add(node.name)
 
 
 def check_nesting(fields: Sequence[Field]) -> None:
-    """Refuse fields so deep in others that no reader takes the schema for sound."""
+    """Raise if fields are nested deeper than readers support."""
     level, depth = list(fields), 0
     while level := [child for node in level for child in node.children]:
         depth += 1
         if depth > _NESTING_MAX:
             raise UnsupportedError(
-                "a column nests too deeply for any version", field=level[0].name, most=_NESTING_MAX
+                "a column exceeds the nesting limit of all file versions",
+                field=level[0].name,
+                most=_NESTING_MAX,
             )
 
 
 def _union(first: Field, second: Field) -> Field:
-    """Join two projections of one field; a whole field holds every part of itself."""
+    """Merge two projections of a field; a complete field includes all its children."""
     if not first.children or not second.children:
         return first
     parts = {child.id: child for child in first.children}
     for child in second.children:
-        known = parts.get(child.id)
-        parts[child.id] = child if known is None else _union(known, child)
+        existing = parts.get(child.id)
+        parts[child.id] = child if existing is None else _union(existing, child)
     return first.with_children(parts.values())
 
 
-def _project_ids(node: Field, wanted: frozenset[int]) -> Field | None:
-    kept = [part for child in node.children if (part := _project_ids(child, wanted)) is not None]
-    if kept:
-        return node.with_children(kept)
-    return node if node.id in wanted else None
+def _project_ids(node: Field, requested: frozenset[int]) -> Field | None:
+    children = [
+        part for child in node.children if (part := _project_ids(child, requested)) is not None
+    ]
+    if children:
+        return node.with_children(children)
+    return node if node.id in requested else None
 
 
 def _group_by_parent(
     protos: list[file_pb.Field],
 ) -> tuple[list[file_pb.Field], dict[int, list[file_pb.Field]]]:
-    """Return the top-level wire fields, and the children of each parent."""
+    """Return the top-level field messages, and the children of each parent."""
     roots: list[file_pb.Field] = []
     children: dict[int, list[file_pb.Field]] = {}
-    owner_of_nameless: file_pb.Field | None = None
+    parent_without_child_ids: file_pb.Field | None = None
     for proto in protos:
         if proto.id == NO_ID:
-            # Data files list the parts of a stored blob without ids, right behind the blob.
-            if owner_of_nameless is None:
+            # Data files list the children of a stored blob without ids, directly after the blob.
+            if parent_without_child_ids is None:
                 raise CorruptDataError("a field has no id", field=proto.name)
-            children[owner_of_nameless.id].append(proto)
+            children[parent_without_child_ids.id].append(proto)
             continue
         if proto.id in children:
-            raise CorruptDataError("two fields have one id", field_id=proto.id, field=proto.name)
+            raise CorruptDataError("two fields share an id", field_id=proto.id, field=proto.name)
         children[proto.id] = []
         if proto.logical_type == logical_type.STRUCT:
-            owner_of_nameless = proto
+            parent_without_child_ids = proto
         if proto.parent_id == NO_PARENT:
             roots.append(proto)
         elif proto.parent_id in children and proto.parent_id != proto.id:
@@ -346,8 +352,8 @@ def _from_proto(
     proto: file_pb.Field, children: dict[int, list[file_pb.Field]], *, depth: int
 ) -> Field:
     if depth > _NESTING_MAX:
-        raise CorruptDataError("a schema nests too deeply", field=proto.name)
-    own_children = children[proto.id] if proto.id != NO_ID else []
+        raise CorruptDataError("a schema exceeds the nesting limit", field=proto.name)
+    child_protos = children[proto.id] if proto.id != NO_ID else []
     dictionary = None
     if proto.HasField("dictionary"):
         dictionary = DictionaryLocation(proto.dictionary.offset, proto.dictionary.length)
@@ -360,8 +366,8 @@ def _from_proto(
         parent_id=FieldId(proto.parent_id),
         nullable=proto.nullable,
         children=(
-            tuple([_from_proto(child, children, depth=depth + 1) for child in own_children])
-            if own_children
+            tuple([_from_proto(child, children, depth=depth + 1) for child in child_protos])
+            if child_protos
             else ()
         ),
         metadata=_texts(proto.metadata),
@@ -387,7 +393,7 @@ def _encoding(number: int) -> Encoding:
         raise CorruptDataError("a field has an unknown encoding", encoding=number) from None
 
 
-@lru_cache(_FIELDS_KEPT)
+@lru_cache(_CACHED_FIELDS_MAX)
 def _to_proto(node: Field) -> file_pb.Field:
     proto = file_pb.Field(
         name=node.name,

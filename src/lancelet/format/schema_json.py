@@ -1,10 +1,10 @@
-"""Arrow schemas as JSON, in the form that programs exchange with the reference.
+"""JSON representation of Arrow schemas, compatible with the reference.
 
     {"fields": [{"name": "x", "type": {"type": "list", "fields": [..]}, "nullable": true}],
      "metadata": {"k": "v"}}
 
-Types are named as in manifests, except that nested types hold their fields and lists of fixed
-size their length, so that every Arrow detail survives.
+Type names are those of manifests, except that nested types contain their fields, and fixed-size
+types their length, so no detail of the Arrow type is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NESTING_MAX: Final = 100
 
 
 def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
-    """Return the JSON form of a schema.
+    """Convert a schema to JSON.
 
     >>> schema_to_json(pa.schema([pa.field("x", pa.int8(), nullable=False)]))
     {'fields': [{'name': 'x', 'type': {'type': 'int8'}, 'nullable': False}]}
@@ -32,7 +32,7 @@ def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
 
 
 def json_to_schema(schema_json: Mapping[str, Any]) -> pa.Schema:
-    """Return the schema of a JSON form; extension types come back as themselves."""
+    """Convert JSON to a schema, with extension types restored."""
     try:
         fields = [restore_extensions(_field_from_json(field, 0)) for field in schema_json["fields"]]
         return pa.schema(fields, encode_metadata(schema_json.get("metadata") or {}))
@@ -81,13 +81,13 @@ def _type_to_json(data_type: pa.DataType) -> dict[str, Any]:
 
 def _field_from_json(form: Mapping[str, Any], depth: int) -> pa.Field:
     if depth > _NESTING_MAX:
-        raise InvalidInputError("a schema nests too deeply", field=form["name"])
+        raise InvalidInputError("a schema exceeds the nesting limit", field=form["name"])
     data_type = _type_from_json(form["type"], depth)
     metadata = encode_metadata(form.get("metadata") or {})
-    return pa.field(form["name"], data_type, _checked_bool(form["nullable"]), metadata)
+    return pa.field(form["name"], data_type, _check_bool(form["nullable"]), metadata)
 
 
-def _checked_bool(value: object) -> bool:
+def _check_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(value)
     return value
@@ -104,22 +104,22 @@ def _type_from_json(form: Mapping[str, Any], depth: int) -> pa.DataType:
     return storage_type_of(kind)
 
 
-def _one(parts: list[pa.Field]) -> pa.Field:
+def _only_field(parts: list[pa.Field]) -> pa.Field:
     if len(parts) != 1:
-        raise InvalidInputError("a list has one field", found=len(parts))
+        raise InvalidInputError("a list must have one field", found=len(parts))
     return parts[0]
 
 
-def _map_of(parts: list[pa.Field], _length: int | None) -> pa.DataType:
+def _make_map(parts: list[pa.Field], _length: int | None) -> pa.DataType:
     if len(parts) != 2:
-        raise InvalidInputError("a map has two fields", found=len(parts))
+        raise InvalidInputError("a map must have two fields", found=len(parts))
     return pa.map_(parts[0], parts[1])
 
 
 _NESTED: Final[Mapping[str, Callable[[list[pa.Field], int | None], pa.DataType]]] = {
     "struct": lambda parts, _: pa.struct(parts),
-    "list": lambda parts, _: pa.list_(_one(parts)),
-    "large_list": lambda parts, _: pa.large_list(_one(parts)),
-    "fixed_size_list": lambda parts, length: pa.list_(_one(parts), length),
-    "map": _map_of,
+    "list": lambda parts, _: pa.list_(_only_field(parts)),
+    "large_list": lambda parts, _: pa.large_list(_only_field(parts)),
+    "fixed_size_list": lambda parts, length: pa.list_(_only_field(parts), length),
+    "map": _make_map,
 }

@@ -1,10 +1,10 @@
-"""What a shard of the write-ahead log says of itself, and the names of its files.
+"""Manifests of write-ahead log shards, and the names of shard files.
 
     manifest/1000...0.binpb   version 1: epoch 1, generation 1, nothing flushed
     manifest/0100...0.binpb   version 2: epoch 1, generation 2, flushed up to entry 4
 
-A name is the number in binary, lowest bit first, so that neighbours lie far apart in a store that
-splits its work by prefixes. Versions follow each other without gaps; the highest one counts.
+File names are bit-reversed binary numbers, so consecutive files have different prefixes in stores
+that partition by prefix. Versions are consecutive, and the highest version is current.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from lancelet.errors import CorruptDataError
 from lancelet.format.index_metadata import uuid_from_proto, uuid_to_proto
 from lancelet.format.paths import MEM_WAL
 from lancelet.format.protos import index_details_pb
-from lancelet.format.seal import sealed, unsealed
+from lancelet.format.trailer import strip_trailer, with_trailer
 from lancelet.format.wire import parse_message, render_message, unknown_fields
 from lancelet.values import dataclass
 
 _BITS: Final = 64
 _COUNT_END: Final = 1 << 63
-"""Numbers from here on leave no room for the next one."""
+"""Upper bound of counters, which leaves room for increments."""
 _WAL_ENTRY: Final = re.compile(r"wal/([01]{64})\.arrow")
 
 ACTIVE: Final = int(index_details_pb.ShardManifest.ACTIVE)
-"""The status of a shard that may be written."""
+"""Status of a writable shard."""
 SEALED: Final = int(index_details_pb.ShardManifest.SEALED)
-"""The status of a shard that nobody writes any more."""
+"""Status of a shard that accepts no more writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SsTable:
-    """A table of flushed rows, below the folder of its shard."""
+    """A table of flushed rows, relative to the shard directory."""
 
     generation: int
     path: str
@@ -48,20 +48,20 @@ class SsTable:
 
 @dataclass(frozen=True, slots=True)
 class ShardManifest:
-    """A state of a shard.
+    """A version of the state of a shard.
 
     Attributes:
-        shard_id: Which shard.
-        version: Counts the states, from 1.
-        writer_epoch: Counts the writers; only the last may write.
-        replay_after: The last entry of the log whose rows are in a table.
-        last_seen: The last entry that was there when this was written.
-        current_generation: The generation of the rows that are in memory.
-        sstables: The tables, by generation.
-        spec_id: Which rule says what belongs to the shard, 0 for none.
-        field_entries: The values that rows of the shard have in common, by field of the rule.
-        status: Whether it may be written; numbers that later releases may add forbid it too.
-        unknown: The wire form of what a later release wrote and this one does not know.
+      shard_id: The id of the shard.
+      version: The version of the state, counted from 1.
+      writer_epoch: The epoch of the current writer; writers of earlier epochs are fenced.
+      replay_after: The last log entry whose rows are flushed.
+      last_seen: The last log entry that existed when this version was written.
+      current_generation: The generation of the rows in memory.
+      sstables: The flushed tables by generation.
+      spec_id: The id of the sharding rule, or 0.
+      field_entries: The values shared by all rows of the shard, by field of the sharding rule.
+      status: The status; statuses of later releases forbid writes.
+      unknown: Serialized fields of later releases.
     """
 
     shard_id: uuid.UUID
@@ -78,13 +78,13 @@ class ShardManifest:
 
     @property
     def is_active(self) -> bool:
-        """Whether the shard may be written."""
+        """Whether the shard is writable."""
         return self.status == ACTIVE
 
     @staticmethod
     def parse(data: bytes) -> ShardManifest:
-        """Read the form on disk."""
-        content = unsealed(np.frombuffer(data, np.uint8))
+        """Parse a serialized shard manifest."""
+        content = strip_trailer(np.frombuffer(data, np.uint8))
         proto = parse_message(index_details_pb.ShardManifest, content.data)
         sstables = tuple(
             SsTable(
@@ -97,14 +97,18 @@ class ShardManifest:
             )
             for each in proto.flushed_generations
         )
-        counts = [each.generation for each in sstables]
-        counts += [proto.version, proto.writer_epoch, proto.current_generation]
-        counts += [proto.replay_after_wal_entry_position, proto.wal_entry_position_last_seen]
-        if max(counts) >= _COUNT_END:
-            raise CorruptDataError("a shard cannot have come so far", found=max(counts))
-        wrong = [each.path for each in sstables if not is_below_shard(each.path)]
-        if wrong:
-            raise CorruptDataError("a flushed table lies outside of its shard", path=wrong[0])
+        counters = [each.generation for each in sstables]
+        counters += [proto.version, proto.writer_epoch, proto.current_generation]
+        counters += [proto.replay_after_wal_entry_position, proto.wal_entry_position_last_seen]
+        if max(counters) >= _COUNT_END:
+            raise CorruptDataError(
+                "a counter of a shard exceeds the supported range", found=max(counters)
+            )
+        invalid_paths = [each.path for each in sstables if not is_below_shard(each.path)]
+        if invalid_paths:
+            raise CorruptDataError(
+                "a flushed table is outside of its shard directory", path=invalid_paths[0]
+            )
         return ShardManifest(
             uuid_from_proto(proto.shard_id),
             proto.version,
@@ -120,7 +124,7 @@ class ShardManifest:
         )
 
     def render(self) -> bytes:
-        """Return the form on disk."""
+        """Serialize the shard manifest with a checksum trailer."""
         proto = index_details_pb.ShardManifest(
             version=self.version,
             writer_epoch=self.writer_epoch,
@@ -143,9 +147,9 @@ class ShardManifest:
             table.MergeFromString(each.unknown)
         proto.MergeFromString(self.unknown)
         if self.status != ACTIVE:
-            # Numbers that a later release added are kept as they are.
+            # Statuses that a later release added are preserved.
             proto.status = cast("index_details_pb.ShardManifest.Status", self.status)
-        return sealed(render_message(proto))
+        return with_trailer(render_message(proto))
 
 
 def reversed_bits(number: int) -> str:
@@ -158,34 +162,34 @@ def reversed_bits(number: int) -> str:
 
 
 def is_below_shard(path: str) -> bool:
-    """Return whether the path of a flushed table is a folder right below that of its shard."""
+    """Return whether the path of a flushed table is a direct child of the shard directory."""
     return "/" not in path and path not in {"", ".", ".."}
 
 
 def shard_folder(shard_id: uuid.UUID) -> str:
-    """Return the folder of a shard below the root of the table."""
+    """Return the shard directory, relative to the table root."""
     return f"{MEM_WAL}/{shard_id}"
 
 
 def shard_manifest_path(version: int) -> str:
-    """Return the path of a state below the folder of the shard."""
+    """Return the path of a shard manifest, relative to the shard directory."""
     return f"manifest/{reversed_bits(version)}.binpb"
 
 
 def wal_entry_path(position: int) -> str:
-    """Return the path of an entry of the log below the folder of the shard."""
+    """Return the path of a log entry, relative to the shard directory."""
     return f"wal/{reversed_bits(position)}.arrow"
 
 
 def wal_entry_position(path: str) -> int | None:
-    """Return the position of the entry that has a path, None if it is not of an entry.
+    """Return the position of a log entry, or None if the path is not a log entry.
 
     >>> wal_entry_position(wal_entry_path(6))
     6
     """
-    found = _WAL_ENTRY.fullmatch(path)
-    return None if found is None else int(found[1][::-1], 2)
+    match = _WAL_ENTRY.fullmatch(path)
+    return None if match is None else int(match[1][::-1], 2)
 
 
 HINT_PATH: Final = "manifest/version_hint.json"
-"""Where a recent version is noted, so that looking for the last one begins there."""
+"""Hint file with a recent version, where the search for the latest version starts."""

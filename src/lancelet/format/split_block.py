@@ -1,7 +1,7 @@
-"""Split-block Bloom filters: eight bits per value, all in one block of 256.
+"""Split-block Bloom filters: each value sets eight bits in one block of 256 bits.
 
-A value that was added has all its eight bits set; the kernels say which they are. Filters are a
-power of two in bytes, the smallest that keeps wrong answers as rare as was asked for.
+The kernels determine the bits. The filter size is the smallest power of two bytes that meets the
+false positive probability.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOAD_MAX: Final = 2.0
 
 @cache
 def filter_bytes(num_values: int, probability: float) -> int:
-    """Return the size of a filter for so many values that errs as rarely as it may.
+    """Return the filter size in bytes for a number of values and a false positive probability.
 
     >>> filter_bytes(8192, 0.00057), filter_bytes(100, 0.01)
     (32768, 256)
@@ -36,12 +36,12 @@ def filter_bytes(num_values: int, probability: float) -> int:
 
 
 def build_filter(hashes: Hashes, size: int) -> bytes:
-    """Return a filter that has values with these hashes."""
+    """Build a filter from hashes."""
     return fill_filters(hashes, np.array([len(hashes)], np.int64), size).tobytes()
 
 
 def _false_positives(num_values: int, size: int) -> float:
-    """Return how often a filter of a size errs, from how full its blocks are likely to be."""
+    """Estimate the false positive probability of a filter, assuming Poisson-distributed blocks."""
     if num_values / (8 * size) > _LOAD_MAX:
         return 1.0
     load = 256 * num_values / (8 * size)

@@ -1,7 +1,7 @@
-"""Transactions: an operation, the version it was computed from, and an id to know it again by.
+"""Transactions: an operation, the version it is based on, and a unique id.
 
-The same message is a file below `_transactions` and a section of the manifest's file. The id is
-how a writer whose reply was lost finds out whether it was its own commit that landed.
+The same message is stored as a file in `_transactions` and as a section of the manifest file. A
+writer whose commit returned no response identifies its commit by the id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMIT_MESSAGE_KEY: Final = "__lance_commit_message"
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a version changed, and which version it was computed from."""
+    """A change and the version it is based on."""
 
     read_version: int
     uuid: str
@@ -34,17 +34,17 @@ class Transaction:
 
     @property
     def file_name(self) -> str:
-        """The name of the transaction's file."""
+        """The name of the transaction file."""
         return transaction_file_name(self.read_version, self.uuid)
 
     @property
     def commit_message(self) -> str | None:
-        """What the committer said about the change."""
+        """The commit message, or None."""
         return self.properties.get(COMMIT_MESSAGE_KEY)
 
     @staticmethod
     def parse(data: bytes | memoryview) -> Transaction:
-        """Return the transaction of its wire form.
+        """Parse a serialized transaction.
 
         >>> Transaction.parse(bytes.fromhex("0803d206 020805")).operation
         Restore(version=5)
@@ -64,7 +64,7 @@ class Transaction:
         )
 
     def render(self) -> bytes:
-        """Return the wire form."""
+        """Serialize the transaction."""
         proto = transaction_pb.Transaction(
             read_version=self.read_version,
             uuid=self.uuid,

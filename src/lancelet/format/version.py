@@ -1,10 +1,10 @@
-"""Versions of the data file, and the names, selectors and numbers they go by.
+"""Data file versions, with their names, selectors and numbers.
 
-A manifest says "2.2", a data file's entry says (2, 2), and a footer may say (0, 3) and mean 2.0.
-Writers choose by selector: a version, or `stable`, `next` or `legacy`.
+A manifest stores "2.2", its data file entries (2, 2), and a footer of version 2.0 stores (0, 3).
+Writers select a version by name, or as `stable`, `next` or `legacy`.
 
-    0.1  entry (0, 2)   footer (0, 2)   also (0, 0) and (0, 1), as old tables have it
-    2.0  entry (2, 0)   footer (0, 3)   also called 0.3
+    0.1  entry (0, 2)   footer (0, 2)   old tables also have (0, 0) and (0, 1)
+    2.0  entry (2, 0)   footer (0, 3)   also named 0.3
     2.1  entry (2, 1)   footer (2, 1)   and so on
 """
 
@@ -17,7 +17,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 
 
 class FileVersion(Enum):
-    """A generation of the data file, by the name manifests give it."""
+    """A data file version, by its name in manifests."""
 
     V0_1 = "0.1"
     V2_0 = "2.0"
@@ -27,48 +27,46 @@ class FileVersion(Enum):
 
     @staticmethod
     def parse(selector: str) -> FileVersion:
-        """Return the version that a selector means.
+        """Return the version of a selector.
 
         >>> FileVersion.parse("stable"), FileVersion.parse("0.3").value
         (<FileVersion.V2_2: '2.2'>, '2.0')
         """
-        found = _SELECTORS.get(selector.lower())
-        if found is None:
+        version = _SELECTORS.get(selector.lower())
+        if version is None:
             raise InvalidInputError(
-                "no file version has that name", found=selector, known=sorted(_SELECTORS)
+                "unknown file version", found=selector, supported=sorted(_SELECTORS)
             )
-        return found
+        return version
 
     @staticmethod
     def from_numbers(major: int, minor: int) -> FileVersion:
-        """Return the version that the numbers of a footer or of a manifest entry mean."""
-        found = _BY_NUMBERS.get((major, minor))
-        if found is None:
-            raise UnsupportedError(
-                "this release does not know the version of the data file", major=major, minor=minor
-            )
-        return found
+        """Return the version with the given footer or manifest entry numbers."""
+        version = _BY_NUMBERS.get((major, minor))
+        if version is None:
+            raise UnsupportedError("unsupported version of the data file", major=major, minor=minor)
+        return version
 
     @property
     def entry_numbers(self) -> tuple[int, int]:
-        """The major and minor number in the manifest's entry of a data file."""
+        """The major and minor number in a manifest entry."""
         return _ENTRY_NUMBERS[self]
 
     @property
     def footer_numbers(self) -> tuple[int, int]:
-        """The major and minor number in the footer of a data file."""
+        """The major and minor number in a data file footer."""
         return (0, 3) if self is FileVersion.V2_0 else self.entry_numbers
 
     def __ge__(self, other: FileVersion) -> bool:
-        """Order versions by age; names sort as text."""
+        """Order versions by age; their names sort in that order."""
         return self._value_ >= other._value_
 
     def __lt__(self, other: FileVersion) -> bool:
-        """Order versions by age; names sort as text."""
+        """Order versions by age; their names sort in that order."""
         return self._value_ < other._value_
 
     def __gt__(self, other: FileVersion) -> bool:
-        """Order versions by age; names sort as text."""
+        """Order versions by age; their names sort in that order."""
         return self._value_ > other._value_
 
 
@@ -81,7 +79,7 @@ _ENTRY_NUMBERS: Final = {
 }
 
 DEFAULT_VERSION: Final = FileVersion.V2_2
-"""What `stable` means, and what a new table gets."""
+"""The version that `stable` selects, and the default of new tables."""
 
 _SELECTORS: Final = {
     **{version.value: version for version in FileVersion},

@@ -1,8 +1,7 @@
-"""Protobuf messages as bytes that are not trusted, and the parts of them nobody here knows.
+"""Parsing of untrusted protobuf messages, with preservation of unknown fields.
 
-A later release may add fields to any message. A reader that rewrites a table must not drop
-them, so a value keeps their wire form beside what it understood, and gives it back when it is
-rendered.
+Later releases may add fields to any message. Writers must not drop them, so parsed values retain
+the serialized unknown fields and include them when they are serialized.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _DIGITS_MAX: Final = 20
 
 
 def parse_message(kind: type[M], data: bytes | memoryview) -> M:
-    """Parse a message, or raise an error that names its type."""
+    """Parse a message. Errors include the message type."""
     try:
         return kind.FromString(bytes(data))
     except (DecodeError, RecursionError) as error:
@@ -30,7 +29,7 @@ def parse_message(kind: type[M], data: bytes | memoryview) -> M:
 
 
 def parse_number(text: str | bytes | None) -> int | None:
-    """Return the number that a stored text says, None if it says none that fits 64 bits.
+    """Parse a decimal number, or return None if it is invalid or exceeds 64 bits.
 
     >>> parse_number("12"), parse_number("-1"), parse_number("9" * 5000)
     (12, None, None)
@@ -42,7 +41,7 @@ def parse_number(text: str | bytes | None) -> int | None:
 
 
 def unknown_fields(message: Message) -> bytes:
-    """Return the wire form of the fields of a message that its type does not declare."""
+    """Return the serialized fields of a message that its type does not declare."""
     if not len(UnknownFieldSet(message)):
         return b""
     rest = type(message)()
@@ -53,5 +52,5 @@ def unknown_fields(message: Message) -> bytes:
 
 
 def render_message(message: Message) -> bytes:
-    """Return the wire form of a message; equal messages give equal bytes."""
+    """Serialize a message; equal messages have equal bytes."""
     return message.SerializeToString(deterministic=True)

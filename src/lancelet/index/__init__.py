@@ -1,4 +1,4 @@
-"""Indices: a package per kind, which knows rows and files and nothing of tables."""
+"""Index implementations, one package per kind. They handle rows and files, not tables."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

@@ -1,13 +1,13 @@
-"""What a kind of scalar index does, in terms of rows and files.
+"""Interface of the scalar index kinds, in terms of row numbers and files.
 
-A kind numbers rows by whatever it is given, ids or addresses: rows to index come as values with
-numbers, and answers are sets of numbers. It sees neither versions nor fragments' metadata.
+A row number is a stable row id or a row address. Training receives values with row numbers, and
+queries return sets of row numbers. A kind has no access to table versions or fragment metadata.
 
     train     rows -> files              open      files -> segment
     merge     segments, rows -> files    remap     segment, moves -> files
-    segment   question -> Found(rows, is_exact)
+    segment   query -> SearchResult(rows, is_exact)
 
-An answer that is not exact has every row that matches and perhaps others, to be looked at.
+An inexact result contains all matching rows and possibly others, which must be rechecked.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import OneOf, Question
+from lancelet.index.query import OneOf, ScalarQuery
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 from lancelet.values import dataclass
 
 Move: TypeAlias = Callable[[UInt64s], UInt64s]
-"""Returns the new number of each row, `NO_ADDRESS` for rows that are gone."""
+"""Maps old row numbers to new ones, `NO_ADDRESS` for deleted rows."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Is told a stage of a build, how much of it is done, and how much there is."""
+"""Receives the stage of a build, the units completed, and the total."""
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedRows:
-    """Rows to be indexed: values, and the number of each row, in the order of the table.
+    """Values to index and their row numbers, in table order.
 
-    Those of a table can be read more than once, and `num_rows` says how many they are. Kinds that
-    have stages of their own tell `progress` of them.
+    If the rows come from a table, `parts` can be iterated repeatedly and `num_rows` is their count.
+    Kinds with `reports_progress` report to `progress`.
     """
 
     data_type: pa.DataType
@@ -53,25 +53,25 @@ class IndexedRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The rows that answer a question; others may be among them unless it is exact."""
+class SearchResult:
+    """The result of a query. If it is not exact, it may contain rows that do not match."""
 
     rows: RowSet
     is_exact: bool = True
 
 
 def gather(rows: IndexedRows) -> tuple[pa.Array, UInt64s]:
-    """Return all rows as one array of values and one of numbers."""
+    """Return all rows as one array of values and one of row numbers."""
     values: list[pa.Array] = [pa.array([], rows.data_type)]
     numbers: list[UInt64s] = [np.empty(0, np.uint64)]
-    for array, own in rows.parts:
+    for array, part_numbers in rows.parts:
         values.append(array)
-        numbers.append(own)
+        numbers.append(part_numbers)
     return pa.concat_arrays(values), np.concatenate(numbers)
 
 
 def indexed_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type as which values are indexed: that of their storage, if it has an order.
+    """Return the type used to index values: the storage type if it is ordered.
 
     >>> indexed_type(pa.uuid())
     FixedSizeBinaryType(fixed_size_binary[16])
@@ -83,7 +83,7 @@ def indexed_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def is_ordered_type(data_type: pa.DataType) -> bool:
-    """Return whether values of a type have an order that indices know."""
+    """Return whether indices can order values of a type."""
     return not (
         pa.types.is_nested(data_type)
         or pa.types.is_dictionary(data_type)
@@ -93,195 +93,195 @@ def is_ordered_type(data_type: pa.DataType) -> bool:
 
 
 def is_byte_strings(data_type: pa.DataType) -> bool:
-    """Return whether values are texts or byte strings, of any length."""
+    """Return whether a type is string or binary with variable-length values."""
     return data_type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What the caller asks of an index beyond its kind."""
+    """Options of an index as given by the caller."""
 
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 class IndexTypeError(InvalidInputError, TypeError):
-    """Columns of this type cannot have an index of this kind."""
+    """The index kind does not support the type of the column."""
 
 
 class Segment(Protocol):
-    """An open segment, to be asked from any number of threads."""
+    """An open segment. Safe for concurrent use."""
 
-    def estimate(self, question: Question) -> int | None:
-        """Return about how many rows will be found, or None if the kind cannot answer.
+    def estimate(self, query: ScalarQuery) -> int | None:
+        """Return the estimated number of matching rows, or None if the query is not supported.
 
-        It costs nothing to speak of: what it needs is in memory.
+        The estimate uses data in memory only.
         """
 
-    def search(self, question: Question) -> Found:
-        """Return the rows that answer a question that can be answered."""
+    def search(self, query: ScalarQuery) -> SearchResult:
+        """Return the rows that match a supported query."""
 
     def nulls(self) -> RowSet | None:
-        """Return the rows that have no value, or None if the segment does not know."""
+        """Return the rows that are null, or None if the segment does not record them."""
 
     def statistics(self) -> dict[str, Any]:
-        """Return what there is to say of the segment, for people."""
+        """Return descriptive statistics of the segment."""
 
 
 @runtime_checkable
-class Counting(Protocol):
-    """A segment that can count rows without finding them."""
+class SupportsCount(Protocol):
+    """A segment that counts matching rows without materializing them."""
 
     @property
     def num_rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
 
-    def count(self, question: Question) -> int | None:
-        """Return how many rows answer a question, or None if it cannot answer."""
-
-
-@runtime_checkable
-class Naming(Protocol):
-    """A segment that can name the rows of few values without making a set of them."""
-
-    def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
-        """Return the numbers of rows that answer, in any order; None if there are more."""
+    def count(self, query: ScalarQuery) -> int | None:
+        """Return the number of matching rows, or None if the query is not supported."""
 
 
 @runtime_checkable
-class Foreseeing(Protocol):
-    """A segment that reads for an answer what it did not read for the estimate."""
+class SupportsRowLookup(Protocol):
+    """A segment that looks up the rows of a few values without building a row set."""
 
-    def expected_reads(self, question: Question) -> IoCounts:
-        """Return about what finding the rows will read, which is nothing if that is in memory."""
+    def lookup_rows(self, query: OneOf, limit: int) -> UInt64s | None:
+        """Return the matching row numbers in any order, or None if there are more than `limit`."""
 
 
 @runtime_checkable
-class Typed(Protocol):
-    """A segment that knows the type of its values."""
+class SupportsReadEstimates(Protocol):
+    """A segment whose searches read data that estimates do not read."""
+
+    def estimate_reads(self, query: ScalarQuery) -> IoCounts:
+        """Return the estimated reads of a search; zero if its data is in memory."""
+
+
+@runtime_checkable
+class HasDataType(Protocol):
+    """A segment with values of a single type."""
 
     @property
     def data_type(self) -> pa.DataType:
-        """The type of the values."""
+        """Type of the values."""
 
 
 @runtime_checkable
-class Complete(Protocol):
-    """A segment that has an entry for every row, with or without a value."""
+class SupportsRowNumbers(Protocol):
+    """A segment with an entry for every row, nulls included."""
 
     def numbers(self) -> UInt64s:
         """Return the numbers of all rows, in any order."""
 
 
 @runtime_checkable
-class Sorted(Protocol):
-    """A segment whose entries are in the order of their values."""
+class SupportsSortedEntries(Protocol):
+    """A segment with entries sorted by value."""
 
     @property
     def data_type(self) -> pa.DataType:
-        """The type of the values."""
+        """Type of the values."""
 
-    def first_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
-        """Return the values and numbers of the first rows that have a value, or of the last."""
+    def sorted_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
+        """Return the values and row numbers of the first or last `count` non-null entries."""
 
 
 @runtime_checkable
-class Warming(Protocol):
-    """A segment that keeps what it reads, and can read it before it is asked."""
+class SupportsPrewarm(Protocol):
+    """A segment that caches data and can load it before the first query."""
 
     def prewarm(self) -> None:
-        """Read what questions will need."""
+        """Load the data that queries need into the cache."""
 
 
 @runtime_checkable
-class Listing(Protocol):
-    """A segment that can list each of its entries."""
+class SupportsEntries(Protocol):
+    """A segment that can list its entries."""
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
-        """Return the value and the number of the row of every entry."""
+        """Return the value and row number of each entry."""
 
 
 S = TypeVar("S", bound=Segment)
 
 
 class ScalarKind(Protocol[S]):
-    """A kind of index, with its class of segments; kinds are made from this class."""
+    """An index kind with segments of class `S`. Base class of all kinds."""
 
     name: str
-    """What callers ask for, such as `BTREE`."""
+    """The name used to create an index, such as `BTREE`."""
     title: str
-    """What listings show, such as `BTree`."""
+    """The name in listings, such as `BTree`."""
     type_url: str
-    """The type of the details in the metadata."""
+    """The type URL of the index details in the metadata."""
     newest_version: int
-    """The newest version of the kind's files that this release reads."""
-    needs: str = "the column cannot have an index of this kind"
-    """What is said of a column that the kind does not take."""
-    own_version: int = 0
-    """The version that is written; most write 0, by the ids of rows."""
+    """The newest file version that this release reads."""
+    unsupported_message: str = "this index type does not support the column"
+    """The error message for columns of unsupported types."""
+    written_version: int = 0
+    """The file version to write. Most kinds write 0, which stores stable row ids."""
     addresses_since: int | None = 1
-    """The first version whose rows are numbered by address even where they have stable ids."""
+    """The first file version that stores row addresses even in tables with stable row ids."""
     can_remap: bool
-    """Whether rows that moved can be renumbered; else the rows must be looked at again."""
-    can_move_later: bool = True
-    """Whether every reader finds rows that moved since by what is recorded of the moves."""
-    has_stages: bool = False
-    """Whether training tells of stages of its own."""
-    passes_lists: bool = False
-    """Whether a column may be within the elements of lists, whose values it gets as lists."""
-    path_within: str | None = None
-    """The place in documents whose values are indexed, for a kind that looks into them."""
-    reads_documents: bool = False
-    """Whether it gets documents of JSON columns as text; else as they are stored."""
+    """Whether segments can be remapped to new row numbers without reading the column."""
+    supports_deferred_remap: bool = True
+    """Whether all readers can apply row moves that were recorded after the index was built."""
+    reports_progress: bool = False
+    """Whether training reports the progress of its own stages."""
+    accepts_nested_lists: bool = False
+    """Whether the kind can index a field nested in a list, whose values it receives as lists."""
+    json_path: str | None = None
+    """The JSON path of the indexed values, for kinds that index parts of documents."""
+    reads_json_text: bool = False
+    """Whether the kind receives JSON columns as text; otherwise in their storage format."""
 
     def indexed_type(self, data_type: pa.DataType) -> pa.DataType:
-        """Return the type as which the values of a column are indexed."""
+        """Return the type used to index a column."""
         found = indexed_type(data_type)
-        is_stored = isinstance(found, pa.JsonType) and not self.reads_documents
+        is_stored = isinstance(found, pa.JsonType) and not self.reads_json_text
         return pa.large_binary() if is_stored else found
 
-    def of_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
-        """Return the kind that parameters make of it; most are what they are."""
+    def with_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
+        """Return the kind configured by parameters; by default itself."""
         return self
 
-    def of_details(self, details: bytes) -> AnyKind | None:  # noqa: ARG002
-        """Return the kind that details make of it, or None if they name what is not known."""
+    def with_details(self, details: bytes) -> AnyKind | None:  # noqa: ARG002
+        """Return the kind configured by details, or None if they name an unknown kind."""
         return self
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return the version that is written for a table."""
-        return self.own_version
+        """Return the file version to write for a table."""
+        return self.written_version
 
     def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address even where they have stable ids."""
+        """Return whether row numbers are addresses even in tables with stable row ids."""
         return self.addresses_since is not None and version >= self.addresses_since
 
-    def is_exact(self, question: Question) -> bool:  # noqa: ARG002
-        """Return whether answers to a question have no other rows; if not, rows are rechecked."""
+    def is_exact(self, query: ScalarQuery) -> bool:  # noqa: ARG002
+        """Return whether results for a query are exact. If not, the rows must be rechecked."""
         return True
 
     def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the details say, by name, for people; those of most kinds are empty."""
+        """Return the details as a dictionary; empty for most kinds."""
         return {}
 
-    def name_ending(self, parameters: Parameters) -> str:  # noqa: ARG002
-        """Return what is behind the column in the name of an index that was given none."""
+    def name_suffix(self, parameters: Parameters) -> str:  # noqa: ARG002
+        """Return the suffix of a default index name."""
         return "idx"
 
-    def takes(self, data_type: pa.DataType) -> bool:
-        """Return whether columns of a type can be indexed; by default those that have an order."""
+    def supports_type(self, data_type: pa.DataType) -> bool:
+        """Return whether a type can be indexed; by default if it is ordered."""
         return is_ordered_type(data_type)
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless columns of a type can be indexed."""
-        if not self.takes(data_type):
-            raise IndexTypeError(self.needs, column=column, found=str(data_type))
+        """Raise if columns of a type cannot be indexed."""
+        if not self.supports_type(data_type):
+            raise IndexTypeError(self.unsupported_message, column=column, found=str(data_type))
 
-    def parameters_like(self, details: bytes, segment: S | None) -> Parameters:  # noqa: ARG002
-        """Return what another segment is asked for to be like one; without rows it is None."""
+    def infer_parameters(self, details: bytes, segment: S | None) -> Parameters:  # noqa: ARG002
+        """Return parameters that reproduce a segment, which is None if there are no rows."""
         return Parameters(self.describe(details))
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Write the files of a new segment, and return its details."""
+        """Write the files of a new segment and return its details."""
 
     def append(
         self,
@@ -290,7 +290,7 @@ class ScalarKind(Protocol[S]):
         folder: SegmentFolder,
         parameters: Parameters,
     ) -> bytes:
-        """Write a segment of new rows that is to stand beside one."""
+        """Write an additional segment for new rows and return its details."""
         return self.train(rows, folder, parameters)
 
     def open(self, folder: SegmentFolder, details: bytes) -> S:
@@ -303,15 +303,15 @@ class ScalarKind(Protocol[S]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Write one segment of the rows of several, under their new numbers, and of new rows."""
+        """Merge segments, whose rows are renumbered by `moves`, with new rows."""
 
     def remap(self, segment: S, move: Move, folder: SegmentFolder) -> bytes | None:
-        """Write a segment whose rows have other numbers; None if the kind must be trained anew."""
+        """Write a segment with new row numbers. Return None if retraining is required."""
         if not self.can_remap:
             return None
-        data_type = segment.data_type if isinstance(segment, Typed) else pa.string()
+        data_type = segment.data_type if isinstance(segment, HasDataType) else pa.string()
         return self.merge([segment], [move], IndexedRows(data_type, ()), folder)
 
 
 AnyKind: TypeAlias = ScalarKind[Any]
-"""A kind, whatever its segments are."""
+"""A kind with any class of segments."""

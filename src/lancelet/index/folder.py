@@ -1,10 +1,10 @@
-"""The place of an index segment's files: a folder that holds Lance files and nothing else.
+"""The folder of an index segment, which contains only Lance files.
 
     folder = SegmentFolder(store, "_indices/5f0c...", FileVersion.V2_2)
     with folder.create("page_lookup.lance", schema) as file: ...
     folder.open("page_lookup.lance").read(["min", "max"])
 
-What was written is remembered with its size, since the metadata of the segment list it.
+Written files are recorded with their sizes for the metadata of the segment.
 """
 
 from __future__ import annotations
@@ -36,70 +36,69 @@ from lancelet.io.store import Store
 from lancelet.values import dataclass
 
 _WRITTEN_AS: Final = {FileVersion.V0_1: FileVersion.V2_0}
-"""New files of indices are never of the first generation; those of old releases are."""
+"""File versions for new index files. Legacy files are readable but are not written."""
 _PAGES_BYTES: Final = 2 * 1024 * 1024
-"""What waits for its pages while a file is written, all columns together."""
+"""Bytes buffered by the writer, for all columns together."""
 
 
 class StoredFile:
-    """A file of a segment, whose columns are known by name."""
+    """An index file with access to columns by name."""
 
     def __init__(self, reader: FileReader | v0_1.LegacyFileReader) -> None:
-        """Read from an open file."""
+        """Wrap an open file."""
         self._reader = reader
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self._reader.num_rows
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """The metadata of the schema."""
+        """Metadata of the schema."""
         return self._reader.schema.metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
+        """Schema of the file."""
         return self._reader.schema.to_arrow()
 
     def read(self, columns: Sequence[str], rows: Rows | None = None) -> list[pa.Array]:
-        """Return columns, by default with all rows."""
+        """Read columns; all rows by default."""
         fields = self._fields(columns)
         return self._reader.read(fields, RowRange(0, self.num_rows) if rows is None else rows)
 
-    def expected_reads(self, columns: Sequence[str], *parts: Rows) -> IoCounts:
-        """Return about what reading columns would ask of storage, of all rows or part by part."""
+    def estimate_reads(self, columns: Sequence[str], *parts: Rows) -> IoCounts:
+        """Estimate the reads for columns, with one read per part; all rows by default."""
         wanted = parts or (RowRange(0, self.num_rows),)
-        return self._reader.expected_reads(self._fields(columns), *wanted)
+        return self._reader.estimate_reads(self._fields(columns), *wanted)
 
     def _fields(self, columns: Sequence[str]) -> list[Field]:
         try:
             return [self._reader.schema.field_by_path(name) for name in columns]
         except FieldNotFoundError as error:
             raise CorruptDataError(
-                "a file of an index lacks a column",
+                "an index file lacks a required column",
                 path=self._reader.path,
                 expected=list(columns),
                 found=list(self._reader.schema.names),
             ) from error
 
     def global_buffer(self, number: str) -> bytes:
-        """Return a buffer whose number stands in the metadata as text."""
+        """Return a global buffer by its number, a decimal string from the schema metadata."""
         found = parse_number(number)
         if found is None or not isinstance(self._reader, FileReader):
             raise CorruptDataError(
-                "there is no buffer of that number", path=self._reader.path, found=number[:40]
+                "unknown global buffer number", path=self._reader.path, found=number[:40]
             )
         return bytes(self._reader.global_buffer(found))
 
 
 @dataclass(eq=False)
 class IndexLoads:
-    """How many segments were opened, and how many parts of them were read to answer questions.
+    """Counters of opened segments, parts read from storage, and parts found in memory.
 
-    It is known too how many parts were `found` in memory, and for filters how many values, keys
-    or zones were compared with what was asked.
+    `comparisons` counts the values, keys or zones compared while filtering.
     """
 
     segments: int = 0
@@ -111,13 +110,13 @@ class IndexLoads:
     )
 
     def __post_init__(self) -> None:
-        """Take part in forks."""
+        """Register the lock to be renewed after a fork."""
         renew_after_fork(self, IndexLoads._renew)
 
     def count(
         self, *, segments: int = 0, parts: int = 0, found: int = 0, comparisons: int = 0
     ) -> None:
-        """Count more of each, for any number of threads at once."""
+        """Add to the counters. Thread-safe."""
         with self._counting:
             self.segments += segments
             self.parts += parts
@@ -130,11 +129,11 @@ class IndexLoads:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFolder:
-    """A folder with the files of one segment; `written` are those that were made through it.
+    """The folder of one segment. `written` lists the files created through it.
 
-    The metadata of the segment have `listed` files, if its writer did so. Segments that are opened
-    from it say in `loads` what they read later, and share what they keep of the files with others
-    of the same table by `kept`.
+    `listed` are the files in the metadata of the segment, if its writer recorded them. Segments
+    opened from the folder count their reads in `loads` and share the cache scope with other
+    segments of the table.
     """
 
     store: Store
@@ -146,7 +145,7 @@ class SegmentFolder:
     listed: tuple[IndexFile, ...] = ()
 
     def open(self, name: str) -> StoredFile:
-        """Open a file; one that the metadata of the segment list has the size that they say."""
+        """Open a file. If the segment metadata lists it, use the recorded size."""
         sizes = (file.size_bytes for file in self.listed if file.path == name)
         size, path = next(sizes, 0) or None, f"{self.path}/{name}"
         own = index_file_identity(path)
@@ -156,7 +155,7 @@ class SegmentFolder:
 
     @contextmanager
     def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:
-        """Write a file, which is there when the block ends, and not if it raises."""
+        """Create a file that becomes visible when the block ends and is aborted if it raises."""
         path = f"{self.path}/{name}"
         options = WriterOptions(
             _WRITTEN_AS.get(self.version, self.version),
@@ -174,11 +173,11 @@ class SegmentFolder:
             if not done:
                 writer.abort()
         if any(file.path == name for file in self.written):
-            raise InternalError("a file of an index was written twice", name=name)
+            raise InternalError("an index file was written twice", name=name)
         self.written.append(IndexFile(name, summary.size_bytes))
 
     def write(self, name: str, table: pa.Table, metadata: Mapping[str, str] | None = None) -> None:
-        """Write a file of rows that are there already."""
+        """Write a table to a new file."""
         with self.create(name, table.schema) as file:
             file.write(table)
             for key, value in (metadata or {}).items():

@@ -1,4 +1,4 @@
-"""Every kind of scalar index there is."""
+"""Registry of the index kinds."""
 
 from __future__ import annotations
 
@@ -46,50 +46,48 @@ _BY_FILE: Final = {
     KEY_SETS: ("BITMAP", "LABEL_LIST"),
     INDEX_FILE: ("IVF",),
 }
-"""The kinds that have a file, as releases had that wrote no details."""
+"""Kinds by the file that identifies them, for releases that wrote no index details."""
 
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
 
 
 def _name_of_type(type_url: str) -> str:
-    """Return the last part of a type's name; releases differ in the package before it."""
+    """Return the last component of a type name; its package differs between releases."""
     return type_url.rpartition("/")[2].rpartition(".")[2].lower()
 
 
 _BY_TYPE: Final = {_name_of_type(kind.type_url): kind for kind in (*SCALAR_KINDS, IVF)}
-assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two kinds claim one name"
+assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two index kinds have the same name"
 
 
-def kind_of_name(name: str) -> AnyKind:
-    """Return the kind that callers mean.
+def kind_by_name(name: str) -> AnyKind:
+    """Return the kind with a name or alias, in any case.
 
-    >>> kind_of_name("btree").title
+    >>> kind_by_name("btree").title
     'BTree'
     """
     kind = _BY_NAME.get(_ALIASES.get(name.upper(), name.upper()))
     if kind is None:
         hint = similar_names(name, sorted(_BY_NAME))
-        raise UnsupportedError(
-            f"no index is of that kind{hint}", found=name, known=sorted(_BY_NAME)
-        )
+        raise UnsupportedError(f"unknown index type{hint}", found=name, known=sorted(_BY_NAME))
     return kind
 
 
-def kind_of_type(type_url: str) -> AnyKind | None:
-    """Return the kind of details, or None if it is unknown; upper and lower case are one.
+def kind_by_details_type(type_url: str) -> AnyKind | None:
+    """Return the kind for a details type, in any case, or None if it is unknown.
 
-    >>> kind_of_type("/lance.table.VectorIndexDetails") is IVF
+    >>> kind_by_details_type("/lance.table.VectorIndexDetails") is IVF
     True
     """
     return _BY_TYPE.get(_name_of_type(type_url))
 
 
-def kind_of_files(names: Collection[str], data_type: pa.DataType) -> AnyKind | None:
-    """Return the kind that has files of these names for a column, or None if it cannot be told.
+def kind_by_files(names: Collection[str], data_type: pa.DataType) -> AnyKind | None:
+    """Return the kind identified by its file names and column type, or None if it is unknown.
 
-    >>> kind_of_files(["bitmap_page_lookup.lance"], pa.list_(pa.string())).title
+    >>> kind_by_files(["bitmap_page_lookup.lance"], pa.list_(pa.string())).title
     'LabelList'
     """
     own = (kind for file in _BY_FILE if file in names for kind in _BY_FILE[file])
-    kinds = (IVF if kind == IVF.name else kind_of_name(kind) for kind in own)
-    return next((kind for kind in kinds if kind.takes(kind.indexed_type(data_type))), None)
+    kinds = (IVF if kind == IVF.name else kind_by_name(kind) for kind in own)
+    return next((kind for kind in kinds if kind.supports_type(kind.indexed_type(data_type))), None)

@@ -1,4 +1,4 @@
-"""What listings call each kind of index, those too that this release does not search."""
+"""Index kind names for listings, including kinds that this release cannot search."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ TITLES: Final = {
     "FMIndexDetails": "Fm",
     "BTreeIndexDetails": "BTree",
 }
-"""By the name of the message of the details."""
+"""Titles by the message name of the index details."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
-from lancelet.index.parts.kmeans import find_clusters, nearest_of
+from lancelet.index.parts.kmeans import assign_nearest, find_clusters
 from lancelet.index.vector.vectors import prepare
 from lancelet.kernels import Metric
 
@@ -69,14 +69,16 @@ class KMeans:
             raise TooFewVectorsError(
                 "there are fewer vectors than clusters", vectors=len(vectors), k=self.k
             )
-        self._centroids = find_clusters(vectors, self.k, seed=_SEED, rounds=self._rounds).centroids
+        self._centroids = find_clusters(
+            vectors, self.k, seed=_SEED, max_iterations=self._rounds
+        ).centroids
 
     def predict(self, data: Any) -> pa.UInt32Array:
         """Return the cluster of each vector."""
         if self._centroids is None:
             raise UntrainedError("KMeans must fit (train) first")
         vectors = self._prepared(data)
-        labels = nearest_of(vectors, self._centroids, by_product=self._metric is Metric.DOT)
+        labels = assign_nearest(vectors, self._centroids, by_product=self._metric is Metric.DOT)
         return pa.array(labels.astype(np.uint32), pa.uint32())
 
     def _prepared(self, data: Any) -> npt.NDArray[np.float32]:

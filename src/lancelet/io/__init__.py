@@ -1,6 +1,6 @@
-"""Bytes in named objects: where they are kept, and how they are read and written safely.
+"""Object storage: stores, readers and writers of named objects, locally and in the cloud.
 
-What remote stores need is imported with the first of them.
+Dependencies of remote stores are imported on first use.
 """
 
 from lancelet.io.open import open_folder, open_store

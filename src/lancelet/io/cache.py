@@ -1,19 +1,19 @@
-"""The cache of a session: metadata of files, parts of indices and plans in one budget of bytes.
+"""The cache of a session: file metadata, parts of indices and plans within one memory budget.
 
-The least recently used entry goes first. An entry says what it weighs when it is put; one whose
-value has `memory_bytes` is weighed again as it is used, since such values grow.
+The least recently used entry is evicted first. The size of an entry is given when it is added; the
+size of a value with `memory_bytes` is updated while it is used, because such values grow.
 
-    budget 100    put a 10, put b 10, get a, ... put z 10     b is the first to go
+    budget 100    put a 10, put b 10, get a, ... put z 10     b is evicted first
 
-Entries belong to scopes: a table, an open index segment, an open file. What belongs to a scope is
-dropped when the scope dies, so nothing is held for a table that nobody has open. Entries are of
-indices or of all else, and each of the two may have a limit of its own within the budget.
+Entries belong to scopes: a table, an open index segment or an open file. They are dropped when the
+scope is garbage collected, so a closed table occupies no memory. Index entries and all other
+entries can each have a limit within the budget.
 
-`get_or_load` loads a value once for all threads that want it at the same time. A load that fails
-fails for the thread that ran it; the others try for themselves.
+`get_or_load` loads a value once for all threads that request it concurrently. If a load fails, only
+the thread that ran it raises; the others retry.
 
-What is cached must never become wrong. Objects of a dataset are never changed in place, but a
-dataset may be deleted and written again under the same name, so no key is a name alone.
+Cached values must never become stale. Objects of a dataset are immutable, but a dataset may be
+deleted and recreated under the same name, so a key never consists of a name alone.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ T = TypeVar("T")
 
 INDEX: Final = "index"
 METADATA: Final = "metadata"
-"""The two kinds of entries, which sessions may limit apart."""
+"""The two kinds of entries, which sessions can limit separately."""
 
 _ENTRY_BYTES: Final = 200
-"""What the bookkeeping of an entry weighs, about."""
+"""Estimated overhead of an entry in bytes."""
 
 _OBJECT_BYTES: Final = 400
 _KEY_BYTES: Final = 64
-"""What a small object weighs that does not say."""
+"""Estimated size in bytes of a small object without `memory_bytes`."""
 
-_DEPTH: Final = 3
-"""How far into a value its parts are weighed."""
+_DEPTH_MAX: Final = 3
+"""Maximum nesting depth of size estimates."""
 
-_WEIGHED_EVERY: Final = 4
-"""A value that may grow is weighed again when it was used so often; what grows much says so."""
+_UPDATE_INTERVAL: Final = 4
+"""Number of uses after which the size of a value that may grow is updated."""
 
-_LARGEST_SHARE: Final = 2
-"""An entry may take one part in so many of its limit, so that one cannot push out all others."""
+_LIMIT_PER_ENTRY: Final = 2
+"""The largest cached entry is the limit divided by this, so one entry cannot evict all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a cache holds and how well it works."""
+    """Cache statistics."""
 
     hits: int
     misses: int
@@ -66,23 +66,23 @@ class CacheStats:
     bytes: int
     budget_bytes: int
     index_bytes: int = 0
-    """How many of the bytes are of indices."""
+    """The number of bytes of index entries."""
 
 
 class _Entry:
-    """What a cache knows of a value that a scope holds."""
+    """The bookkeeping of a cached value."""
 
-    __slots__ = ("key", "kind", "scope", "used", "uses", "weight")
+    __slots__ = ("key", "kind", "last_use", "scope", "size_bytes", "uses")
 
     def __init__(
         self, scope: weakref.ref[CacheScope], key: Hashable, weight: int, kind: str
     ) -> None:
-        self.scope, self.key, self.weight, self.kind = scope, key, weight, kind
-        self.used = self.uses = 0
+        self.scope, self.key, self.size_bytes, self.kind = scope, key, weight, kind
+        self.last_use = self.uses = 0
 
 
 class _Load:
-    """A load in progress, for other threads to wait for."""
+    """A load in progress, which other threads can wait for."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -92,7 +92,7 @@ class _Load:
 
 
 class LruCache:
-    """A least-recently-used cache with a budget in bytes, for any number of threads.
+    """A least-recently-used cache with a budget in bytes, safe for concurrent use.
 
     >>> cache = LruCache(budget_bytes=10_000)
     >>> cache.put("key", [1, 2], value_bytes=16)
@@ -101,34 +101,34 @@ class LruCache:
     """
 
     def __init__(self, budget_bytes: int, limits: Mapping[str, int] | None = None) -> None:
-        """Start empty; a budget of zero keeps nothing.
+        """Create an empty cache; a budget of zero disables it.
 
         Args:
-            budget_bytes: The most bytes of all entries together.
-            limits: The most bytes of entries of one kind, within the budget.
+          budget_bytes: The maximum size of all entries in bytes.
+          limits: The maximum size of the entries of a kind in bytes, within the budget.
         """
         self._budget_bytes = budget_bytes
         self._limits = dict(limits or {})
-        self._hits = self._misses = self._evictions = self._used = 0
+        self._hits = self._misses = self._evictions = self._use_count = 0
         self._lock = threading.Lock()
-        self._dead: deque[dict[Hashable, _Entry]] = deque()
+        self._released: deque[dict[Hashable, _Entry]] = deque()
         self._order: dict[str, OrderedDict[_Entry, None]] = {
             INDEX: OrderedDict(),
             METADATA: OrderedDict(),
         }
         self._bytes = dict.fromkeys(self._order, 0)
         self._loads: dict[Hashable, _Load] = {}
-        self._named: weakref.WeakValueDictionary[Hashable, CacheScope] = (
+        self._shared_scopes: weakref.WeakValueDictionary[Hashable, CacheScope] = (
             weakref.WeakValueDictionary()
         )
-        self._own = CacheScope(self)
+        self._default_scope = CacheScope(self)
         renew_after_fork(self, LruCache._renew)
 
     @property
     def stats(self) -> CacheStats:
-        """What the cache holds and how well it works."""
+        """The cache statistics."""
         with self._lock:
-            self._bury()
+            self._release()
             return CacheStats(
                 self._hits,
                 self._misses,
@@ -139,96 +139,100 @@ class LruCache:
                 self._bytes[INDEX],
             )
 
-    def largest_bytes(self, kind: str = METADATA) -> int:
-        """Return what an entry of a kind may weigh at most to be kept."""
-        return min(self._budget_bytes, self._limits.get(kind, self._budget_bytes)) // _LARGEST_SHARE
+    def entry_bytes_max(self, kind: str = METADATA) -> int:
+        """Return the maximum size in bytes of a cached entry of a kind."""
+        return (
+            min(self._budget_bytes, self._limits.get(kind, self._budget_bytes)) // _LIMIT_PER_ENTRY
+        )
 
     def scope(self, kind: str = METADATA) -> CacheScope:
-        """Return room for entries that die together."""
+        """Create a scope, whose entries are dropped together."""
         return CacheScope(self, kind)
 
     def scope_of(self, key: Hashable, kind: str = METADATA) -> CacheScope:
-        """Return the scope of something with this key, which all who have it share."""
+        """Return the shared scope with the given key."""
         with self._lock:
-            found = self._named.get(key)
-        if found is None:
-            made = CacheScope(self, kind, key)
+            scope = self._shared_scopes.get(key)
+        if scope is None:
+            new_scope = CacheScope(self, kind, key)
             with self._lock:
-                found = self._named.setdefault(key, made)
-        return found
+                scope = self._shared_scopes.setdefault(key, new_scope)
+        return scope
 
     def get(self, key: Hashable) -> Any | None:
-        """Return what is cached under a key, or None."""
-        return self._own.get(key)
+        """Return the cached value of a key, or None."""
+        return self._default_scope.get(key)
 
     def put(self, key: Hashable, value: object, *, value_bytes: int) -> None:
-        """Cache a value if the budget allows, in place of what had the key."""
-        self._own.put(key, value, value_bytes=value_bytes)
+        """Cache a value if the budget allows, replacing the previous value of the key."""
+        self._default_scope.put(key, value, value_bytes=value_bytes)
 
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is cached under a key, or else what `make` returns, which then is."""
-        return self._own.get_or_make(key, make)
+        """Return the cached value of a key; create and cache it if absent."""
+        return self._default_scope.get_or_make(key, make)
 
     def get_or_load(self, key: Hashable, load: Callable[[], tuple[T, int]]) -> T:
-        """Return what is cached under a key, or else what `load` returns with its bytes."""
+        """Return the cached value of a key; load and cache it with its size if absent."""
         while True:
-            found = self._own.get(key)
-            if found is not None:
-                return cast("T", found)
+            cached = self._default_scope.get(key)
+            if cached is not None:
+                return cast("T", cached)
             with self._lock:
                 running = self._loads.get(key)
                 if running is None:
                     running = self._loads[key] = _Load()
                     break
             if running.thread == threading.get_ident():
-                # A load that needs itself is a mistake of its author, but must not wait for ever.
+                # A recursive load is a bug, but must not deadlock.
                 return load()[0]
             running.done.wait()
             if running.is_loaded:
                 return cast("T", running.value)
         return self._run(key, load, running)
 
-    def discard(self, is_unwanted: Callable[[Hashable], bool]) -> None:
-        """Drop every entry that no scope owns and whose key is unwanted."""
+    def discard(self, matches: Callable[[Hashable], bool]) -> None:
+        """Drop every unscoped entry whose key matches a predicate."""
         with self._lock:
-            keys = [key for key in self._own.entries if is_unwanted(key)]
-            dropped = [self._remove(self._own.entries[key]) for key in keys]
+            keys = [key for key in self._default_scope.entries if matches(key)]
+            dropped = [self._remove(self._default_scope.entries[key]) for key in keys]
         del dropped
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all entries."""
         with self._lock:
-            dropped = [self._remove(each) for own in self._order.values() for each in list(own)]
+            dropped = [
+                self._remove(each) for entries in self._order.values() for each in list(entries)
+            ]
         del dropped
 
     def resize(self, budget_bytes: int) -> None:
-        """Change the budget, and drop what no longer fits."""
+        """Change the budget, and evict entries that exceed it."""
         with self._lock:
             self._budget_bytes = budget_bytes
             dropped = self._evict()
         del dropped
 
     def get_in(self, scope: CacheScope, key: Hashable, default: Any = None) -> Any:
-        """Return what a scope has under a key, or the default."""
+        """Return the cached value of a key in a scope, or the default."""
         dropped: list[Any] = []
         with self._lock:
-            if self._dead:
-                self._bury()
+            if self._released:
+                self._release()
             entry = scope.entries.get(key)
             if entry is None:
                 self._misses += 1
                 return default
             self._hits += 1
-            self._used += 1
-            entry.used = self._used
+            self._use_count += 1
+            entry.last_use = self._use_count
             self._order[entry.kind].move_to_end(entry)
             value = scope.values[key]
             entry.uses += 1
-            if not entry.uses % _WEIGHED_EVERY:
-                now = getattr(value, "memory_bytes", None)
-                if now is not None:
-                    self._weigh(entry, now, dropped)
-        # What was dropped dies here, outside of the lock, since its end may run any code.
+            if not entry.uses % _UPDATE_INTERVAL:
+                value_bytes = getattr(value, "memory_bytes", None)
+                if value_bytes is not None:
+                    self._update_size(entry, value_bytes, dropped)
+        # Values are released outside of the lock, because finalizers may run any code.
         del dropped
         return value
 
@@ -242,50 +246,50 @@ class LruCache:
         *,
         replace: bool = True,
     ) -> Any:
-        """Cache a value of a scope, and return it; or what is there if that is not replaced."""
+        """Cache a value in a scope and return it, or the existing value unless `replace`."""
         dropped: list[Any] = []
         with self._lock:
-            old = scope.entries.get(key)
-            if old is not None and not replace:
+            existing = scope.entries.get(key)
+            if existing is not None and not replace:
                 return scope.values[key]
-            if old is not None:
-                dropped.append(self._remove(old))
-            weight = value_bytes + _ENTRY_BYTES
-            if weight <= self.largest_bytes(kind):
-                entry = _Entry(scope.reference, key, weight, kind)
-                self._used += 1
-                entry.used = self._used
+            if existing is not None:
+                dropped.append(self._remove(existing))
+            entry_bytes = value_bytes + _ENTRY_BYTES
+            if entry_bytes <= self.entry_bytes_max(kind):
+                entry = _Entry(scope.reference, key, entry_bytes, kind)
+                self._use_count += 1
+                entry.last_use = self._use_count
                 scope.values[key], scope.entries[key] = value, entry
                 self._order[kind][entry] = None
-                self._bytes[kind] += weight
+                self._bytes[kind] += entry_bytes
             dropped += self._evict()
         del dropped
         return value
 
-    def weigh_in(self, scope: CacheScope, key: Hashable) -> None:
-        """Weigh an entry of a scope again, if it is still there."""
+    def update_size_in(self, scope: CacheScope, key: Hashable) -> None:
+        """Update the size of an entry in a scope, if it is still cached."""
         dropped: list[Any] = []
         with self._lock:
             entry = scope.entries.get(key)
             if entry is not None:
-                self._weigh(entry, scope.values[key].memory_bytes, dropped)
+                self._update_size(entry, scope.values[key].memory_bytes, dropped)
         del dropped
 
-    def bury(self, entries: dict[Hashable, _Entry]) -> None:
-        """Forget the entries of a scope that died, now or when the cache is next used.
+    def release(self, entries: dict[Hashable, _Entry]) -> None:
+        """Release the entries of a garbage collected scope, now or on the next use of the cache.
 
-        Scopes die anywhere, as in the middle of what is done here; so this never waits.
+        Garbage collection may run within any cache operation, so this method must not block.
         """
-        self._dead.append(entries)
+        self._released.append(entries)
         if self._lock.acquire(blocking=False):
             try:
-                self._bury()
+                self._release()
             finally:
                 self._lock.release()
 
-    def _bury(self) -> None:
-        while self._dead:
-            for entry in self._dead.popleft().values():
+    def _release(self) -> None:
+        while self._released:
+            for entry in self._released.popleft().values():
                 self._forget(entry)
 
     def _run(self, key: Hashable, load: Callable[[], tuple[T, int]], running: _Load) -> T:
@@ -299,23 +303,23 @@ class LruCache:
             running.done.set()
         return value
 
-    def _weigh(self, entry: _Entry, value_bytes: int, dropped: list[Any]) -> None:
-        weight = value_bytes + _ENTRY_BYTES
-        if weight == entry.weight:
+    def _update_size(self, entry: _Entry, value_bytes: int, dropped: list[Any]) -> None:
+        entry_bytes = value_bytes + _ENTRY_BYTES
+        if entry_bytes == entry.size_bytes:
             return
-        self._bytes[entry.kind] += weight - entry.weight
-        entry.weight = weight
-        if weight > self.largest_bytes(entry.kind):
+        self._bytes[entry.kind] += entry_bytes - entry.size_bytes
+        entry.size_bytes = entry_bytes
+        if entry_bytes > self.entry_bytes_max(entry.kind):
             dropped.append(self._remove(entry))
             self._evictions += 1
         dropped += self._evict()
 
     def _forget(self, entry: _Entry) -> None:
-        if self._order[entry.kind].pop(entry, _GONE) is not _GONE:
-            self._bytes[entry.kind] -= entry.weight
+        if self._order[entry.kind].pop(entry, _MISSING) is not _MISSING:
+            self._bytes[entry.kind] -= entry.size_bytes
 
     def _remove(self, entry: _Entry) -> Any:
-        """Drop an entry, and return what it was of, which dies with its last user."""
+        """Drop an entry and return its value, to be released outside of the lock."""
         self._forget(entry)
         scope = entry.scope()
         if scope is None:
@@ -329,44 +333,44 @@ class LruCache:
             while self._bytes[kind] > limit:
                 dropped.append(self._remove(next(iter(self._order[kind]))))
         while sum(self._bytes.values()) > self._budget_bytes:
-            oldest = [next(iter(own)) for own in self._order.values() if own]
+            oldest = [next(iter(entries)) for entries in self._order.values() if entries]
             dropped.append(self._remove(min(oldest, key=_last_use)))
         self._evictions += len(dropped)
         return dropped
 
     def _renew(self) -> None:
-        """Start over in a forked child, where another thread may have been half-way through."""
+        """Reset the cache in a forked child, because another thread may have been modifying it."""
         self._lock = threading.Lock()
-        self._dead.clear()
-        for own in self._order.values():
-            for entry in list(own):  # values that die bury the entries of scopes they held
+        self._released.clear()
+        for entries in self._order.values():
+            for entry in list(entries):  # Finalizers of values may release further scopes.
                 scope = entry.scope()
                 if scope is not None:
                     scope.entries.clear()
                     scope.values.clear()
-            own.clear()
+            entries.clear()
         self._bytes = dict.fromkeys(self._order, 0)
         self._loads = {}
 
 
-_GONE: Final = object()
+_MISSING: Final = object()
 
 
 def _last_use(entry: _Entry) -> int:
-    return entry.used
+    return entry.last_use
 
 
-def _bury(cache: weakref.ref[LruCache], entries: dict[Hashable, _Entry]) -> None:
-    own = cache()
-    if own is not None:
-        own.bury(entries)
+def _release(cache: weakref.ref[LruCache], entries: dict[Hashable, _Entry]) -> None:
+    target = cache()
+    if target is not None:
+        target.release(entries)
 
 
 class CacheScope:
-    """Entries of a cache that die with what they are about, such as an open table.
+    """A set of cache entries that are dropped with their owner, such as an open table.
 
-    The scope holds the values, and the cache says when one is to go; so values may refer to what
-    holds the scope.
+    The scope references the values and the cache decides on eviction, so values may reference the
+    owner of the scope.
 
     >>> scope = LruCache(10_000).scope()
     >>> scope.get_or_make("a", lambda: 1), scope.get_or_make("a", lambda: 2)
@@ -374,80 +378,82 @@ class CacheScope:
     """
 
     def __init__(
-        self, cache: LruCache, kind: str = METADATA, shared_as: Hashable | None = None
+        self, cache: LruCache, kind: str = METADATA, shared_key: Hashable | None = None
     ) -> None:
-        """Begin empty; entries are of a kind, and others share them under a key if there is one."""
-        self.cache, self.shared_as = cache, shared_as
+        """Create an empty scope with entries of one kind, optionally shared under a key."""
+        self.cache, self.shared_key = cache, shared_key
         self._kind = kind
         self.values: dict[Hashable, Any] = {}
         self.entries: dict[Hashable, _Entry] = {}
-        """What the cache knows of the values; both change under its lock only."""
+        """Bookkeeping of the values; both dictionaries are modified under the cache lock only."""
         self.reference = weakref.ref(self)
         self._pinned: dict[Hashable, object] = {}
-        # The cache is referred to weakly, or one of its own scopes would keep it for ever.
-        weakref.finalize(self, _bury, weakref.ref(cache), self.entries).atexit = False
+        # A strong reference to the cache would keep it alive through its default scope.
+        weakref.finalize(self, _release, weakref.ref(cache), self.entries).atexit = False
 
     @property
-    def largest_bytes(self) -> int:
-        """What an entry may weigh at most to be kept."""
-        return self.cache.largest_bytes(self._kind)
+    def entry_bytes_max(self) -> int:
+        """The maximum size in bytes of a cached entry."""
+        return self.cache.entry_bytes_max(self._kind)
 
     def get(self, key: Hashable) -> Any | None:
-        """Return what is cached under a key, or None."""
+        """Return the cached value of a key, or None."""
         return self.cache.get_in(self, key)
 
     def put(self, key: Hashable, value: object, *, value_bytes: int) -> None:
-        """Cache a value, if there is room, in place of what had the key."""
+        """Cache a value if the budget allows, replacing the previous value of the key."""
         self.cache.put_in(self, key, value, value_bytes, self._kind)
 
-    def within(self, key: Hashable, kind: str) -> CacheScope:
-        """Return a scope of something within, shared by those who share this one."""
-        if self.shared_as is None:
+    def nested(self, key: Hashable, kind: str) -> CacheScope:
+        """Return a nested scope; it is shared if this scope is."""
+        if self.shared_key is None:
             return self.cache.scope(kind)
-        return self.cache.scope_of((self.shared_as, key), kind)
+        return self.cache.scope_of((self.shared_key, key), kind)
 
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is cached under a key, or else what `make` returns, which then is.
+        """Return the cached value of a key; create and cache it if absent.
 
-        Two threads may both make a value at the same time; the first to finish is cached.
+        Two threads may create a value concurrently; the first one to finish is cached.
         """
-        found = self.cache.get_in(self, key, _GONE)
-        if found is not _GONE:
-            return cast("T", found)
-        made = make()
-        weight = weight_of(made) + _key_weight(key)
-        return cast("T", self.cache.put_in(self, key, made, weight, self._kind, replace=False))
+        cached = self.cache.get_in(self, key, _MISSING)
+        if cached is not _MISSING:
+            return cast("T", cached)
+        created = make()
+        value_bytes = estimate_bytes(created) + _key_bytes(key)
+        return cast(
+            "T", self.cache.put_in(self, key, created, value_bytes, self._kind, replace=False)
+        )
 
     def pinned(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return something small that stays for as long as the scope, such as a counter."""
-        found = self._pinned.get(key)
-        return cast("T", self._pinned.setdefault(key, make()) if found is None else found)
+        """Return a small value that lives as long as the scope, such as a counter."""
+        value = self._pinned.get(key)
+        return cast("T", self._pinned.setdefault(key, make()) if value is None else value)
 
-    def weigh(self, key: Hashable) -> None:
-        """Weigh a value again that grew; if there is no room for it any more it is dropped."""
-        self.cache.weigh_in(self, key)
+    def update_size(self, key: Hashable) -> None:
+        """Update the size of a value that grew; it is evicted if it no longer fits."""
+        self.cache.update_size_in(self, key)
 
     def __contains__(self, key: Hashable) -> bool:
-        """Return whether something is cached under a key."""
+        """Return whether a key is cached."""
         return key in self.entries
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle as an empty scope of the cache of the process: open files do not travel."""
-        return (_scope_of_process, (self._kind,))
+        """Pickle as an empty scope of the process cache; open files cannot be pickled."""
+        return (_process_scope, (self._kind,))
 
 
-def weight_of(value: Any, depth: int = _DEPTH) -> int:
-    """Return about how many bytes a value takes: its arrays, and those of values within it.
+def estimate_bytes(value: Any, depth: int = _DEPTH_MAX) -> int:
+    """Estimate the memory use of a value in bytes, including nested arrays.
 
-    A value that has `memory_bytes` says it itself. Objects that are more than plain values, such
-    as the version that something is about, count as one small object where they are referred to.
+    A value with `memory_bytes` reports its own size. Nested objects other than plain values, such
+    as the table version a value refers to, count as one small object.
 
-    >>> weight_of(np.zeros(1000)) >= 8000
+    >>> estimate_bytes(np.zeros(1000)) >= 8000
     True
     """
-    own = _own_weight(value)
-    if own is not None:
-        return own
+    simple_bytes = _simple_bytes(value)
+    if simple_bytes is not None:
+        return simple_bytes
     parts: Iterable[Any] = ()
     if isinstance(value, dict):
         parts = [*value.keys(), *value.values()]
@@ -455,25 +461,25 @@ def weight_of(value: Any, depth: int = _DEPTH) -> int:
         parts = value
     elif not hasattr(value, "__dict__"):
         parts = (getattr(value, name, None) for name in getattr(type(value), "__slots__", ()))
-    elif depth == _DEPTH:
+    elif depth == _DEPTH_MAX:
         parts = vars(value).values()
     if not depth:
         return _OBJECT_BYTES
-    return _OBJECT_BYTES + sum(weight_of(each, depth - 1) for each in parts)
+    return _OBJECT_BYTES + sum(estimate_bytes(each, depth - 1) for each in parts)
 
 
-def _key_weight(key: Hashable) -> int:
-    """Return about how many bytes a key takes, without looking at each name within it."""
+def _key_bytes(key: Hashable) -> int:
+    """Estimate the memory use of a key in bytes without visiting nested names."""
     if not isinstance(key, tuple):
         return _KEY_BYTES
     return _KEY_BYTES * sum([len(part) if type(part) is tuple else 1 for part in key])
 
 
 _SIZED: Final = frozenset({bytes, bytearray, str, int, float, bool, type(None)})
-"""Most values are of these types, and need not be matched with classes."""
+"""Most values have one of these types, which avoids the slower class patterns."""
 
 
-def _own_weight(value: Any) -> int | None:
+def _simple_bytes(value: Any) -> int | None:
     if type(value) in _SIZED:
         return sys.getsizeof(value)
     match value:
@@ -483,13 +489,13 @@ def _own_weight(value: Any) -> int | None:
             return sys.getsizeof(value)
         case pa.Array() | pa.ChunkedArray() | pa.RecordBatch() | pa.Table():
             return int(value.get_total_buffer_size())
-    found = getattr(value, "memory_bytes", None)
-    return None if found is None else int(found)
+    memory_bytes = getattr(value, "memory_bytes", None)
+    return None if memory_bytes is None else int(memory_bytes)
 
 
 CACHE: Final = LruCache(CACHE_BYTES)
-"""The cache of this process, which tables use that were given no session with sizes."""
+"""The process-wide cache, used by tables without an explicit session."""
 
 
-def _scope_of_process(kind: str) -> CacheScope:
+def _process_scope(kind: str) -> CacheScope:
     return CACHE.scope(kind)

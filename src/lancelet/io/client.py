@@ -1,17 +1,17 @@
-"""A client of one bucket: made from options, remade in a forked child, errors translated.
+"""A client of one bucket: recreated in forked children, with translation of errors.
 
-`obstore` runs its requests on threads of its own, and a forked child has none of them, so a
-request there would wait for ever. A child of a process that has used obstore therefore loads a
-second copy of its native module, which starts with nothing and makes threads of its own.
+`obstore` runs requests on its own threads. A forked child has none of them, so a request would
+block forever. A child of a process that has used obstore therefore loads a second copy of its
+native module, with its own state and threads.
 
-    process           uses the module that was imported
-    forked child      loads a copy of the file, from memory, and uses that
+    process           uses the imported module
+    forked child      loads a copy of the file from memory
 
-Errors say what may have happened. A connection that was never made left nothing behind, so
-anything may be tried again. After that, whether a write was done is unknown until someone looks.
+Errors distinguish possible outcomes. If no connection was established, no request was sent, and any
+operation can be retried. Otherwise the outcome of a write is unknown until it is verified.
 
-    could not connect                 StorageUnavailableError, surely not done
-    no reply, broken reply, 5xx       StorageUnavailableError; for put_if_absent: outcome unknown
+    could not connect                 StorageUnavailableError, not executed
+    no response, broken one, 5xx      StorageUnavailableError; for put_if_absent: outcome unknown
     refused                           StorageError
 """
 
@@ -48,7 +48,7 @@ from lancelet.io.credentials import (
     profile_options,
 )
 from lancelet.io.fork import renew_after_fork
-from lancelet.io.options import OUR_OPTIONS, check_endpoints, option_of, sort_options
+from lancelet.io.options import OUR_OPTIONS, check_endpoints, get_option, sort_options
 from lancelet.io.retry import RetryPolicy
 from lancelet.io.store import name_taken, not_stored
 
@@ -63,10 +63,10 @@ _CLOUDS: Final = {
     "abfss": "az",
     "adl": "az",
 }
-"""The cloud behind each scheme of a URI."""
+"""The cloud of each URI scheme."""
 
 REMOTE_SCHEMES: Final = frozenset(_CLOUDS)
-"""Schemes that have a client."""
+"""URI schemes of remote stores."""
 
 _S3_CREDENTIALS: Final = (
     "aws_access_key_id",
@@ -74,9 +74,9 @@ _S3_CREDENTIALS: Final = (
     "aws_skip_signature",
     "skip_signature",
 )
-"""Settings that come before the credentials of a profile."""
+"""Options that take precedence over the credentials of a profile."""
 
-_S3_PLACES: Final = (
+_S3_LOCATION_OPTIONS: Final = (
     "aws_region",
     "region",
     "aws_default_region",
@@ -87,13 +87,13 @@ _S3_PLACES: Final = (
     "endpoint",
     "endpoint_url",
 )
-"""Settings that say where a bucket is; without any of them S3 is asked."""
+"""Options that determine the location of a bucket; without them the region is requested from S3."""
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _NOT_SATISFIABLE: Final = 416
 _SERVER_ERRORS: Final = 500
-_TOO_EARLY_OR_MANY: Final = frozenset({408, 425, 429})
-"""Refusals that only ask for patience."""
+_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
+"""Status codes of requests that can be retried."""
 
 _TIMEOUT_SECONDS: Final = 5.0
 
@@ -108,7 +108,7 @@ class _Native:
         renew_after_fork(self, _Native.forget)
 
     def forget(self) -> None:
-        """Note, in a forked child, that the module's threads are gone, if it ever had any."""
+        """Require a copy of the module in a forked child, where its threads do not exist."""
         self.lock = threading.Lock()
         self.is_copy_needed = self.is_copy_needed or self.module is not None
         self.module = None
@@ -128,7 +128,7 @@ def _load() -> Any:
 
 
 def _load_copy() -> Any:
-    """Load the native module again, as another file, so that it shares nothing with the first."""
+    """Load the native module from a copy of its file, which shares no state with the original."""
     if not hasattr(os, "memfd_create"):
         raise UnsupportedError(
             "a forked process cannot use remote storage on this system; start workers with spawn"
@@ -153,7 +153,7 @@ _NATIVE: Final = _Native()
 
 
 class Client:
-    """A bucket, and how to ask for things in it."""
+    """A bucket with its options and connections."""
 
     def __init__(
         self,
@@ -162,14 +162,14 @@ class Client:
         options: Mapping[str, str],
         provider: OptionsProvider | None,
     ) -> None:
-        """Prepare a client; it is made when first used, and anew in each forked child."""
+        """Prepare a client, which connects on first use and again in each forked child."""
         self._cloud = _CLOUDS[scheme]
         self.url = f"{scheme}://{authority}"
         self._arguments = (scheme, authority, options, provider)
         self._options = sort_options(options)
         check_endpoints(options)
         self._refreshed = RefreshedOptions(provider) if provider is not None else None
-        self._made: tuple[Any, Any, Any] | None = None
+        self._cached_stores: tuple[Any, Any, Any] | None = None
         self._ignored: list[str] = []
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -178,32 +178,32 @@ class Client:
 
     @property
     def retry(self) -> RetryPolicy:
-        """How often requests are tried again."""
+        """The retry policy of requests."""
         return self._options.retry
 
     @property
     def lists_in_order(self) -> bool:
-        """Whether listings come ordered by name; directory buckets of S3 do not."""
+        """Whether listings are ordered by name; those of S3 directory buckets are not."""
         return not self.url.endswith("--x-s3")
 
     @property
     def native(self) -> Any:
-        """The module that has the requests."""
+        """The native module with the request functions."""
         return self._current()[0]
 
     @property
     def store(self) -> Any:
-        """The store object for single requests, which never tries again by itself."""
+        """The store object for single requests, without automatic retries."""
         return self._current()[1]
 
     @property
     def upload_store(self) -> Any:
-        """The store object for uploads in parts, which tries parts again."""
+        """The store object for multipart uploads, which retries parts."""
         return self._current()[2]
 
     @contextmanager
     def errors(self, path: str) -> Iterator[None]:
-        """Translate what the store answers about a path into our errors."""
+        """Translate store errors for a path."""
         try:
             yield
         except (LanceletError, MemoryError):
@@ -216,11 +216,11 @@ class Client:
             ) from error
         except _NATIVE.get().exceptions.BaseError as error:
             ignored = {"ignored_options": self._ignored} if self._ignored else {}
-            raise self._translated(error, path).with_facts(**ignored) from error
+            raise self._translate(error, path).with_facts(**ignored) from error
 
     @contextmanager
     def outcome(self, path: str) -> Iterator[None]:
-        """Like `errors`, for a write that must not be done twice: doubt is an error of its own."""
+        """Like `errors`, but raise a separate error if the outcome of a write is unknown."""
         try:
             with self.errors(path):
                 yield
@@ -228,18 +228,21 @@ class Client:
             if not error.facts.get("sent"):
                 raise
             raise CommitOutcomeUnknownError(
-                "the store did not say whether the object was stored; look before trying again",
+                (
+                    "the store did not report whether the object was stored; check for it before "
+                    "retrying"
+                ),
                 **error.facts,
             ) from error
 
     def _current(self) -> tuple[Any, Any, Any]:
         native = _NATIVE.get()
-        made = self._made
-        # Two threads may both make one; either is good.
-        if made is None or made[0] is not native:
-            made = (native, self._make(native, retries=0), self._make(native, retries=None))
-            self._made = made
-        return made
+        stores = self._cached_stores
+        # Two threads may both create one; either can be used.
+        if stores is None or stores[0] is not native:
+            stores = (native, self._make(native, retries=0), self._make(native, retries=None))
+            self._cached_stores = stores
+        return stores
 
     def _make(self, native: Any, *, retries: int | None) -> Any:
         config = dict(self._options.store)
@@ -257,19 +260,19 @@ class Client:
         elif self._cloud == "gs" and (token := config.pop("google_storage_token", None)):
             refreshed = RefreshedOptions(lambda: {"google_storage_token": token})
             arguments["credential_provider"] = credential_provider("gs", refreshed)
-        if self._cloud == "s3" and not _has_any(config, *_S3_PLACES):
+        if self._cloud == "s3" and not _has_any(config, *_S3_LOCATION_OPTIONS):
             bucket = self.url.partition("://")[2]
             config |= {"region": region} if (region := bucket_region(bucket)) else {}
         with self.errors(self.url):
             try:
                 return native._store.from_url(self.url, config=config, **arguments)  # noqa: SLF001  # a copy has no public front
             except native.exceptions.UnknownConfigurationKeyError:
-                known = {key: config[key] for key in config if self._is_known(native, key)}
-                self._ignored = sorted(config.keys() - known.keys() - OUR_OPTIONS)
-                return native._store.from_url(self.url, config=known, **arguments)  # noqa: SLF001  # the same
+                supported = {key: config[key] for key in config if self._is_supported(native, key)}
+                self._ignored = sorted(config.keys() - supported.keys() - OUR_OPTIONS)
+                return native._store.from_url(self.url, config=supported, **arguments)  # noqa: SLF001  # the same
 
-    def _is_known(self, native: Any, key: str) -> bool:
-        """Say whether the store knows an option at all, whatever its value."""
+    def _is_supported(self, native: Any, key: str) -> bool:
+        """Return whether the store supports an option, whatever its value."""
         try:
             native._store.from_url(self.url, config={key: ""})  # noqa: SLF001  # the same
         except native.exceptions.UnknownConfigurationKeyError:
@@ -278,16 +281,18 @@ class Client:
             return True
         return True
 
-    def _translated(self, error: Exception, path: str) -> LanceletError:
+    def _translate(self, error: Exception, path: str) -> LanceletError:
         text = str(error)
         kinds = _NATIVE.get().exceptions
-        # What follows is a dump of the error's structure, for obstore's own developers.
+        # The remainder is a debug dump of the error for obstore developers.
         reason = text.partition("\n\nDebug source")[0]
         status = int(match[1]) if (match := _STATUS.search(reason)) else None
         if isinstance(error, kinds.AlreadyExistsError):
             return name_taken(path)
         if isinstance(error, kinds.NotSupportedError):
-            return UnsupportedError("the store cannot do this", path=path, reason=reason)
+            return UnsupportedError(
+                "the store does not support this operation", path=path, reason=reason
+            )
         if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError):
             return StorageError(
                 "the store refused the credentials"
@@ -297,26 +302,28 @@ class Client:
             )
         if status == _NOT_SATISFIABLE or "NotPartial" in text:
             return CorruptDataError(
-                "a byte range lies outside of the object; was it cut short by a copy?",
+                "a byte range exceeds the object; was it truncated by a copy?",
                 path=path,
                 reason=reason,
             )
         if "Generic Config error" in reason or "MissingCredentials" in text:
-            message = f"the storage options cannot be used{_hint(reason)}"
+            message = f"invalid storage options{_hint(reason)}"
             return InvalidInputError(message, path=path, reason=reason)
         if not isinstance(error, kinds.GenericError):
             message = f"the store refused a request{_hint(reason)}"
             return StorageError(message, path=path, reason=reason)
-        # The library does not say by type whether a request was sent, so without a reply, or with
-        # one that a proxy may have made, the request may have been carried out.
-        if _is_passing(status, text):
-            message = f"the store did not answer as it should{_hint(reason)}"
+        # The error type does not tell whether the request was sent. Without a response, or with one
+        # that a proxy may have sent, the request may have been executed.
+        if _is_transient(status, text):
+            message = f"the store returned no valid response{_hint(reason)}"
             return StorageUnavailableError(message, path=path, reason=reason, sent=True)
         message = f"the store refused a request{_hint(reason)}"
         return StorageError(message, path=path, reason=reason, sent=status is None)
 
 
-_NO_CREDENTIALS: Final = "no credentials were found, so the machine was asked for its own: set "
+_NO_CREDENTIALS: Final = (
+    "no credentials were found, and those of the machine are not available: set "
+)
 _HINTS: Final = (
     ("builder error", "an endpoint without TLS needs the storage option allow_http='true'"),
     ("169.254.169.254", f"{_NO_CREDENTIALS}aws_access_key_id and aws_secret_access_key"),
@@ -328,24 +335,24 @@ _HINTS: Final = (
     ("AuthorizationHeaderMalformed", "check aws_region"),
     ("PermanentRedirect", "check aws_region and aws_endpoint"),
     ("NoSuchBucket", "check the bucket in the URI, and aws_endpoint"),
-    ("error sending request", "nobody answered there: check the endpoint and the network"),
+    ("error sending request", "no response from the endpoint: check the endpoint and the network"),
 )
-"""What to look at first, by words that tell a mistake in the settings."""
+"""Hints by characteristic text of the error; the first match wins."""
 
 
 def _hint(reason: str) -> str:
-    """Return which setting to look at first, or nothing if the reason does not tell.
+    """Return a hint for an error message, or an empty string.
 
     >>> _hint("Generic MicrosoftAzure error: Account must be specified")
     '; set azure_storage_account_name'
     """
-    return next((f"; {hint}" for words, hint in _HINTS if words in reason), "")
+    return next((f"; {hint}" for pattern, hint in _HINTS if pattern in reason), "")
 
 
 def open_client(
     scheme: str, authority: str, options: Mapping[str, str], provider: OptionsProvider | None = None
 ) -> Client:
-    """Return the client of a bucket; equal arguments share one, with its connections."""
+    """Return the client of a bucket; equal arguments share a client and its connections."""
     return _shared_client(scheme, authority, tuple(sorted(options.items())), provider)
 
 
@@ -359,33 +366,33 @@ def _shared_client(
     return Client(scheme, authority, dict(options), provider)
 
 
-def _is_passing(status: int | None, text: str) -> bool:
-    """Say whether a failure is one of the network, or of a server that may recover."""
+def _is_transient(status: int | None, text: str) -> bool:
+    """Return whether a failure is transient: a network error, or a server that may recover."""
     if status is None:
         return "HttpError" in text
-    return status >= _SERVER_ERRORS or status in _TOO_EARLY_OR_MANY
+    return status >= _SERVER_ERRORS or status in _TRANSIENT_STATUSES
 
 
 def _has_any(
     config: Mapping[str, str], *names: str, environment: Mapping[str, str] = os.environ
 ) -> bool:
-    """Say whether options or environment have any of several settings."""
-    return option_of(config, *names) is not None or option_of(environment, *names) is not None
+    """Return whether the options or the environment contain one of the settings."""
+    return get_option(config, *names) is not None or get_option(environment, *names) is not None
 
 
 def bucket_region(
     bucket: str, *, head: Callable[[str], Message | None] | None = None
 ) -> str | None:
-    """Return the region that a bucket lies in, or None when S3 cannot be asked.
+    """Return the region of a bucket, or None if S3 is not reachable.
 
-    `head` sends a HEAD request and returns the headers of the answer, whatever its status.
+    `head` sends a HEAD request and returns the response headers, whatever the status.
 
     >>> headers = Message()
     >>> headers["x-amz-bucket-region"] = "eu-west-1"
     >>> bucket_region("shelf", head=lambda url: headers)
     'eu-west-1'
     """
-    # Path style, because a name with dots has no certificate of its own.
+    # Path-style requests, because certificates do not cover bucket names with dots.
     headers = (head or _head)(f"https://s3.amazonaws.com/{bucket}")
     return None if headers is None else headers.get("x-amz-bucket-region")
 
@@ -393,11 +400,11 @@ def bucket_region(
 def _head(url: str) -> Message | None:
     request = urllib.request.Request(url, method="HEAD")  # noqa: S310  # the URL is our own
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310  # the same
-            headers: Message = answer.headers
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310  # the same
+            headers: Message = response.headers
             return headers
     except urllib.error.HTTPError as error:
-        # A refusal or a redirection names the region as well.
+        # Error and redirect responses also include the region.
         error.close()
         return error.headers
     except OSError:

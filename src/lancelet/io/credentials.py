@@ -1,14 +1,14 @@
-"""Where credentials come from: the options, a provider that is asked again, or a profile.
+"""Sources of credentials: options, a refreshed provider, or an AWS profile.
 
-A provider is any callable that returns storage options. When `expires_at_millis` is among them
-it is asked again a minute before that moment; what it returned until then is used by every
-client, so many threads cost one question.
+A provider is a callable that returns storage options. If they include `expires_at_millis`, the
+provider is called again one minute before that time. All clients share the options until then, so
+concurrent requests cause one call.
 
-    asked at 10:00        {"aws_access_key_id": ..., "expires_at_millis": 11:00}
-    requests until 10:59  use these
-    requests from 10:59   asked again
+    called at 10:00       {"aws_access_key_id": ..., "expires_at_millis": 11:00}
+    requests until 10:59  use these options
+    requests from 10:59   call the provider again
 
-A store object asks through `credential_provider`, in the shape that its cloud wants.
+Store objects obtain credentials from `credential_provider` in the format of their cloud.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any, Final, TypeAlias
 from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.io.fork import renew_after_fork
-from lancelet.io.options import EXPIRES_AT, option_of
+from lancelet.io.options import EXPIRES_AT, get_option
 
 OptionsProvider: TypeAlias = Callable[[], Mapping[str, str]]
-"""Returns storage options that are valid now; it must be picklable to be used in Spark."""
+"""Returns currently valid storage options. Must be picklable for use in Spark."""
 
 REFRESH_SECONDS: Final = 60.0
-"""How long before credentials expire new ones are asked for."""
+"""Time in seconds before expiration at which credentials are refreshed."""
 
 _AZURE_SECRETS: Final = {
     "sas_token": ("sas_token", "azure_storage_sas_token", "azure_storage_sas_key", "sas_key"),
@@ -46,7 +46,7 @@ _AZURE_SECRETS: Final = {
 
 
 class RefreshedOptions:
-    """Options from a provider, kept until shortly before they expire."""
+    """Options from a provider, cached until shortly before they expire."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RefreshedOptions:
         *,
         clock: Callable[[], float] = lambda: surroundings.time_ns() / 1e9,
     ) -> None:
-        """Ask `provider` when first needed; `clock` gives seconds since 1970."""
+        """Call `provider` on first use; `clock` returns seconds since 1970."""
         self._provider = provider
         self._clock = clock
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class RefreshedOptions:
         renew_after_fork(self, RefreshedOptions._renew)
 
     def get(self) -> tuple[Mapping[str, str], datetime | None]:
-        """Return options that are valid, and when they expire."""
+        """Return valid options and their expiration time."""
         with self._lock:
             if self._options is None or self._clock() >= self._expires_at - REFRESH_SECONDS:
                 self._options = dict(self._provider())
@@ -77,21 +77,23 @@ class RefreshedOptions:
 
 
 def expiry_seconds(options: Mapping[str, str]) -> float:
-    """Return when options expire, in seconds since 1970; without the option that is never.
+    """Return the expiration time in seconds since 1970, or infinity if it is not given.
 
     >>> expiry_seconds({"expires_at_millis": "1500"}), expiry_seconds({})
     (1.5, inf)
     """
-    text = option_of(options, EXPIRES_AT)
+    text = get_option(options, EXPIRES_AT)
     if text is None:
         return float("inf")
     if not text.isdigit():
-        raise InvalidInputError("a time of expiry is in milliseconds", name=EXPIRES_AT, found=text)
+        raise InvalidInputError(
+            "the expiration time must be a number of milliseconds", name=EXPIRES_AT, found=text
+        )
     return int(text) / 1000
 
 
 def credential_provider(scheme: str, refreshed: RefreshedOptions) -> Callable[[], dict[str, Any]]:
-    """Return what a store object of a cloud asks for credentials.
+    """Return a callable that provides credentials in the format of a cloud.
 
     >>> refreshed = RefreshedOptions(lambda: {"google_storage_token": "t"})
     >>> credential_provider("gs", refreshed)()
@@ -99,23 +101,23 @@ def credential_provider(scheme: str, refreshed: RefreshedOptions) -> Callable[[]
     """
     shape = _SHAPES[scheme]
 
-    def ask() -> dict[str, Any]:
+    def get_credentials() -> dict[str, Any]:
         options, expires_at = refreshed.get()
         return {**shape(options), "expires_at": expires_at}
 
-    return ask
+    return get_credentials
 
 
 def profile_options(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the keys of the AWS profile in use, from the shared credentials file, if any.
+    """Return the keys of the current AWS profile from the shared credentials file.
 
-    Roles and single sign-on are not resolved here; give a provider for these.
+    Roles and single sign-on are not supported; use a provider for them.
     """
     import configparser  # noqa: PLC0415 - only who has a profile waits for it
 
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
     name = environment.get("AWS_PROFILE", "default")
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for variable, default, section in (
         ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
         ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
@@ -124,37 +126,39 @@ def profile_options(environment: Mapping[str, str] = os.environ) -> dict[str, st
         parser = configparser.RawConfigParser()
         parser.read(path, encoding="utf-8")
         if parser.has_section(section):
-            found.update(parser.items(section))
+            entries.update(parser.items(section))
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region")
-    return {key: found[key] for key in names if key in found}
+    return {key: entries[key] for key in names if key in entries}
 
 
 def _s3(options: Mapping[str, str]) -> dict[str, Any]:
-    key = option_of(options, "aws_access_key_id", "access_key_id")
-    secret = option_of(options, "aws_secret_access_key", "secret_access_key")
+    key = get_option(options, "aws_access_key_id", "access_key_id")
+    secret = get_option(options, "aws_secret_access_key", "secret_access_key")
     if key is None or secret is None:
-        raise _incomplete(options, "aws_access_key_id and aws_secret_access_key")
-    token = option_of(options, "aws_session_token", "session_token", "aws_token", "token")
+        raise _missing_credentials(options, "aws_access_key_id and aws_secret_access_key")
+    token = get_option(options, "aws_session_token", "session_token", "aws_token", "token")
     return {"access_key_id": key, "secret_access_key": secret, "token": token}
 
 
 def _gs(options: Mapping[str, str]) -> dict[str, Any]:
-    token = option_of(options, "google_storage_token", "token")
+    token = get_option(options, "google_storage_token", "token")
     if token is None:
-        raise _incomplete(options, "google_storage_token")
+        raise _missing_credentials(options, "google_storage_token")
     return {"token": token}
 
 
 def _azure(options: Mapping[str, str]) -> dict[str, Any]:
     for secret, names in _AZURE_SECRETS.items():
-        value = option_of(options, *names)
+        value = get_option(options, *names)
         if value is not None:
             return {secret: value}
-    raise _incomplete(options, "azure_storage_sas_token, azure_storage_token or an account key")
+    raise _missing_credentials(
+        options, "azure_storage_sas_token, azure_storage_token or an account key"
+    )
 
 
-def _incomplete(options: Mapping[str, str], needed: str) -> InvalidInputError:
-    # Values are secrets; names are not.
+def _missing_credentials(options: Mapping[str, str], needed: str) -> InvalidInputError:
+    # Do not include values, which are secrets.
     return InvalidInputError(
         "the provider returned no credentials for this store", needed=needed, found=sorted(options)
     )

@@ -1,28 +1,28 @@
-"""Files that appear whole or not at all, and survive a loss of power once they have a name.
+"""Durable local files: written atomically, and safe from power loss once they have a name.
 
-    no name            written, then flushed to the disk (`unfinished`)
-    7.manifest         the same file under its name, given in one step
-    the folder         flushed too, since names live in folders
+    no name            written, then flushed to disk (`unfinished`)
+    7.manifest         the same file, linked to its name in one step
+    directory          flushed as well, since it contains the names
 
-A name is taken over with a rename. A name that must be free is given with a hard link, which
-fails if it is taken. Where there are no hard links (some network and removable drives) a hidden
-file is locked for each name: who has the lock renames the finished file if the name is free. The
-lock of a dead process is free, and nobody sees a name without its bytes.
+A name is replaced by renaming. A name that must not exist is created by a hard link, which fails if
+it exists. On file systems without hard links (some network and removable drives), writers lock a
+hidden file per name; the owner of the lock renames the finished file if the name is free. The lock
+of a terminated process is released, and no reader sees a name without its content.
 
-A file of rows is different: nothing leads to it before the manifest of a commit has its name. So
-its flush may run beside whatever the commit does before that, and is waited for once (`Flushes`):
+Data files are handled differently: no manifest refers to them before the commit. Their flushes
+therefore run in the background, and the commit waits for all of them once (`BackgroundFlushes`):
 
-    a.lance            named, then flushed with its folder in the background
-    settle             the commit waits for all such flushes
-    7.manifest         flushed, named, the folder flushed: as above
+    a.lance            named, then flushed with its directory in the background
+    flush              the commit waits for all flushes
+    7.manifest         flushed, named, and its directory flushed, as above
 
-If the power fails before `settle` ends, what is left is at most a file without content that no
-version names, as after any write that was never committed; cleaning up finds it. What fails in
-the background is raised by `settle`, so such a manifest is never written.
+After a power loss before `flush` completes, at most an empty file without references remains, like
+after any uncommitted write; cleanup removes it. `flush` raises errors of background flushes, so the
+manifest is not written.
 
-While a large file is being written, the disk is asked to keep up (`_FLUSH_BYTES`), so that little
-is left to wait for at the end. Without `sync` nothing is flushed: a crash of the process still
-loses nothing, a loss of power may.
+Writers of large files start flushes periodically (`_FLUSH_BYTES`), so little remains to be flushed
+at the end. Without `sync` no flushes are made: the files survive a crash of the process, but
+possibly not a power loss.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken
 from lancelet.io.unfinished import UnfinishedFile, start_unfinished, write_all
 
 _FLUSH_BYTES: Final = 32 << 20
-"""After each so many bytes a flush is started in the background."""
+"""Number of bytes after which a background flush starts."""
 
 _SMALL_BYTES: Final = 256 << 10
-"""Buffers of fewer bytes are written together; a file of fewer is flushed without a thread."""
+"""Smaller buffers are coalesced, and smaller files are flushed without a thread."""
 
 _CREATE: Final = os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 _OPEN_MAX: Final = 64
-"""So many files may wait for their flush; each of them is open."""
+"""Maximum number of files with a pending flush; each of them is open."""
 
 
 class DurabilityWarning(RuntimeWarning):
-    """Something was published, and may still be lost with the power."""
+    """A file was published, but may be lost on power failure."""
 
 
 class LocalWriter(ObjectWriter):
-    """Writes a file that nobody sees and names it at `close`."""
+    """Writes a file that becomes visible under its name on `close`."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class LocalWriter(ObjectWriter):
         *,
         may_replace: bool = True,
         sync: bool = True,
-        flushes: Flushes | None = None,
+        flushes: BackgroundFlushes | None = None,
     ) -> None:
-        """Start the file that will be `native`, whose path in the store is `path`.
+        """Start writing the file `native`, which has the path `path` in the store.
 
-        With `may_replace` it takes over the name from whatever has it. Given `flushes`, it has
-        its name before it is flushed; see there.
+        With `may_replace` the file replaces an existing one. With `flushes` the file is named
+        before it is flushed in the background.
         """
         self._path = path
         self._native = native
@@ -90,74 +90,74 @@ class LocalWriter(ObjectWriter):
         self._flush: Future[None] | None = None
         self._flush_at = _FLUSH_BYTES
         self._position = 0
-        self._small = bytearray()
-        """Bytes of small buffers, which are written together."""
+        self._buffered = bytearray()
+        """The content of small buffers, which are coalesced."""
         try:
             self._unfinished: UnfinishedFile | None = _start(self._folder, sync=sync)
         except OSError as error:
-            raise translated(error, path) from error
+            raise translate_os_error(error, path) from error
 
     @property
     def position(self) -> int:
-        """How many bytes were written so far."""
+        """The number of bytes written."""
         return self._position
 
     def write(self, *buffers: BytesLike) -> None:
-        """Append bytes; large buffers are not copied on their way to the system."""
+        """Append buffers; large buffers are not copied."""
         if self._unfinished is None:
             raise InvalidInputError("the writer is closed", path=self._path)
         try:
             for buffer in buffers:
                 self._write(buffer, self._unfinished.handle)
         except OSError as error:
-            raise translated(error, self._path) from error
+            raise translate_os_error(error, self._path) from error
 
     def close(self) -> int:
-        """Flush the file and the folder, or have that done, and give the file its name."""
+        """Publish the file, after flushing it and its directory or scheduling the flush."""
         if self._unfinished is None:
             return self._position
         try:
             self._publish(self._unfinished)
             self._unfinished = None
         except OSError as error:
-            raise translated(error, self._path) from error
+            raise translate_os_error(error, self._path) from error
         finally:
             self.abort()
         return self._position
 
     def abort(self) -> None:
-        """Drop the unfinished file."""
+        """Discard the unfinished file."""
         if self._unfinished is None:
             return
         unfinished, self._unfinished = self._unfinished, None
-        # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
+        # A full or failing disk may report another error here, but the content is discarded anyway.
         with contextlib.suppress(OSError):
             self._end_flush()
         try:
             unfinished.discard()
         except OSError as error:
-            raise translated(error, self._path) from error
+            raise translate_os_error(error, self._path) from error
 
     def _write(self, buffer: BytesLike, handle: int) -> None:
         view = as_memoryview(buffer)
         self._position += len(view)
         if len(view) < _SMALL_BYTES:
-            self._small += view
-            if len(self._small) >= _SMALL_BYTES:
-                self._write_small(handle)
+            self._buffered += view
+            if len(self._buffered) >= _SMALL_BYTES:
+                self._write_buffered(handle)
         else:
-            self._write_small(handle)
+            self._write_buffered(handle)
             write_all(handle, view)
         if self._sync and self._position >= self._flush_at:
             self._start_flush(handle)
 
-    def _write_small(self, handle: int) -> None:
-        if self._small:
-            write_all(handle, self._small)
-            self._small = bytearray()
+    def _write_buffered(self, handle: int) -> None:
+        if self._buffered:
+            write_all(handle, self._buffered)
+            self._buffered = bytearray()
 
     def _publish(self, unfinished: UnfinishedFile) -> None:
-        self._write_small(unfinished.handle)
+        self._write_buffered(unfinished.handle)
         self._end_flush()
         if self._flushes is not None:
             self._publish_unflushed(unfinished, self._flushes)
@@ -170,19 +170,19 @@ class LocalWriter(ObjectWriter):
 
     def _flush_folder(self) -> None:
         try:
-            flush_folder(self._folder)
+            flush_directory(self._folder)
         except OSError as error:
             if self._may_replace:
                 raise
-            # Everybody sees it already, so to fail would be to deny what was published.
+            # The file is visible to readers already, so the operation must not fail.
             warnings.warn(
-                f"{self._path} was stored, but its folder could not be flushed: it may be gone "
-                f"after a loss of power ({error.strerror or error})",
+                f"{self._path} was stored, but its directory could not be flushed: the file may "
+                f"be lost after a power failure ({error.strerror or error})",
                 DurabilityWarning,
                 stacklevel=5,
             )
 
-    def _publish_unflushed(self, unfinished: UnfinishedFile, flushes: Flushes) -> None:
+    def _publish_unflushed(self, unfinished: UnfinishedFile, flushes: BackgroundFlushes) -> None:
         handle = os.dup(unfinished.handle)
         try:
             unfinished.publish(self._native, may_replace=self._may_replace)
@@ -198,57 +198,58 @@ class LocalWriter(ObjectWriter):
             self._flush_at = self._position + _FLUSH_BYTES
 
     def _end_flush(self) -> None:
-        """Wait for a flush, and raise what it met: the system reports a failed write only once."""
+        """Wait for a flush and raise its error: the system reports a failed write only once."""
         flush, self._flush = self._flush, None
         if flush is not None:
             flush.result()
 
 
-class Flushes:
-    """Flushes of named files that run in the background, to be waited for together.
+class BackgroundFlushes:
+    """Background flushes of named files, with a single wait at the end.
 
-    Folders are flushed at the end, each once however many names it was given, and beside them one
-    small file: nothing is gained by another thread that waits for the disk before.
+    Directories are flushed at the end, once each. One small file is flushed at the same time in the
+    calling thread, since a separate thread would not be faster.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty set of flushes."""
         self._running: deque[tuple[str, Future[None]]] = deque()
         self._folders: dict[str, str] = {}
-        self._last: tuple[str, int] | None = None
+        self._deferred: tuple[str, int] | None = None
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
-        """Close what nobody waited for, since its write has failed."""
-        if self._last is not None:
-            os.close(self._last[1])
+        """Close a handle that was never flushed because its write failed."""
+        if self._deferred is not None:
+            os.close(self._deferred[1])
 
     def start(self, path: str, handle: int, folder: str, *, is_small: bool = False) -> None:
-        """Flush an open file, which is closed then; the folder that has its name comes later."""
-        own = (path, handle)
-        with self._lock:  # several threads write files of one change
+        """Flush and close an open file; its directory is flushed by `wait`."""
+        entry = (path, handle)
+        with self._lock:  # Several threads write files of a change.
             self._folders[folder] = path
-            last, self._last = self._last, own if is_small else None
-        if last is not None:
-            self._run(*last)
+            deferred, self._deferred = self._deferred, entry if is_small else None
+        if deferred is not None:
+            self._run(*deferred)
         if not is_small:
-            self._run(*own)
+            self._run(*entry)
         while len(self._running) > _OPEN_MAX:
             self._end_first()
 
-    def settle(self) -> None:
-        """Wait for all, and raise what the first of them met.
+    def wait(self) -> None:
+        """Wait for all flushes, and raise the first error.
 
-        Names do not wait for bytes: nothing leads to either before, and the disk does both at once.
+        Directories need not be flushed after their files: no manifest refers to either, and the
+        disk flushes both concurrently.
         """
-        last, self._last = self._last, None
+        deferred, self._deferred = self._deferred, None
         while self._folders:
             folder, path = self._folders.popitem()
-            self._running.append((path, run_in_background(partial(flush_folder, folder))))
+            self._running.append((path, run_in_background(partial(flush_directory, folder))))
         try:
-            if last is not None:
-                with as_storage_errors(last[0]):
-                    _flush_and_close(last[1])
+            if deferred is not None:
+                with translating_os_errors(deferred[0]):
+                    _flush_and_close(deferred[1])
         finally:
             for _, flush in self._running:
                 flush.exception()
@@ -260,7 +261,7 @@ class Flushes:
 
     def _end_first(self) -> None:
         path, flush = self._running.popleft()
-        with as_storage_errors(path):
+        with translating_os_errors(path):
             flush.result()
 
 
@@ -271,25 +272,25 @@ def _flush_and_close(handle: int) -> None:
         os.close(handle)
 
 
-def write_note(native: str, data: BytesLike) -> None:
-    """Write a small file in place, if need be over what was there; nothing is waited for."""
+def write_in_place(native: str, data: BytesLike) -> None:
+    """Write a small file in place, replacing previous content, without flushing."""
     try:
         handle = os.open(native, _CREATE, 0o666)
     except FileNotFoundError:
-        make_folder(os.path.dirname(native), sync=False)
+        create_directory(os.path.dirname(native), sync=False)
         handle = os.open(native, _CREATE, 0o666)
     try:
         view = as_memoryview(data)
         write_all(handle, view)
-        # To empty a file first makes some systems write what follows to the disk at once.
+        # Truncating a file to zero length first makes some systems flush it synchronously.
         if os.fstat(handle).st_size > len(view):
             os.truncate(handle, len(view))
     finally:
         os.close(handle)
 
 
-def make_folder(folder: str, *, sync: bool) -> None:
-    """Make a folder and those above it, each durably if so asked."""
+def create_directory(folder: str, *, sync: bool) -> None:
+    """Create a directory and its parents, durably if `sync`."""
     try:
         os.mkdir(folder)
     except FileExistsError:
@@ -297,27 +298,27 @@ def make_folder(folder: str, *, sync: bool) -> None:
             raise
         return
     except FileNotFoundError:
-        make_folder(os.path.dirname(folder), sync=sync)
+        create_directory(os.path.dirname(folder), sync=sync)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
     if sync:
-        flush_folder(os.path.dirname(folder))
+        flush_directory(os.path.dirname(folder))
 
 
 def _flush_data(handle: int) -> None:
-    """Make the bytes of a file survive a loss of power; its size may follow later."""
+    """Flush the content of a file; its metadata may be flushed later."""
     getattr(os, "fdatasync", os.fsync)(handle)
 
 
-def flush_folder(folder: str) -> None:
-    """Make the names in a folder survive a loss of power."""
-    if os.name == "nt":  # Windows keeps names in a journal and has no call for it.
+def flush_directory(folder: str) -> None:
+    """Flush the names in a directory."""
+    if os.name == "nt":  # Windows journals names and has no such call.
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some network drives cannot flush a folder, and write it through anyway.
+        # Some network drives do not support directory flushes, but write through.
         if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:
             raise
     finally:
@@ -325,18 +326,18 @@ def flush_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def as_storage_errors(path: str) -> Iterator[None]:
-    """Translate what the system answers about a path into our errors."""
+def translating_os_errors(path: str) -> Iterator[None]:
+    """Translate operating system errors for a path."""
     try:
         yield
     except LanceletError:
         raise
     except OSError as error:
-        raise translated(error, path) from error
+        raise translate_os_error(error, path) from error
 
 
-def translated(error: OSError, path: str) -> LanceletError:
-    """Return our error for what the system answered about a path."""
+def translate_os_error(error: OSError, path: str) -> LanceletError:
+    """Convert an operating system error for a path."""
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         return not_stored(path)
     if isinstance(error, FileExistsError):
@@ -344,7 +345,7 @@ def translated(error: OSError, path: str) -> LanceletError:
     if isinstance(error, BlockingIOError):
         return StorageUnavailableError(error.strerror or str(error), path=path)
     return StorageError(
-        "the system refused a request; check permissions and free space",
+        "the operating system refused a request; check permissions and free space",
         path=path,
         reason=error.strerror or str(error),
         errno=error.errno,
@@ -361,9 +362,9 @@ def is_out_of_space(error: BaseException) -> bool:
 
 
 def _start(folder: str, *, sync: bool) -> UnfinishedFile:
-    """Start a file and, only if that fails for want of it, make its folder."""
+    """Start a file, and create its directory only if it does not exist."""
     try:
         return start_unfinished(folder)
     except FileNotFoundError:
-        make_folder(folder, sync=sync)
+        create_directory(folder, sync=sync)
         return start_unfinished(folder)

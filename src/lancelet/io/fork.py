@@ -1,8 +1,8 @@
-"""What a forked child must make anew: locks, threads and the clients built on them.
+"""Reinitialization of locks, threads and clients in forked children.
 
-A fork copies memory but only the thread that called it. A lock that another thread held stays
-held for ever in the child, and a pool has no workers left. PySpark forks its Python workers from
-a daemon, and PyTorch its data loaders, so whatever holds a lock registers here how to renew it.
+A fork copies memory, but only the calling thread. A lock held by another thread is never released
+in the child, and a thread pool has no workers. PySpark forks Python workers from a daemon, and
+PyTorch forks data loaders, so every owner of a lock registers a function that renews it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _RENEWALS: weakref.WeakKeyDictionary[object, Callable[[object], None]] = weakref
 def renew_after_fork(holder: T, renew: Callable[[T], None]) -> None:
     """Call `renew(holder)` in every child that is forked while `holder` is alive.
 
-    `renew` must not keep `holder` alive: pass a function, not a bound method. It runs before
-    anything else of the child, so no other thread can interfere.
+    `renew` must not reference `holder`: pass a function, not a bound method. It runs before other
+    threads of the child exist.
     """
     _RENEWALS[holder] = renew  # type: ignore[assignment]  # each holder is called with its own
 

@@ -1,14 +1,14 @@
-"""A store in any file system of fsspec: the hub of Hugging Face, SFTP, HDFS, GitHub and others.
+"""A store over any fsspec file system: Hugging Face Hub, SFTP, HDFS, GitHub and others.
 
-    hf://datasets/org/name/t.lance              a scheme that only fsspec has
-    storage_options={"fsspec": "true"}          fsspec for whichever scheme the URI has
-    storage_options={"fsspec": filesystem}      this very file system
+    hf://datasets/org/name/t.lance              a scheme that only fsspec supports
+    storage_options={"fsspec": "true"}          fsspec for any URI scheme
+    storage_options={"fsspec": filesystem}      an fsspec file system object
 
-Other storage options become its arguments (`token`, `endpoint`, `username`).
+Other storage options are passed to the file system (`token`, `endpoint`, `username`).
 
-Few of these file systems can store an object only if its name is free, so most tables there are
-for reading. Where two writers could both believe that they have a version, a commit is refused;
-`commit_lock` or the storage option `manifest_store` decides in place of the file system.
+Few of these file systems support conditional puts, so most tables on them are read-only. A commit
+that could collide with a concurrent one is refused unless `commit_lock` or the storage option
+`manifest_store` arbitrates between writers.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from lancelet.io.wrapped import Request, WrappedStore
 T = TypeVar("T")
 
 _IN_MEMORY_BYTES: Final = 64 << 20
-"""Larger objects lie in a temporary file until they are stored."""
+"""Size in bytes from which an unfinished object is stored in a temporary file."""
 
 _MODIFIED: Final = ("mtime", "LastModified", "last_modified", "updated", "created")
 _TAGS: Final = ("ETag", "etag", "md5", "sha", "blob_id")
-_NOT_THERE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_OURS: Final = frozenset({"durability", "local_sync", "manifest_store", EXPIRES_AT})
-"""Options that say nothing to a file system."""
+_MISSING_ERRORS: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_STORE_OPTIONS: Final = frozenset({"durability", "local_sync", "manifest_store", EXPIRES_AT})
+"""Options that are not passed to the file system."""
 
 _MEMORY_PUTS: Final = threading.Lock()
 
@@ -70,37 +70,39 @@ _MEMORY_PUTS: Final = threading.Lock()
 def open_filesystem(
     base: str, storage_options: Mapping[str, Any]
 ) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the file system that a URI and storage options name, and the URI's path in it.
+    """Return the file system of a URI and storage options, and the path of the URI in it.
 
     Raises:
-        ValueError: fsspec has no such file system.
-        ImportError: What it needs is not installed.
+      ValueError: If fsspec has no such file system.
+      ImportError: If a dependency of the file system is not installed.
     """
     options = {name.lower(): value for name, value in storage_options.items()}
-    given = options.pop(FSSPEC, "true")
-    if isinstance(given, fsspec.AbstractFileSystem):
-        return given, given._strip_protocol(base)  # noqa: SLF001  # what fsspec's own callers use
-    if str(given).lower() != "true":
+    option = options.pop(FSSPEC, "true")
+    if isinstance(option, fsspec.AbstractFileSystem):
+        return option, option._strip_protocol(base)  # noqa: SLF001  # what fsspec's own callers use
+    if str(option).lower() != "true":
         raise InvalidInputError(
-            "the storage option `fsspec` is a file system of fsspec, or true", found=given
+            "the storage option `fsspec` must be an fsspec file system, or true", found=option
         )
-    arguments = {name: options[name] for name in options.keys() - _OURS}
-    found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(base, **arguments)
-    return found
+    arguments = {name: options[name] for name in options.keys() - _STORE_OPTIONS}
+    filesystem_and_path: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(
+        base, **arguments
+    )
+    return filesystem_and_path
 
 
 def is_local(filesystem: fsspec.AbstractFileSystem) -> bool:
-    """Return whether a file system is this machine's."""
+    """Return whether a file system is the local one."""
     return isinstance(filesystem, LocalFileSystem)
 
 
 class FsspecStore(Store):
-    """Objects of a file system of fsspec, below a folder."""
+    """Objects of an fsspec file system below a directory."""
 
     def __init__(
         self, filesystem: fsspec.AbstractFileSystem, base: str, root: str, folder: str = ""
     ) -> None:
-        """Use what lies below `folder` in `root`, which is the path of the URI `base`."""
+        """Create a store for `folder` below `root`, which is the path of the URI `base`."""
         self._filesystem = filesystem
         self._base = base.rstrip("/") if not base.endswith("://") else base
         self._root = root.rstrip("/")
@@ -108,7 +110,7 @@ class FsspecStore(Store):
         self._prefix = f"{self._folder}/" if self._folder else ""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the file system's own arguments."""
+        """Pickle by the arguments of the file system."""
         return (FsspecStore, (self._filesystem, self._base, self._root, self._folder))
 
     @property
@@ -116,13 +118,13 @@ class FsspecStore(Store):
         """The URI of the root."""
         if not self._folder:
             return self._base
-        # A URI of memory is not decoded when it is read.
+        # Memory URIs are not percent-decoded when they are parsed.
         folder = self._folder if self._base.startswith("memory:") else quote_path(self._folder)
         return f"{self._base}{'' if self._base.endswith('/') else '/'}{folder}"
 
     @property
     def filesystem(self) -> fsspec.AbstractFileSystem:
-        """The file system; a forked child makes its own, with connections of its own."""
+        """The file system; a forked child creates its own, with separate connections."""
         pid = getattr(self._filesystem, "_pid", None)
         if pid not in {None, os.getpid()}:
             arguments = self._filesystem.storage_args, self._filesystem.storage_options
@@ -130,7 +132,7 @@ class FsspecStore(Store):
         return self._filesystem
 
     def at(self, folder: str) -> FsspecStore:
-        """Return the same file system with a folder as its root."""
+        """Return a store of the same file system with a directory as its root."""
         inner = self._prefix + check_folder(folder)
         return FsspecStore(self._filesystem, self._base, self._root, inner)
 
@@ -142,29 +144,29 @@ class FsspecStore(Store):
         return type(inner) is MemoryFileSystem
 
     def deciding(self) -> Store:
-        """Return the store, or one that refuses changes where two writers could collide."""
+        """Return the store, or a read-only one if concurrent writers could collide."""
         if self._has_put_if_absent:
             return self
-        return WrappedStore(self, _RefusesChanges(self._filesystem))
+        return WrappedStore(self, _ReadOnly(self._filesystem))
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
-        """Open an object; nothing is asked for yet."""
+        """Open an object without sending a request."""
         return _FsspecReader(self, path, size)
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of an object."""
+        """Return the content of an object."""
         return bytes(self.fetch(path, None, None))
 
     def fetch(self, path: str, start: int | None, end: int | None) -> bytes:
-        """Return some bytes of an object, by one request."""
+        """Return a byte range of an object with one request."""
         full = self._full(path)
         with _errors(path):
             if self.filesystem.async_impl or isinstance(self.filesystem, MemoryFileSystem):
-                found: bytes = self.filesystem.cat_file(full, start=start, end=end)
-                return found
+                content: bytes = self.filesystem.cat_file(full, start=start, end=end)
+                return content
             if start is None:
                 self.filesystem.invalidate_cache(full)
-            # Their own `cat_file` reads ahead, some megabytes for each range.
+            # The generic `cat_file` reads ahead several megabytes per range.
             with self.filesystem.open(full, "rb", cache_type="none") as file:
                 if start is None or end is None:
                     return bytes(file.read())
@@ -172,12 +174,12 @@ class FsspecStore(Store):
                 return bytes(file.read(end - start))
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Store an object whole, in place of whatever had the name."""
+        """Store an object, replacing an existing one."""
         value = bytes(as_memoryview(data))
         self.store(path, lambda full: self.filesystem.pipe_file(full, value))
 
     def store(self, path: str, request: Callable[[str], object]) -> None:
-        """Store an object by a request, in a folder that may have to be made."""
+        """Store an object by calling `request`; create its directory if necessary."""
         full = self._full(path)
         with _errors(path):
             try:
@@ -187,28 +189,28 @@ class FsspecStore(Store):
                 request(full)
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Store an object if the name is free, where the file system is this process's memory."""
+        """Store an object unless it exists. Only supported for the in-memory file system."""
         if not self._has_put_if_absent:
-            raise _no_put_if_absent(path, self._filesystem)
+            raise _unsupported_put(path, self._filesystem)
         with _MEMORY_PUTS:
             if self.exists(path):
                 raise name_taken(path)
             self.put(path, data)
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start a new object, which is stored when it is closed."""
+        """Start writing an object, which is stored on `close`."""
         return _FsspecWriter(self, check_path(path))
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects below a folder, ordered by path."""
-        full = self._folder_of(folder)
+        """Yield the objects below a directory, ordered by path."""
+        full = self._full_folder(folder)
         self.filesystem.invalidate_cache(full)
         with _errors(folder):
             try:
-                found = self.filesystem.find(full, detail=True)
-            except _NOT_THERE:
-                found = {}
-        entries = sorted((self._info(entry) for entry in found.values()), key=lambda i: i.path)
+                listed = self.filesystem.find(full, detail=True)
+            except _MISSING_ERRORS:
+                listed = {}
+        entries = sorted((self._info(entry) for entry in listed.values()), key=lambda i: i.path)
         inside = f"{check_folder(folder)}/" if folder else ""
         return (
             info
@@ -217,16 +219,18 @@ class FsspecStore(Store):
         )
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return what lies directly in a folder."""
-        full = self._folder_of(folder)
+        """Return the direct children of a directory."""
+        full = self._full_folder(folder)
         self.filesystem.invalidate_cache(full)
         with _errors(folder):
             try:
-                found = self.filesystem.ls(full, detail=True)
-            except _NOT_THERE:
-                found = []
-        # Some list an object as if it were a folder of itself.
-        inside = [entry for entry in found if self._relative(entry["name"]) != check_folder(folder)]
+                listed = self.filesystem.ls(full, detail=True)
+            except _MISSING_ERRORS:
+                listed = []
+        # Some file systems list an object as a child of itself.
+        inside = [
+            entry for entry in listed if self._relative(entry["name"]) != check_folder(folder)
+        ]
         objects = [self._info(entry) for entry in inside if entry["type"] != "directory"]
         folders = [
             self._relative(entry["name"]) for entry in inside if entry["type"] == "directory"
@@ -234,21 +238,21 @@ class FsspecStore(Store):
         return Listing(tuple(sorted(objects, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def info(self, path: str) -> ObjectInfo:
-        """Return size and times of an object."""
+        """Return size and modification time of an object."""
         full = self._full(path)
         with _errors(path):
             try:
-                found = self.filesystem.info(full)
+                entry = self.filesystem.info(full)
             except FileNotFoundError:
-                # A listing that is remembered may be older than the object.
+                # A cached listing may be older than the object.
                 self.filesystem.invalidate_cache(full)
-                found = self.filesystem.info(full)
-        if found["type"] == "directory":
+                entry = self.filesystem.info(full)
+        if entry["type"] == "directory":
             raise not_stored(path)
-        return self._info(found, path)
+        return self._info(entry, path)
 
     def delete(self, path: str) -> None:
-        """See to it that an object is gone."""
+        """Delete an object if it exists."""
         with contextlib.suppress(ObjectNotFoundError), _errors(path):
             self.filesystem.rm_file(self._full(path))
 
@@ -260,46 +264,46 @@ class FsspecStore(Store):
         self.store(target, lambda full: self.filesystem.cp_file(origin, full))
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Copy an object to a free name, then delete it; meant for small ones."""
+        """Copy an object to an unused name, then delete it. Intended for small objects."""
         self.put_if_absent(target, self.read(source))
         self.delete(source)
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{self._prefix}{check_path(path)}"
 
-    def _folder_of(self, folder: str) -> str:
+    def _full_folder(self, folder: str) -> str:
         return f"{self._root}/{self._prefix}{check_folder(folder)}".rstrip("/")
 
     def _relative(self, name: str) -> str:
         stripped: str = self._filesystem._strip_protocol(name)  # noqa: SLF001  # what fsspec's own callers use
         return stripped.removeprefix(f"{self._root}/").lstrip("/").removeprefix(self._prefix)
 
-    def _info(self, found: Mapping[str, Any], path: str | None = None) -> ObjectInfo:
-        tag = next((found[name] for name in _TAGS if found.get(name)), None)
+    def _info(self, entry: Mapping[str, Any], path: str | None = None) -> ObjectInfo:
+        tag = next((entry[name] for name in _TAGS if entry.get(name)), None)
         return ObjectInfo(
-            self._relative(found["name"]) if path is None else path,
-            int(found["size"]),
-            _time_of(next((found[name] for name in _MODIFIED if found.get(name)), None)),
+            self._relative(entry["name"]) if path is None else path,
+            int(entry["size"]),
+            _parse_time(next((entry[name] for name in _MODIFIED if entry.get(name)), None)),
             None if tag is None else str(tag),
         )
 
 
-class _RefusesChanges:
-    """Lets requests pass that only look."""
+class _ReadOnly:
+    """Interceptor that only permits reads."""
 
     def __init__(self, filesystem: fsspec.AbstractFileSystem) -> None:
         self._filesystem = filesystem
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
         if request.is_change or request.operation == "open_writer":
-            raise _no_put_if_absent(request.path, self._filesystem)
+            raise _unsupported_put(request.path, self._filesystem)
         return action()
 
 
-def _no_put_if_absent(path: str, filesystem: fsspec.AbstractFileSystem) -> UnsupportedError:
+def _unsupported_put(path: str, filesystem: fsspec.AbstractFileSystem) -> UnsupportedError:
     return UnsupportedError(
-        "this file system cannot store an object only if its name is free, so two writers could "
-        "take one version; give `commit_lock` or the storage option `manifest_store`",
+        "this file system does not support conditional puts, so concurrent writers could commit "
+        "the same version; pass `commit_lock` or the storage option `manifest_store`",
         path=path,
         filesystem=type(filesystem).__name__,
     )
@@ -315,13 +319,13 @@ class _FsspecReader(RangedReader):
 
 
 class _FsspecWriter(ObjectWriter):
-    """Keeps an object until it is whole, since many file systems show what is half written."""
+    """Buffers an object until it is complete, since many file systems expose partial objects."""
 
     def __init__(self, store: FsspecStore, path: str) -> None:
         self._store = store
         self._path = path
         self._position = 0
-        self._kept: tempfile.SpooledTemporaryFile[bytes] | None = tempfile.SpooledTemporaryFile(  # noqa: SIM115  # closed with the writer
+        self._spool: tempfile.SpooledTemporaryFile[bytes] | None = tempfile.SpooledTemporaryFile(  # noqa: SIM115  # closed with the writer
             _IN_MEMORY_BYTES
         )
 
@@ -330,50 +334,50 @@ class _FsspecWriter(ObjectWriter):
         return self._position
 
     def write(self, *buffers: BytesLike) -> None:
-        """Append bytes."""
-        if self._kept is None:
+        """Append buffers."""
+        if self._spool is None:
             raise InvalidInputError("the writer is closed", path=self._path)
         for buffer in buffers:
             view = as_memoryview(buffer)
-            self._kept.write(view)
+            self._spool.write(view)
             self._position += view.nbytes
 
     def close(self) -> int:
         """Store the object."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            with kept:
-                self._store.store(self._path, partial(self._send, kept))
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            with spool:
+                self._store.store(self._path, partial(self._send, spool))
         return self._position
 
     def abort(self) -> None:
-        """Forget what was written."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
+        """Discard the buffered content."""
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            spool.close()
 
-    def _send(self, kept: tempfile.SpooledTemporaryFile[bytes], full: str) -> None:
-        kept.seek(0)
+    def _send(self, spool: tempfile.SpooledTemporaryFile[bytes], full: str) -> None:
+        spool.seek(0)
         if self._position <= _IN_MEMORY_BYTES:
-            self._store.filesystem.pipe_file(full, kept.read())
+            self._store.filesystem.pipe_file(full, spool.read())
             return
         with self._store.filesystem.open(full, "wb") as file:
-            while part := kept.read(_IN_MEMORY_BYTES):
+            while part := spool.read(_IN_MEMORY_BYTES):
                 file.write(part)
 
 
 @contextlib.contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Translate what file systems raise, which is mostly the errors of Python's own files."""
+    """Translate file system errors, most of which are built-in exceptions of Python."""
     try:
         yield
     except LanceletError:
         raise
-    except _NOT_THERE as error:
+    except _MISSING_ERRORS as error:
         raise not_stored(path) from error
     except NotImplementedError as error:
         raise UnsupportedError(
-            "the file system cannot do this", path=path, reason=str(error)
+            "the file system does not support this operation", path=path, reason=str(error)
         ) from error
     except PermissionError as error:
         raise StorageError(
@@ -381,7 +385,7 @@ def _errors(path: str) -> Iterator[None]:
             path=path,
             reason=str(error),
         ) from error
-    except Exception as error:  # each file system has errors of its own
+    except Exception as error:  # Each file system raises its own exception types.
         raise StorageError(
             "the file system refused a request",
             path=path,
@@ -389,13 +393,13 @@ def _errors(path: str) -> Iterator[None]:
         ) from error
 
 
-def _time_of(found: object) -> datetime:
-    """Return when an object was stored; one that nobody knows the time of is never old."""
-    if isinstance(found, datetime):
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    if isinstance(found, int | float):
-        return datetime.fromtimestamp(found, UTC)
-    if isinstance(found, str):
+def _parse_time(value: object) -> datetime:
+    """Return the modification time, or the current time if it is unknown."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    if isinstance(value, str):
         with contextlib.suppress(ValueError):
-            return _time_of(datetime.fromisoformat(found))
+            return _parse_time(datetime.fromisoformat(value))
     return surroundings.now()

@@ -1,10 +1,10 @@
-r"""A store of files in a folder, or anywhere on the machine.
+r"""A store of files on the local file system.
 
-How files are read is in `mapped`, how they are written in `durable`; this module turns paths of
-the store into names that the operating system understands, and lists folders.
+Reading is implemented in `mapped` and writing in `durable`. This module converts store paths to
+native paths and lists directories.
 
     root /data/table.lance, path data/a.lance   ->  /data/table.lance/data/a.lance
-    the same on Windows, when long              ->  \\?\C:\data\table.lance\data\a.lance
+    the same on Windows, if long                ->  \\?\C:\data\table.lance\data\a.lance
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lancelet import surroundings
 from lancelet.buffers import Bytes
 from lancelet.errors import StorageError
 from lancelet.io.durable import (
-    Flushes,
+    BackgroundFlushes,
     LocalWriter,
-    as_storage_errors,
-    flush_folder,
-    make_folder,
-    translated,
-    write_note,
+    create_directory,
+    flush_directory,
+    translate_os_error,
+    translating_os_errors,
+    write_in_place,
 )
 from lancelet.io.mapped import MappedReader, OpenedReader
 from lancelet.io.store import (
@@ -52,35 +52,37 @@ from lancelet.io.unfinished import (
 from lancelet.kernels import NATIVE
 
 _WINDOWS_PATH_MAX: Final = 240
-"""Longer paths need the `\\\\?\\` form; the limit is 260 for files and 248 for folders."""
+"""Length from which paths use the `\\\\?\\` form; the limit is 260 for files and 248 for
+directories.
+"""
 
 _IS_WINDOWS: Final = os.name == "nt"
 
-_GUARDS_MAPS: Final = NATIVE or _IS_WINDOWS
-"""Whether a file that is cut while it is mapped is no fault of the process."""
+_HAS_SAFE_MAPS: Final = NATIVE or _IS_WINDOWS
+"""Whether truncating a mapped file cannot crash the process."""
 
 _COPY_BYTES: Final = 1 << 20
 
 
 class LocalStore(Store):
-    """The files below a folder, which need not exist yet."""
+    """The files below a directory, which need not exist yet."""
 
     def __init__(
         self,
         root: str | os.PathLike[str],
         *,
         sync: bool = True,
-        flushes: Flushes | None = None,
-        is_whole: bool = False,
+        flushes: BackgroundFlushes | None = None,
+        is_absolute: bool = False,
     ) -> None:
-        """Use the files below `root`; a relative root is taken from the working folder, once.
+        """Create a store for `root`; a relative root is resolved against the current directory.
 
-        With `sync` what was written survives a loss of power, which costs some milliseconds for
-        each file. Given `flushes`, new files may be lost until these have ended. A root
-        that `is_whole` is text, as the system has it.
+        With `sync` written files survive a power loss, at a cost of some milliseconds per file.
+        With `flushes` new files are only durable once these are complete. `is_absolute` states that
+        `root` is an absolute native path.
         """
-        # Every table that is opened passes here, and taking paths apart would be measurable.
-        self._base = str(root if is_whole else Path(root).absolute())
+        # Called whenever a table is opened; the overhead of path objects would be measurable.
+        self._base = str(root if is_absolute else Path(root).absolute())
         self._uri: str | None = None
         self._sync = sync
         self._flushes = flushes
@@ -94,92 +96,92 @@ class LocalStore(Store):
 
     @property
     def root(self) -> Path:
-        """The folder that is the root."""
+        """The root directory."""
         return Path(self._base)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the folder."""
+        """Pickle by the root directory."""
         return (_reopen, (self._base, self._sync))
 
     def at(self, folder: str) -> LocalStore:
-        """Return a store with a sub-folder as its root."""
+        """Return a store with a subdirectory as its root."""
         folder = check_folder(folder)
-        return self._like(self._native(folder)) if folder else self
+        return self._with_root(self._native(folder)) if folder else self
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # the map needs the size there is
-        """Map a file, or open it where nothing would guard the map."""
-        with as_storage_errors(path):
-            if _GUARDS_MAPS:
+        """Map a file into memory, or open it where memory maps are unsafe."""
+        with translating_os_errors(path):
+            if _HAS_SAFE_MAPS:
                 return MappedReader(path, self._native(path))
             return OpenedReader(self, path, self._native(path))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file."""
-        with as_storage_errors(path), open(self._native(path), "rb", buffering=0) as file:
+        """Return the content of a file."""
+        with translating_os_errors(path), open(self._native(path), "rb", buffering=0) as file:
             return file.readall()
 
     @property
     def reads_together(self) -> bool:
-        """Files are."""
+        """Always true for local files."""
         return True
 
     def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:
-        """Return the bytes of small files side by side; to map each would take longer."""
-        read = np.empty(sum(sizes), np.uint8)
+        """Return the concatenated content of small files; mapping each would take longer."""
+        content = np.empty(sum(sizes), np.uint8)
         start = 0
         for path, size in zip(paths, sizes, strict=True):
             try:
                 with open(self._native(path), "rb", buffering=0) as file:
-                    found = file.readinto(read[start : start + size].data)
-                    if found != size or os.fstat(file.fileno()).st_size != size:
+                    num_read = file.readinto(content[start : start + size].data)
+                    if num_read != size or os.fstat(file.fileno()).st_size != size:
                         return None
             except OSError as error:
-                raise translated(error, path) from error
+                raise translate_os_error(error, path) from error
             start += size
-        return read
+        return content
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Write a file whole, in place of whatever had the name."""
+        """Write a file, replacing an existing one."""
         with self.open_writer(path) as writer:
             writer.write(data)
 
     def put_note(self, path: str, data: BytesLike) -> None:
-        """Write a small file in place, without waiting for the disk."""
+        """Write a small file in place without flushing it."""
         try:
-            write_note(self._native(path), data)
+            write_in_place(self._native(path), data)
         except OSError as error:
-            raise translated(error, path) from error
+            raise translate_os_error(error, path) from error
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Write a file if the name is free; on return it survives a loss of power."""
+        """Write a file unless it exists; it survives a power loss on return."""
         writer = LocalWriter(path, self._native(path), may_replace=False, sync=self._sync)
         with writer:
             writer.write(data)
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start a new file."""
+        """Start writing a file."""
         return LocalWriter(path, self._native(path), sync=self._sync, flushes=self._flushes)
 
     @property
     def lists_names(self) -> bool:
-        """They cost one request to the system, and a listing one more for each file."""
+        """Always true: a listing with sizes needs one more request per file."""
         return True
 
     def list_names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
+        """Return the names in a directory."""
         try:
             return os.listdir(self._native_folder(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise translated(error, folder) from error
+            raise translate_os_error(error, folder) from error
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the files below a folder, ordered by path; sizes are read as they are yielded."""
+        """Yield the files below a directory, ordered by path; sizes are read lazily."""
         return self._walk(check_folder(folder), start_after or "", ())
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return the files and folders in a folder."""
+        """Return the files and subdirectories in a directory."""
         folder = check_folder(folder)
         objects = []
         folders = []
@@ -191,48 +193,50 @@ class LocalStore(Store):
         return Listing(tuple(objects), tuple(sorted(folders)))
 
     def info(self, path: str) -> ObjectInfo:
-        """Return size and times of a file."""
-        found = self._info_or_none(check_path(path))
-        if found is None:
+        """Return size and modification time of a file."""
+        info = self._info_or_none(check_path(path))
+        if info is None:
             raise not_stored(path)
-        return found
+        return info
 
     def delete(self, path: str) -> None:
-        """See to it that a file is gone."""
+        """Delete a file if it exists."""
         native = self._native(path)
         try:
             os.unlink(native)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise translated(error, path) from error
+            raise translate_os_error(error, path) from error
 
     def delete_folder(self, folder: str) -> None:
-        """See to it that a folder and all in it are gone, hidden files included."""
+        """Delete a directory with its content, including hidden files, if it exists."""
         import shutil  # noqa: PLC0415 - only who drops a table waits for it
 
         native = self._native_folder(folder)
-        with as_storage_errors(folder), contextlib.suppress(FileNotFoundError):
+        with translating_os_errors(folder), contextlib.suppress(FileNotFoundError):
             if folder and os.path.islink(native):
-                os.unlink(native)  # what it leads to belongs to others
+                os.unlink(native)  # The target of the link belongs to other owners.
             else:
                 shutil.rmtree(native)
 
     def is_own(self, path: str) -> bool:
-        """Return whether no folder between the store and a file is a symbolic link."""
+        """Return whether no directory between the root and a file is a symbolic link."""
         folder = os.path.dirname(self._native(path))
-        there = os.path.join(os.path.realpath(self._base), os.path.relpath(folder, self._base))
-        return os.path.realpath(folder) == os.path.normpath(there)
+        expected_folder = os.path.join(
+            os.path.realpath(self._base), os.path.relpath(folder, self._base)
+        )
+        return os.path.realpath(folder) == os.path.normpath(expected_folder)
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder that nothing is in; one that has files or is gone stays as it is."""
+        """Remove a directory if it exists and is empty."""
         with contextlib.suppress(OSError):
             os.rmdir(self._native_folder(folder))
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file within the store."""
         with (
-            as_storage_errors(source),
+            translating_os_errors(source),
             open(self._native(source), "rb") as file,
             self.open_writer(target) as writer,
         ):
@@ -240,37 +244,38 @@ class LocalStore(Store):
                 writer.write(part)
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Move a file to a free name."""
+        """Move a file to an unused name."""
         native_source, native = self._native(source), self._native(target)
         self.info(source)
-        with as_storage_errors(target):
-            make_folder(os.path.dirname(native), sync=self._sync)
+        with translating_os_errors(target):
+            create_directory(os.path.dirname(native), sync=self._sync)
             give_name_if_free(native_source, native)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(native_source)
             if self._sync:
-                flush_folder(os.path.dirname(native))
+                flush_directory(os.path.dirname(native))
 
     def lazily(self) -> LocalStore:
-        """Return the same folder; files are flushed in the background until `settle`."""
-        if not self._sync or os.name == "nt":  # Windows names only files that are closed
+        """Return the same folder; files are flushed in the background until `wait`."""
+        if not self._sync or os.name == "nt":  # Windows cannot name an open file.
             return self
-        return self._like(self._base, Flushes())
+        return self._with_root(self._base, BackgroundFlushes())
 
     def settle(self) -> None:
-        """Wait for the flushes in the background, and raise what they met."""
+        """Wait for the background flushes, and raise their first error."""
         if self._flushes is not None:
-            self._flushes.settle()
+            self._flushes.wait()
 
     def etag_at_hand(self, path: str) -> str | None:
         """Return the tag of a file."""
-        found = self._info_or_none(path)
-        return None if found is None else found.etag
+        info = self._info_or_none(path)
+        return None if info is None else info.etag
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
-        """Delete what crashed writers left below a folder, and return how many files it was.
+        """Delete temporary files of crashed writers below a directory; return their number.
 
-        Folders below it that have been empty for so long go too: nobody is about to fill them.
+        Subdirectories that have been empty for as long are removed too, since no writer is using
+        them.
         """
         limit = surroundings.time_ns() / 1e9 - older_than_seconds
         root = self._native_folder(folder)
@@ -279,7 +284,7 @@ class LocalStore(Store):
             return swept
         for parent, _, names in os.walk(root, topdown=False):
             if not names and parent != root:
-                with contextlib.suppress(OSError):  # it has folders, or got files, or is gone
+                with contextlib.suppress(OSError):  # Not empty, or removed concurrently.
                     if os.stat(parent).st_mtime <= limit:
                         os.rmdir(parent)
             for name in names:
@@ -291,35 +296,35 @@ class LocalStore(Store):
                         continue
                     if name.startswith(LOCK_PREFIX):
                         with contextlib.suppress(BlockingIOError), locked(temporary):
-                            swept += 1  # who holds a lock removes it in the end
+                            swept += 1  # `locked` removes the file on exit.
                         continue
                     os.unlink(temporary)
                     swept += 1
         return swept
 
-    def _like(self, base: str, flushes: Flushes | None = None) -> LocalStore:
-        """Return a store of another folder, given by its whole path as the system has it."""
+    def _with_root(self, base: str, flushes: BackgroundFlushes | None = None) -> LocalStore:
+        """Return a store for another directory, given by its absolute native path."""
         flushes = self._flushes if flushes is None else flushes
-        return LocalStore(base, sync=self._sync, flushes=flushes, is_whole=True)
+        return LocalStore(base, sync=self._sync, flushes=flushes, is_absolute=True)
 
     def _native(self, path: str) -> str:
-        """Return the path that the operating system understands."""
+        """Return the native path."""
         return native_path(self._base, check_path(path), windows=_IS_WINDOWS)
 
     def _native_folder(self, folder: str) -> str:
         return self._native(folder) if check_folder(folder) else self._base
 
     def _children(self, folder: str) -> Iterable[tuple[str, bool]]:
-        """Return the paths in a folder and whether each is a folder, as their text orders them."""
+        """Return the paths in a directory with a directory flag, in listing order."""
         below = f"{folder}/" if folder else ""
         try:
             with os.scandir(self._native_folder(folder)) as entries:
-                # What is in the folder `a` begins with `a/`, and `a.b` comes before that.
+                # Paths in the directory `a` start with `a/`, and `a.b` sorts before them.
                 names = [entry.name + "/" if entry.is_dir() else entry.name for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
-            raise translated(error, folder) from error
+            raise translate_os_error(error, folder) from error
         names.sort()
         return (
             (below + name.removesuffix("/"), name.endswith("/"))
@@ -328,48 +333,50 @@ class LocalStore(Store):
         )
 
     def _walk(
-        self, folder: str, start_after: str, above: tuple[os.stat_result, ...]
+        self, folder: str, start_after: str, ancestors: tuple[os.stat_result, ...]
     ) -> Iterator[ObjectInfo]:
         for path, is_folder in self._children(folder):
             if is_folder:
                 if path + "/" < start_after and not start_after.startswith(path + "/"):
                     continue
                 try:
-                    here = os.stat(self._native(path))
+                    status = os.stat(self._native(path))
                 except (FileNotFoundError, NotADirectoryError):
-                    continue  # removed since it was listed
+                    continue  # Removed since it was listed.
                 except OSError as error:
-                    raise translated(error, path) from error
-                if any(os.path.samestat(here, other) for other in above):
-                    raise StorageError("a symbolic link leads back to a folder above", path=path)
-                yield from self._walk(path, start_after, (*above, here))
+                    raise translate_os_error(error, path) from error
+                if any(os.path.samestat(status, ancestor) for ancestor in ancestors):
+                    raise StorageError(
+                        "a symbolic link refers to one of its parent directories", path=path
+                    )
+                yield from self._walk(path, start_after, (*ancestors, status))
             elif path > start_after and (info := self._info_or_none(path)) is not None:
                 yield info
 
     def _info_or_none(self, path: str) -> ObjectInfo | None:
         try:
-            found = os.stat(self._native(path))
+            status = os.stat(self._native(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise translated(error, path) from error
-        # A folder is not an object, though it has a name.
-        if not stat.S_ISREG(found.st_mode):
+            raise translate_os_error(error, path) from error
+        # Directories are not objects.
+        if not stat.S_ISREG(status.st_mode):
             return None
         return ObjectInfo(
             path,
-            found.st_size,
-            datetime.fromtimestamp(found.st_mtime, UTC),
-            f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}",
+            status.st_size,
+            datetime.fromtimestamp(status.st_mtime, UTC),
+            f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}",
         )
 
 
-def _reopen(base: str, sync: bool) -> LocalStore:  # pickles pass by position
+def _reopen(base: str, sync: bool) -> LocalStore:  # Pickle passes positional arguments.
     return LocalStore(base, sync=sync)
 
 
 def native_path(base: str, path: str, *, windows: bool) -> str:
-    r"""Return the operating system's name of a path below the folder `base`.
+    r"""Return the native path of a path below the directory `base`.
 
     >>> native_path("/data", "a/b", windows=False)
     '/data/a/b'

@@ -1,10 +1,9 @@
-"""A store in memory: the model that every other store is compared with.
+"""An in-memory store, also the reference model in tests of other stores.
 
-`memory://` is a set of objects of its own each time that it is opened, as in the reference;
-`memory://name` is one set of objects for the whole process, so that a dataset that was written
-can be opened again by its URI, until one is created in its place. The objects do not travel: a
-store that was pickled is the same one in this process, and refuses to be unpickled in another,
-where it would silently be empty.
+`memory://` opens a new set of objects each time, as in the reference. `memory://name` is one set of
+objects per process, so a dataset can be reopened by its URI until one is created in its place. A
+pickled store refers to the same objects within the process; unpickling it in another process
+raises, because the store would be empty.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from lancelet.io.store import (
 
 
 class _Objects:
-    """The objects of one bucket, with the lock that makes each request one step."""
+    """The objects of one bucket, with a lock that makes requests atomic."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.stored: dict[str, tuple[bytes, datetime]] = {}
+        self.by_key: dict[str, tuple[bytes, datetime]] = {}
         renew_after_fork(self, _Objects.renew)
 
     def renew(self) -> None:
@@ -51,23 +50,23 @@ class _Objects:
 _PROCESS = surroundings.new_uuid().hex
 _BUCKETS: dict[str, _Objects] = {}
 _UNNAMED: weakref.WeakValueDictionary[str, _Objects] = weakref.WeakValueDictionary()
-"""Buckets that only stores know; such a bucket lives as long as one of them."""
+"""Buckets without a name, which live as long as a store references them."""
 
 
 class MemoryStore(Store):
-    """Objects of one bucket of this process, below a folder."""
+    """Objects of one bucket of this process, below a directory."""
 
     def __init__(self, bucket: str = "", folder: str = "") -> None:
-        """Open a bucket by name; the same name is the same bucket."""
+        """Open a bucket by name; equal names share a bucket."""
         self._bucket = bucket
         self._folder = check_folder(folder)
         self._prefix = f"{self._folder}/" if self._folder else ""
-        found = _UNNAMED.get(bucket)
-        self._objects = _BUCKETS.setdefault(bucket, _Objects()) if found is None else found
+        objects = _UNNAMED.get(bucket)
+        self._objects = _BUCKETS.setdefault(bucket, _Objects()) if objects is None else objects
 
     @staticmethod
     def unnamed() -> MemoryStore:
-        """Open a bucket of its own, which no other call can open."""
+        """Create a store with a new bucket that no other call can open."""
         bucket = f"~{surroundings.new_uuid().hex}"
         objects = _UNNAMED[bucket] = _Objects()
         store = MemoryStore(bucket)
@@ -76,7 +75,7 @@ class MemoryStore(Store):
 
     @staticmethod
     def renew(bucket: str) -> None:
-        """Forget the objects of a bucket; stores that are open keep theirs."""
+        """Remove a bucket; stores that are open retain its objects."""
         _BUCKETS.pop(bucket, None)
 
     @property
@@ -89,77 +88,77 @@ class MemoryStore(Store):
         return (_reopen, (_PROCESS, self._bucket, self._folder))
 
     def at(self, folder: str) -> MemoryStore:
-        """Return the same bucket with a folder as its root."""
+        """Return a store of the same bucket with a directory as its root."""
         return MemoryStore(self._bucket, self._prefix + check_folder(folder))
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # part of the protocol
-        """Open an object as it is now."""
+        """Open a snapshot of an object."""
         return _MemoryReader(path, np.frombuffer(self.read(path), np.uint8))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of an object."""
+        """Return the content of an object."""
         return self._get(path)[0]
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Store an object whole, in place of whatever had the name."""
+        """Store an object, replacing an existing one."""
         entry = (bytes(as_memoryview(data)), surroundings.now())
         with self._objects.lock:
-            self._objects.stored[self._key(path)] = entry
+            self._objects.by_key[self._key(path)] = entry
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Store an object if the name is free."""
+        """Store an object unless it exists."""
         entry = (bytes(as_memoryview(data)), surroundings.now())
         with self._objects.lock:
-            if self._objects.stored.setdefault(self._key(path), entry) is not entry:
+            if self._objects.by_key.setdefault(self._key(path), entry) is not entry:
                 raise name_taken(path)
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start a new object."""
+        """Start writing an object."""
         check_path(path)
         return _MemoryWriter(self, path)
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects below a folder, ordered by path."""
-        below = self._below(folder)
+        """Yield the objects below a directory, ordered by path."""
+        prefix = self._folder_prefix(folder)
         start = "" if start_after is None else self._prefix + start_after
         with self._objects.lock:
-            found = sorted(
+            entries = sorted(
                 (key, entry)
-                for key, entry in self._objects.stored.items()
-                if key.startswith(below) and (start_after is None or key > start)
+                for key, entry in self._objects.by_key.items()
+                if key.startswith(prefix) and (start_after is None or key > start)
             )
-        return (self._info(key, entry) for key, entry in found)
+        return (self._info(key, entry) for key, entry in entries)
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return what lies directly in a folder."""
-        below = self._below(folder)[len(self._prefix) :]
+        """Return the direct children of a directory."""
+        prefix = self._folder_prefix(folder)[len(self._prefix) :]
         objects = []
         folders = set()
         for info in self.list(folder):
-            name, slash, _ = info.path[len(below) :].partition("/")
+            name, slash, _ = info.path[len(prefix) :].partition("/")
             if slash:
-                folders.add(below + name)
+                folders.add(prefix + name)
             else:
                 objects.append(info)
         return Listing(tuple(objects), tuple(sorted(folders)))
 
     def info(self, path: str) -> ObjectInfo:
-        """Return size and times of an object."""
+        """Return size and modification time of an object."""
         return self._info(self._key(path), self._get(path))
 
     def delete(self, path: str) -> None:
-        """See to it that an object is gone."""
+        """Delete an object if it exists."""
         with self._objects.lock:
-            self._objects.stored.pop(self._key(path), None)
+            self._objects.by_key.pop(self._key(path), None)
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the store."""
         self.put(target, self.read(source))
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Move an object to a free name."""
+        """Move an object to an unused name."""
         with self._objects.lock:
-            stored = self._objects.stored
+            stored = self._objects.by_key
             if self._key(source) not in stored:
                 raise not_stored(source)
             if self._key(target) in stored:
@@ -169,14 +168,14 @@ class MemoryStore(Store):
     def _key(self, path: str) -> str:
         return self._prefix + check_path(path)
 
-    def _below(self, folder: str) -> str:
+    def _folder_prefix(self, folder: str) -> str:
         folder = check_folder(folder)
         return self._prefix + (f"{folder}/" if folder else "")
 
     def _get(self, path: str) -> tuple[bytes, datetime]:
         key = self._key(path)
         with self._objects.lock:
-            entry = self._objects.stored.get(key)
+            entry = self._objects.by_key.get(key)
         if entry is None:
             raise not_stored(path)
         return entry
@@ -188,14 +187,14 @@ class MemoryStore(Store):
 def _reopen(process: str, bucket: str, folder: str) -> MemoryStore:
     if process != _PROCESS:
         raise InvalidInputError(
-            "a store in memory cannot be sent to another process; use one on disk",
+            "an in-memory store cannot be sent to another process; use a store on disk",
             uri=f"memory://{bucket}/{folder}",
         )
     return MemoryStore(bucket, folder)
 
 
 class _MemoryReader(ObjectReader):
-    """Hands out slices of the object itself."""
+    """Returns slices of the object without copying."""
 
     def __init__(self, path: str, source: Bytes) -> None:
         self._path = path
@@ -217,11 +216,11 @@ class _MemoryReader(ObjectReader):
         return self._source[max(0, self.size - size) :]
 
     def close(self) -> None:
-        """Hold on to nothing: the object is kept by the store."""
+        """Do nothing; the store owns the object."""
 
 
 class _MemoryWriter(ObjectWriter):
-    """Collects what is written and stores it at `close`."""
+    """Collects buffers and stores the object on `close`."""
 
     def __init__(self, store: MemoryStore, path: str) -> None:
         self._store = store

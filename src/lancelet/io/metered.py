@@ -1,13 +1,12 @@
-"""Counting requests and bytes: for a scan, for a handle and for the process at once.
+"""Metering of requests and bytes for scans, dataset handles and the process.
 
     process         read_iops 12   read_bytes 9000
       handle        read_iops  7   read_bytes 5000
         scan        read_iops  3   read_bytes 1200
 
-A scope adds to those around it, so the numbers of a handle are the sum of its scans and of what
-it read by itself. Counts do not depend on the machine, which makes them good for tests.
-
-A read of ranges counts as many reads as there are ranges; a store may merge near ones.
+A scope also counts in its parents, so the counts of a handle are the sum over its scans and its own
+reads. Counts do not depend on the machine, so tests can assert them. A read of several ranges
+counts once per range; a store may merge adjacent ranges.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from lancelet.values import dataclass
 T = TypeVar("T")
 
 _UNCOUNTED: Final = frozenset({"open_reader", "open_writer", "settle"})
-"""What reads nothing by itself."""
+"""Operations that read no data."""
 
 
 @dataclass(frozen=True, slots=True)
 class IoCounts:
-    """What was asked of storage; names are those of pylance where it has them."""
+    """Storage request counts, with the names of pylance where it has them."""
 
     read_iops: int = 0
     read_bytes: int = 0
@@ -37,7 +36,7 @@ class IoCounts:
     written_bytes: int = 0
 
     def __add__(self, other: IoCounts) -> IoCounts:
-        """Return both together."""
+        """Return the sum of two counts."""
         return IoCounts(
             self.read_iops + other.read_iops,
             self.read_bytes + other.read_bytes,
@@ -47,7 +46,7 @@ class IoCounts:
 
 
 class IoMeter:
-    """Counts for one scope, and for the scopes around it.
+    """Counts requests of a scope and its parents.
 
     >>> process = IoMeter()
     >>> scan = process.scope()
@@ -57,7 +56,7 @@ class IoMeter:
     """
 
     def __init__(self, outer: IoMeter | None = None) -> None:
-        """Count from zero, within `outer`."""
+        """Create a meter with zero counts within `outer`."""
         self._outer = outer
         self._lock = threading.Lock()
         self._read_iops = self._read_bytes = self._write_iops = self._written_bytes = 0
@@ -65,14 +64,14 @@ class IoMeter:
 
     @property
     def counts(self) -> IoCounts:
-        """What was counted so far."""
+        """The current counts."""
         with self._lock:
             return IoCounts(
                 self._read_iops, self._read_bytes, self._write_iops, self._written_bytes
             )
 
     def scope(self) -> IoMeter:
-        """Return a meter that starts at zero and adds to this one too."""
+        """Create a meter with zero counts that also adds to this one."""
         return IoMeter(self)
 
     def add(
@@ -82,8 +81,8 @@ class IoMeter:
         write_iops: int = 0,
         written_bytes: int = 0,
     ) -> None:
-        """Count here and in every scope around."""
-        # Every request passes here, in each scope, so numbers are added and no values made.
+        """Add to the counts of this scope and its parents."""
+        # This runs for every request in each scope, so it avoids creating objects.
         with self._lock:
             self._read_iops += read_iops
             self._read_bytes += read_bytes
@@ -93,7 +92,7 @@ class IoMeter:
             self._outer.add(read_iops, read_bytes, write_iops, written_bytes)
 
     def count_reads(self, num_ranges: int, num_bytes: int) -> None:
-        """Count reads that were not asked for, from a map of an object."""
+        """Count reads from a memory map, which sends no requests."""
         with self._lock:
             self._read_iops += num_ranges
             self._read_bytes += num_bytes
@@ -101,7 +100,7 @@ class IoMeter:
             self._outer.count_reads(num_ranges, num_bytes)
 
     def take(self) -> IoCounts:
-        """Return what was counted and start again from zero; scopes around go on."""
+        """Return the counts and reset them; parents are not reset."""
         with self._lock:
             counts = IoCounts(
                 self._read_iops, self._read_bytes, self._write_iops, self._written_bytes
@@ -110,16 +109,16 @@ class IoMeter:
         return counts
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Run a request and count it when it succeeded."""
-        answer = action()
+        """Run a request and count it if it succeeds."""
+        result = action()
         if request.operation in CHANGES:
             self.add(write_iops=1, written_bytes=request.written_bytes)
         elif request.operation not in _UNCOUNTED:
-            self.add(request.reads, answer_bytes(answer))
-        return answer
+            self.add(request.reads, answer_bytes(result))
+        return result
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle as a meter at zero: what another process does is for that process to count."""
+        """Pickle as a meter with zero counts; each process counts its own requests."""
         return (IoMeter, ())
 
     def _renew(self) -> None:
@@ -127,14 +126,14 @@ class IoMeter:
 
 
 PROCESS_METER: Final = IoMeter()
-"""What this process asked of every metered store."""
+"""Counts the requests of this process to all metered stores."""
 
 
 def metered(store: Store, meter: IoMeter) -> Store:
     """Return a store whose requests are counted.
 
-    A store that is metered already is counted by the new meter only; make that a scope of the
-    old one to count in both.
+    The meter of a store that is already metered is replaced; use a scope of the old meter to count
+    in both.
     """
     if isinstance(store, WrappedStore) and isinstance(store.around, IoMeter):
         store = store.inner

@@ -1,15 +1,15 @@
-"""Storage options, by the names that pylance takes, sorted by who understands them.
+"""Storage options, by the names of pylance, grouped by their consumer.
 
     allow_http, timeout, proxy_url ...          the HTTP client
-    client_max_retries, client_retry_timeout    our retries
-    expires_at_millis                           when the credentials among the options expire
-    aws_..., google_..., azure_...              the store; so are short forms such as `region`
-    durability                                  files: whether to flush what is written
-    fsspec                                      a file system of fsspec, which has its own
-    anything else                               nobody: ignored, as the reference does
+    client_max_retries, client_retry_timeout    the retry policy
+    expires_at_millis                           the expiration time of credentials in the options
+    aws_..., google_..., azure_...              the store, also short forms such as `region`
+    durability                                  local files: whether writes are flushed
+    fsspec                                      an fsspec file system
+    all others                                  ignored, as in the reference
 
-Names may be in any case. What the environment says (`AWS_ENDPOINT`, ...) is read by the store
-itself, and options come first.
+Names are case-insensitive. Stores read environment variables (`AWS_ENDPOINT`, ...) themselves;
+options take precedence.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lancelet.io.retry import RetryPolicy
 from lancelet.values import dataclass
 
 Durability: TypeAlias = Literal["flushed", "written"]
-"""Of files on a disk: whether what a commit wrote survives a loss of power when it returns."""
+"""For local files: whether the files of a commit survive a power loss once it returns."""
 
 EXPIRES_AT: Final = "expires_at_millis"
-"""The option that says when the credentials beside it expire, in milliseconds since 1970."""
+"""Option with the expiration time of the credentials in the options, in milliseconds since 1970."""
 
 FSSPEC: Final = "fsspec"
-"""The option that asks for a file system of fsspec, or is one."""
+"""Option that selects fsspec, or an fsspec file system object."""
 
 OUR_OPTIONS: Final = frozenset({EXPIRES_AT, FSSPEC, "durability"})
-"""Options that are for us, and not for a store."""
+"""Options of this library that are not passed to a store."""
 
 _CLIENT_KEYS: Final = frozenset(
     {
@@ -62,12 +62,12 @@ _PREFIXES: Final = ("aws_", "azure_storage_", "azure_", "google_")
 
 
 class OptionTypeError(InvalidInputError, TypeError):
-    """A storage option is no text."""
+    """A storage option is not a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What a client is made from."""
+    """The configuration of a client."""
 
     store: Mapping[str, str]
     http: Mapping[str, str]
@@ -75,7 +75,7 @@ class ClientOptions:
 
 
 def check_endpoints(options: Mapping[str, str]) -> None:
-    """Refuse endpoints that are no URLs or have credentials; the error does not quote them."""
+    """Raise for endpoints that are not URLs or contain credentials; errors do not quote them."""
     for name, value in options.items():
         if _is_endpoint(name.lower()):
             _check_endpoint(name, value)
@@ -94,16 +94,19 @@ def _check_endpoint(name: str, value: str) -> None:
     except ValueError:
         is_url = False
     if not is_url:
-        raise InvalidInputError("an endpoint is a URL such as https://host:9000", option=name)
+        raise InvalidInputError("an endpoint must be a URL such as https://host:9000", option=name)
     if "@" in parts.netloc:
         raise InvalidInputError(
-            "an endpoint has no user name and password; pass credentials as storage options",
+            (
+                "an endpoint must not contain a user name or password; pass credentials as storage "
+                "options"
+            ),
             option=name,
         )
 
 
 def sort_options(options: Mapping[str, str]) -> ClientOptions:
-    """Sort storage options by who understands them.
+    """Group storage options by their consumer.
 
     >>> sorted_options = sort_options({"AWS_Region": "eu-1", "aws_allow_http": "true"})
     >>> sorted_options.store, sorted_options.http
@@ -113,7 +116,9 @@ def sort_options(options: Mapping[str, str]) -> ClientOptions:
     http: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(value, str):
-            raise OptionTypeError("storage options are text", name=name, found=type(value).__name__)
+            raise OptionTypeError(
+                "storage options must be strings", name=name, found=type(value).__name__
+            )
         key = name.lower()
         if (client_key := _without_prefix(key)) in _CLIENT_KEYS:
             http[client_key] = value
@@ -124,8 +129,8 @@ def sort_options(options: Mapping[str, str]) -> ClientOptions:
     return ClientOptions(store, http, _take_retry_policy(store))
 
 
-def option_of(options: Mapping[str, str], *names: str) -> str | None:
-    """Return the first of several names that is among the options, in any case.
+def get_option(options: Mapping[str, str], *names: str) -> str | None:
+    """Return the value of the first given name among the options, ignoring case.
 
     >>> option_of({"AWS_REGION": "eu-1"}, "region", "aws_region")
     'eu-1'
@@ -137,7 +142,7 @@ def option_of(options: Mapping[str, str], *names: str) -> str | None:
 def with_durability(
     options: Mapping[str, str] | None, durability: Durability | None
 ) -> Mapping[str, str] | None:
-    """Return storage options with what was asked for beside them.
+    """Add the `durability` argument to storage options.
 
     >>> with_durability({"timeout": "10s"}, "written")
     {'timeout': '10s', 'durability': 'written'}
@@ -145,13 +150,13 @@ def with_durability(
     if durability is None:
         return options
     if durability not in get_args(Durability):
-        raise InvalidInputError("durability is flushed or written", found=durability)
-    given = option_of(options or {}, "durability") or durability
-    if given.lower() != durability:
+        raise InvalidInputError("durability must be flushed or written", found=durability)
+    requested = get_option(options or {}, "durability") or durability
+    if requested.lower() != durability:
         raise InvalidInputError(
-            "durability is given twice; leave it out of the storage options",
+            "durability is given twice; remove it from the storage options",
             argument=durability,
-            storage_option=given,
+            storage_option=requested,
         )
     return {**(options or {}), "durability": durability}
 

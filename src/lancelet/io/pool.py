@@ -1,7 +1,7 @@
-"""The threads that wait for storage: made when first needed, anew in every forked child.
+"""The thread pool for storage requests: created on first use, and again in every forked child.
 
-They never wait for one another, so any task may wait for them: what a request asks for in turn
-runs in its own thread. Work on values does not belong here; it has its own, narrower pool.
+Requests never wait for one another, so any task may wait for them: nested requests run in the
+thread of their parent. CPU-bound work uses a separate, smaller pool.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class _Threads:
         renew_after_fork(self, _Threads.forget)
 
     def forget(self) -> None:
-        """Start over: a forked child has the pool but none of its threads."""
+        """Reset the pool in a forked child, which has none of its threads."""
         self.lock = threading.Lock()
         self.pool = None
 
     def get(self) -> Pool:
-        """Return the pool, made on the first call."""
+        """Return the pool, creating it on the first call."""
         with self.lock:
             if self.pool is None:
                 self.pool = Pool(IO_THREADS, thread_name_prefix="lancelet-io")
@@ -41,19 +41,19 @@ class _Threads:
 
 
 _THREADS = _Threads()
-_HERE = threading.local()
-"""Whether this thread runs a request now."""
+_THREAD_STATE = threading.local()
+"""Records whether the current thread is running a request."""
 
 
 def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
-    """Run requests side by side and return their results in order; one alone stays in this thread.
+    """Run requests concurrently and return their results in order; run one request inline.
 
-    All have ended when this returns or raises, so buffers they fill are left alone afterwards.
+    All requests have ended when this returns or raises, so buffers they fill are no longer used.
 
     >>> run_requests([lambda: 1, lambda: 2])
     [1, 2]
     """
-    if len(requests) <= 1 or getattr(_HERE, "is_request", False):
+    if len(requests) <= 1 or getattr(_THREAD_STATE, "is_request", False):
         return [request() for request in requests]
     pool = _THREADS.get()
     futures = [submit(pool, _call, request) for request in requests]
@@ -66,28 +66,28 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def run_in_background(request: Callable[[], T]) -> Future[T]:
-    """Start something; who needs to know how it ended asks what is returned.
+    """Start a request in the background and return its future.
 
-    From within a request it is done at once.
+    Within another request it runs synchronously.
     """
-    if getattr(_HERE, "is_request", False):
-        return _done(request)
+    if getattr(_THREAD_STATE, "is_request", False):
+        return _run_inline(request)
     return submit(_THREADS.get(), _call, request)
 
 
-def _done(request: Callable[[], T]) -> Future[T]:
-    """Run a request here and now, and return how it ended."""
-    ended = Future[T]()
+def _run_inline(request: Callable[[], T]) -> Future[T]:
+    """Run a request synchronously and return a completed future."""
+    future = Future[T]()
     try:
-        ended.set_result(request())
-    except (OSError, LanceletError) as error:  # what disks and stores meet
-        ended.set_exception(error)
-    return ended
+        future.set_result(request())
+    except (OSError, LanceletError) as error:  # Errors of disks and stores.
+        future.set_exception(error)
+    return future
 
 
 def _call(request: Callable[[], T]) -> T:
-    _HERE.is_request = True
+    _THREAD_STATE.is_request = True
     try:
         return request()
     finally:
-        _HERE.is_request = False
+        _THREAD_STATE.is_request = False

@@ -1,19 +1,16 @@
-"""Reading an object by requests for ranges of it, as every store does that is not a disk.
+"""Reading byte ranges of an object by requests, with coalescing of adjacent ranges.
 
-From the ranges that are wanted to the requests that are sent, and back to slices.
+A request to an object store costs as much as reading about a hundred kilobytes, so ranges with
+small gaps are fetched together and the gaps discarded. A single connection is slow, so large ranges
+are split into several requests. Both are computed here on columns of numbers, without I/O.
 
-A request to an object store costs as much as reading about a hundred kilobytes, so ranges that
-nearly touch are fetched together and what lies between is thrown away. A single connection is
-slow, so what is very large is fetched in several requests. Both are decided here, as arithmetic
-on columns of numbers; nothing is fetched.
-
-    wanted    [0, 10) [12, 20)            [90, 95)     gap 4, request at most 16
-    blocks    [0, 20)                     [90, 95)     ranges that nearly touch
-    buffer    0..................19       20....24     the blocks, back to back
+    ranges    [0, 10) [12, 20)            [90, 95)     gap 4, request at most 16
+    blocks    [0, 20)                     [90, 95)     coalesced ranges
+    buffer    0..................19       20....24     the concatenated blocks
     requests  [0, 16) [16, 20)            [90, 95)
     slices    at 0, 12                    at 20
 
-Ranges may come in any order, overlap, and repeat; each byte is fetched once.
+Ranges may be unordered, overlap and repeat; each byte is fetched once.
 """
 
 from __future__ import annotations
@@ -31,39 +28,39 @@ from lancelet.io.store import ObjectReader, Store, check_path, check_ranges
 from lancelet.values import dataclass
 
 GAP_BYTES: Final = 64 << 10
-"""What lies between two ranges is fetched and thrown away when it is at most this."""
+"""Maximum gap in bytes between two ranges that are fetched together."""
 
 REQUEST_BYTES: Final = 8 << 20
-"""Requests ask for at most this much."""
+"""Maximum size of a request in bytes."""
 
 
 class RangedReader(ObjectReader):
-    """Fetches ranges of an object; holds nothing but its size."""
+    """Fetches ranges of an object; holds no resources."""
 
     def __init__(self, store: Store, path: str, size: int | None) -> None:
-        """Read the object at `path`; a `size` that is known saves a request."""
-        self._of = store
+        """Create a reader of the object at `path`; passing its `size` saves a request."""
+        self._object_store = store
         self._path = check_path(path)
         self._size = size
 
     @property
     def path(self) -> str:
-        """The path of the object in its store."""
+        """The path of the object in the store."""
         return self._path
 
     @property
     def size(self) -> int:
-        """How many bytes the object has."""
+        """The size of the object in bytes."""
         if self._size is None:
-            self._size = self._of.info(self._path).size
+            self._size = self._object_store.info(self._path).size
         return self._size
 
     @abstractmethod
     def get(self, position: int, size: int) -> object:
-        """Return a buffer with the bytes of one range, or with fewer where there are no more."""
+        """Return a buffer with the bytes of a range, shorter if the object ends within it."""
 
     def read_ranges(self, ranges: Ranges) -> Slices:
-        """Fetch the ranges into one buffer, near ones together, all at once."""
+        """Fetch ranges into one buffer, concurrently and with coalesced requests."""
         check_ranges(ranges, path=self._path, size=self.size)
         plan = plan_fetch(ranges)
         columns = (plan.requests.position, plan.requests.size, plan.target)
@@ -80,18 +77,18 @@ class RangedReader(ObjectReader):
         return Slices(buffer, plan.slice_position, ranges.size)
 
     def read_tail(self, size: int) -> Bytes:
-        """Fetch the last bytes."""
+        """Fetch the last `size` bytes."""
         size = min(max(size, 0), self.size)
         return self._fetch(self.size - size, size) if size else np.empty(0, np.uint8)
 
     def close(self) -> None:
-        """Hold on to nothing."""
+        """Do nothing; the reader holds no resources."""
 
     def _fetch(self, position: int, size: int) -> Bytes:
         fetched: Bytes = np.frombuffer(self.get(position, size), np.uint8)  # type: ignore[call-overload]  # any buffer
         if fetched.nbytes != size:
             raise CorruptDataError(
-                "the object is shorter than it should be; was it cut short by a copy?",
+                "the object is shorter than expected; was it truncated by a copy?",
                 path=self._path,
                 position=position,
                 size=size,
@@ -102,7 +99,7 @@ class RangedReader(ObjectReader):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchPlan:
-    """Requests, where their answers go in one buffer, and where each wanted range is then."""
+    """Requests, their offsets in one buffer, and the offset of each range in the buffer."""
 
     requests: Ranges
     target: Int64s
@@ -111,9 +108,9 @@ class FetchPlan:
 
 
 def plan_fetch(
-    wanted: Ranges, *, gap_bytes: int = GAP_BYTES, request_bytes: int = REQUEST_BYTES
+    ranges: Ranges, *, gap_bytes: int = GAP_BYTES, request_bytes: int = REQUEST_BYTES
 ) -> FetchPlan:
-    """Merge ranges that are at most `gap_bytes` apart and split what exceeds `request_bytes`.
+    """Merge ranges with gaps of at most `gap_bytes`, and split those over `request_bytes`.
 
     >>> plan = plan_fetch(Ranges.of((12, 8), (90, 5), (0, 10)), gap_bytes=4, request_bytes=16)
     >>> plan.requests.position.tolist(), plan.requests.size.tolist(), plan.target.tolist()
@@ -121,15 +118,15 @@ def plan_fetch(
     >>> plan.slice_position.tolist()
     [12, 20, 0]
     """
-    slice_position = np.zeros(len(wanted), np.int64)
-    # Empty ranges want nothing, and must not make requests.
-    index = np.flatnonzero(wanted.size > 0)
+    slice_position = np.zeros(len(ranges), np.int64)
+    # Empty ranges must not cause requests.
+    index = np.flatnonzero(ranges.size > 0)
     if not len(index):
         return FetchPlan(NO_RANGES, NO_RANGES.position, 0, slice_position)
-    index = index[np.argsort(wanted.position[index], kind="stable")]
-    start = wanted.position[index]
-    # A range may lie within an earlier, longer one, so the end so far is a running maximum.
-    end = np.maximum.accumulate(start + wanted.size[index])
+    index = index[np.argsort(ranges.position[index], kind="stable")]
+    start = ranges.position[index]
+    # A range may lie within an earlier, longer one, so the block end is a running maximum.
+    end = np.maximum.accumulate(start + ranges.size[index])
     is_first = np.ones(len(index), np.bool_)
     is_first[1:] = start[1:] - end[:-1] > gap_bytes
     first = np.flatnonzero(is_first)
@@ -143,12 +140,14 @@ def plan_fetch(
 
 
 def _split(blocks: Ranges, target: Int64s, request_bytes: int) -> tuple[Ranges, Int64s]:
-    """Cut blocks into requests of at most `request_bytes`."""
-    pieces = -(-blocks.size // request_bytes)
-    if len(pieces) == int(pieces.sum()):
+    """Split blocks into requests of at most `request_bytes`."""
+    num_requests = -(-blocks.size // request_bytes)
+    if len(num_requests) == int(num_requests.sum()):
         return blocks, target
-    block = np.repeat(np.arange(len(blocks)), pieces)
-    # The number of a piece within its block, times the size of a piece.
-    skipped = (np.arange(len(block)) - (np.cumsum(pieces) - pieces)[block]) * request_bytes
+    block = np.repeat(np.arange(len(blocks)), num_requests)
+    # The index of a request within its block, times the request size.
+    skipped = (
+        np.arange(len(block)) - (np.cumsum(num_requests) - num_requests)[block]
+    ) * request_bytes
     size = np.minimum(blocks.size[block] - skipped, request_bytes)
     return Ranges(blocks.position[block] + skipped, size), target[block] + skipped

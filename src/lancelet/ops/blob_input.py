@@ -27,7 +27,7 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.io.store import StorageOptions
-from lancelet.query.blobs import BlobPlace, read_places
+from lancelet.query.blobs import BlobExtent, read_blobs
 from lancelet.query.data_types import is_bytes
 from lancelet.values import dataclass
 
@@ -165,7 +165,7 @@ def _ingested(blobs: pa.StructArray, policy: BlobPolicy) -> pa.StructArray:
     away = [None if row is None or row["uri"] is None else _place_of(row, policy) for row in rows]
     data = [
         found if place is not None else None if row is None else row["data"]
-        for row, place, found in zip(rows, away, read_places(away), strict=True)
+        for row, place, found in zip(rows, away, read_blobs(away), strict=True)
     ]
     nothing = {
         part.name: pa.nulls(len(blobs), part.type) for part in blobs.type if part.name != "data"
@@ -173,9 +173,9 @@ def _ingested(blobs: pa.StructArray, policy: BlobPolicy) -> pa.StructArray:
     return _with_columns(blobs, data=pa.array(data, pa.large_binary()), **nothing)
 
 
-def _place_of(row: Mapping[str, Any], policy: BlobPolicy) -> BlobPlace:
+def _place_of(row: Mapping[str, Any], policy: BlobPolicy) -> BlobExtent:
     store, path = open_store(row["uri"], policy.storage_options)
-    return BlobPlace(store, path, row.get("position") or 0, row.get("size"))
+    return BlobExtent(store, path, row.get("position") or 0, row.get("size"))
 
 
 def _with_columns(blobs: pa.StructArray, **columns: pa.Array) -> pa.StructArray:

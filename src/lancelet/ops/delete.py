@@ -22,7 +22,7 @@ from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.progress import counted, report
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query import expression as ex
-from lancelet.query.compile import Writable
+from lancelet.query.compile import ExpressionLike
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
@@ -63,7 +63,7 @@ class Removal:
 
 def delete_rows(
     snapshot: Snapshot,
-    predicate: Writable,
+    predicate: ExpressionLike,
     *,
     retries: Retries | None = None,
     options: CommitOptions | None = None,
@@ -76,21 +76,21 @@ def delete_rows(
         committing = replace(
             options or CommitOptions(),
             affected=prepared.affected,
-            settle=lazy.location.store.settle,
+            sync=lazy.location.store.settle,
         )
         return Deleted(publish(current, prepared.operation, committing), prepared.num_rows)
 
     return with_retries(snapshot, attempt, retries or Retries())
 
 
-def report_delete(snapshot: Snapshot, predicate: Writable) -> ChangeReport:
+def report_delete(snapshot: Snapshot, predicate: ExpressionLike) -> ChangeReport:
     """Return what a deletion would do."""
     rehearsal = Rehearsal.of(snapshot)
     prepared = prepare_delete(rehearsal.snapshot, predicate)
     return rehearsal.report(prepared.operation, prepared.num_rows)
 
 
-def prepare_delete(snapshot: Snapshot, predicate: Writable) -> PreparedDelete:
+def prepare_delete(snapshot: Snapshot, predicate: ExpressionLike) -> PreparedDelete:
     """Write deletion files and return what is left to be committed."""
     check_predicate(predicate)
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
@@ -103,7 +103,7 @@ def prepare_delete(snapshot: Snapshot, predicate: Writable) -> PreparedDelete:
     return PreparedDelete(operation, rows, sum(map(len, rows.values())))
 
 
-def check_predicate(predicate: Writable) -> None:
+def check_predicate(predicate: ExpressionLike) -> None:
     """Refuse None: a scan without a filter finds every row, and all would be gone by mistake."""
     if predicate is None:
         raise ArgumentTypeError("a deletion needs a predicate", found="None")

@@ -24,7 +24,7 @@ from lancelet.buffers import Ranges, Slices, run
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.manifest_file import parse_manifest_file, read_transaction
 from lancelet.format.operation import Operation
-from lancelet.format.seal import sealed
+from lancelet.format.trailer import with_trailer
 from lancelet.format.transaction import Transaction
 from lancelet.io.local import LocalStore
 from lancelet.io.scratch import DiscardingStore, ScratchStore
@@ -225,7 +225,7 @@ def _reported(
         type(transaction.operation).__name__,
         num_rows,
         written.num_objects - 1,
-        written.num_bytes - len(sealed(transaction.render())),
+        written.num_bytes - len(with_trailer(transaction.render())),
     )
 
 

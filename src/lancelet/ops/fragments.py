@@ -25,10 +25,10 @@ from lancelet.ops.rows import RowStream
 from lancelet.ops.write import checked_batches, write_fragments
 from lancelet.ops.write_table import WriteMode, WriteOptions, append_fragments
 from lancelet.query import expression as ex
-from lancelet.query.compile import Writable
+from lancelet.query.compile import ExpressionLike
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
-from lancelet.table.commit import check_there
+from lancelet.table.commit import check_table_exists
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot
 
@@ -72,7 +72,9 @@ def fragment_of_file(snapshot: Snapshot, file: DataFile, fragment_id: int) -> Fr
     return Fragment(FragmentId(fragment_id), (file,), num_rows)
 
 
-def delete_matching(snapshot: Snapshot, fragment: Fragment, predicate: Writable) -> Fragment | None:
+def delete_matching(
+    snapshot: Snapshot, fragment: Fragment, predicate: ExpressionLike
+) -> Fragment | None:
     """Return a fragment without the rows for which a predicate is true; None if none is left."""
     check_predicate(predicate)
     scan = ScanOptions(columns=(), filter=predicate, fragments=(int(fragment.id),))
@@ -104,6 +106,6 @@ def delete_offsets(
 def _without(snapshot: Snapshot, fragment: Fragment, offsets: Int64s) -> Fragment | None:
     if len(offsets) == 0:
         return fragment
-    check_there(snapshot)
+    check_table_exists(snapshot)
     removal = write_deletions(snapshot, {int(fragment.id): offsets})
     return removal.updated[0] if removal.updated else None

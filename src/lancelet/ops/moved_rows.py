@@ -29,7 +29,7 @@ from lancelet.rowids.address import (
     offsets_of,
 )
 from lancelet.rowids.sequence import RowIdSequence
-from lancelet.table.apply.state import with_true_version
+from lancelet.table.apply.state import with_actual_version
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.lineage import row_ids_of
@@ -68,7 +68,7 @@ def write_rows(
 ) -> tuple[Fragment, ...]:
     """Write rows with all columns of a version as fragments without ids."""
     options = FileOptions(
-        version=files.version or with_true_version(snapshot.manifest).data_version,
+        version=files.version or with_actual_version(snapshot.manifest).data_version,
         dictionaries=dictionary_values_of(snapshot),
     )
     targets = files.bases.targets(snapshot.location, snapshot.manifest.bases)

@@ -14,7 +14,7 @@ from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.cleanup import auto_cleanup
 from lancelet.ops.progress import reporting
-from lancelet.table.commit import CommitOptions, check_there, commit, latest_of
+from lancelet.table.commit import CommitOptions, check_table_exists, commit, refresh_snapshot
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass, replace
@@ -59,7 +59,7 @@ def publish(
 ) -> Snapshot:
     """Commit an operation that was computed from a version, and return the new version."""
     transaction = new_transaction(snapshot.version, operation, remarks)
-    known = replace(options or CommitOptions(), known=snapshot)
+    known = replace(options or CommitOptions(), snapshot=snapshot)
     return commit_transaction(snapshot.location, transaction, known)
 
 
@@ -68,7 +68,7 @@ def commit_transaction(
 ) -> Snapshot:
     """Commit, and clean up if the config of the table says that it is due with this version."""
     is_detached = options is not None and options.detached
-    if options is None or options.known is None:
+    if options is None or options.snapshot is None:
         LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     published = commit(location, transaction, options)
     LISTENERS.tell(
@@ -97,7 +97,7 @@ def with_retries(
 
     `can_redo` says whether the work can be done from that version, which not all work can.
     """
-    check_there(snapshot)
+    check_table_exists(snapshot)
     deadline = surroundings.monotonic() + retries.seconds
     for attempt in itertools.count():
         try:
@@ -106,7 +106,7 @@ def with_retries(
             is_last = attempt >= retries.most or surroundings.monotonic() > deadline
             if is_last or not error.facts.get("retryable"):
                 raise error.with_facts(retries=attempt) from None
-            latest = latest_of(snapshot)
+            latest = refresh_snapshot(snapshot)
             if can_redo is not None and not can_redo(latest):
                 raise error.with_facts(retries=attempt) from None
         snapshot = latest

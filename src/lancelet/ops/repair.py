@@ -41,7 +41,7 @@ from lancelet.ops.check.finding import Level, Severity
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
 from lancelet.ops.progress import counted
 from lancelet.ops.publish import Remarks, publish
-from lancelet.table.commit import CommitOptions, check_there
+from lancelet.table.commit import CommitOptions, check_table_exists
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
@@ -120,7 +120,7 @@ def repair(
         InvalidInputError: What was asked for contradicts itself, or the source is not sound.
     """
     snapshot.check_changeable()
-    check_there(snapshot)
+    check_table_exists(snapshot)
     dropped = _known(snapshot, wishes.drop_fragments)
     indices = _named(snapshot, wishes.drop_indices)
     rebuilt = {index.name for index in _named(snapshot, wishes.rebuild_indices)}

@@ -67,4 +67,4 @@ def update_field_metadata(
 def restore(snapshot: Snapshot, over_version: int) -> Snapshot:
     """Make a version the latest one again, as a new version that follows `over_version`."""
     transaction = new_transaction(over_version, Restore(snapshot.version))
-    return commit_transaction(snapshot.location, transaction, CommitOptions(known=snapshot))
+    return commit_transaction(snapshot.location, transaction, CommitOptions(snapshot=snapshot))

@@ -28,7 +28,7 @@ from lancelet.ops.delete import write_deletions
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.moved_rows import RowFiles, rows_by_fragment, with_moved_ids, write_rows
 from lancelet.ops.publish import Retries, publish, with_retries
-from lancelet.query.compile import Writable, compile_value
+from lancelet.query.compile import ExpressionLike, compile_value
 from lancelet.query.evaluate import evaluate
 from lancelet.query.execute import execute
 from lancelet.query.expression import Cast, Expression
@@ -83,8 +83,8 @@ class Assignment:
 
 def update_rows(
     snapshot: Snapshot,
-    updates: Mapping[str, Writable],
-    predicate: Writable | None = None,
+    updates: Mapping[str, ExpressionLike],
+    predicate: ExpressionLike | None = None,
     options: UpdateOptions | None = None,
 ) -> Updated:
     """Update the rows for which a predicate is true, in the latest version there is then."""
@@ -94,7 +94,7 @@ def update_rows(
         lazy = current.lazily()
         prepared = prepare_update(lazy, updates, predicate, options.files)
         committing = replace(
-            options.commit, affected=prepared.affected, settle=lazy.location.store.settle
+            options.commit, affected=prepared.affected, sync=lazy.location.store.settle
         )
         return Updated(publish(current, prepared.operation, committing), prepared.num_rows)
 
@@ -103,8 +103,8 @@ def update_rows(
 
 def report_update(
     snapshot: Snapshot,
-    updates: Mapping[str, Writable],
-    predicate: Writable | None = None,
+    updates: Mapping[str, ExpressionLike],
+    predicate: ExpressionLike | None = None,
     files: RowFiles | None = None,
 ) -> ChangeReport:
     """Return what an update would do."""
@@ -115,8 +115,8 @@ def report_update(
 
 def prepare_update(
     snapshot: Snapshot,
-    updates: Mapping[str, Writable],
-    predicate: Writable | None,
+    updates: Mapping[str, ExpressionLike],
+    predicate: ExpressionLike | None,
     files: RowFiles,
 ) -> PreparedUpdate:
     """Write the changed rows and return what is left to be committed."""
@@ -149,7 +149,9 @@ def prepare_update(
     return PreparedUpdate(operation, rows, len(addresses))
 
 
-def bind_updates(snapshot: Snapshot, updates: Mapping[str, Writable]) -> tuple[Assignment, ...]:
+def bind_updates(
+    snapshot: Snapshot, updates: Mapping[str, ExpressionLike]
+) -> tuple[Assignment, ...]:
     """Return expressions bound to the columns of a version, with the types of their fields."""
     if not updates:
         raise InvalidInputError("No updates provided")
@@ -196,7 +198,7 @@ def _path_of(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
     return path
 
 
-def _bound(written: Writable, target: Field, names: pa.Schema) -> Expression:
+def _bound(written: ExpressionLike, target: Field, names: pa.Schema) -> Expression:
     """Return an expression that computes values of a field's type."""
     bound = compile_value(written, names)
     wanted = target.arrow_type

@@ -36,8 +36,8 @@ from lancelet.ops.lossless import fit_rows
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
-from lancelet.table.apply.state import with_true_version
-from lancelet.table.commit import CommitOptions, latest_of
+from lancelet.table.apply.state import with_actual_version
+from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
@@ -125,23 +125,25 @@ def write_table(
     """
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
-    latest = latest_snapshot(location) if known is None else latest_of(known.beside(location))
+    latest = (
+        latest_snapshot(location) if known is None else refresh_snapshot(known.beside(location))
+    )
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())
     beside = None if latest is None else replace(latest, location=lazy)
     prepared = prepare_write(lazy, beside, rows, mode, options)
-    prepared = replace(prepared, options=replace(prepared.options, settle=lazy.store.settle))
+    prepared = replace(prepared, options=replace(prepared.options, sync=lazy.store.settle))
     deadline = surroundings.monotonic() + _RETRY_SECONDS
     while True:
         transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
         try:
             return commit_transaction(
-                location, transaction, replace(prepared.options, known=latest)
+                location, transaction, replace(prepared.options, snapshot=latest)
             )
         except (CommitConflictError, AlreadyExistsError) as error:
             # Both say that nothing was committed.
             before = latest
-            latest = latest_snapshot(location) if before is None else latest_of(before)
+            latest = latest_snapshot(location) if before is None else refresh_snapshot(before)
             again = None if latest is None else _appended_to(latest, before, prepared, mode, error)
             if again is None or surroundings.monotonic() > deadline:
                 raise
@@ -231,7 +233,7 @@ def append_fragments(
     rows = fit_rows(rows, latest.schema)
     schema = fit_to_table(latest.schema, rows.schema)
     check_thresholds(latest.schema, rows.schema)
-    version = options.version or with_true_version(latest.manifest).data_version
+    version = options.version or with_actual_version(latest.manifest).data_version
     files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
     targets = options.targets.targets(latest.location, latest.manifest.bases)
     policy = options.blob_policy(latest.manifest.bases.values(), latest.location)
@@ -242,7 +244,7 @@ def append_fragments(
 def _version_of_table(latest: Snapshot | None, options: WriteOptions) -> FileVersion:
     if options.version is not None:
         return options.version
-    return DEFAULT_VERSION if latest is None else with_true_version(latest.manifest).data_version
+    return DEFAULT_VERSION if latest is None else with_actual_version(latest.manifest).data_version
 
 
 def _write(

@@ -1,11 +1,11 @@
-"""Constants beside expressions: how a comparison, a list or a sum makes them fit.
+"""Convert constants to the types of the operands they are compared or combined with.
 
     x > 1.5 with x int32         x > 1
     x IN (1, 2.5) with x int32   x IN (1)
-    x + 1 with x int8            1 as int64, unless that is all there is to a computed column
-    d * 2 with d decimal(10,2)   2 as decimal(1,0), so digits are not wasted
+    x + 1 with x int8            1 as int64; as int8 if the sum is the whole computed column
+    d * 2 with d decimal(10,2)   2 as decimal(1,0), which saves digits
 
-What two columns meet in is the business of `coercion`, what a value is as a type of `literals`.
+`coercion` determines the common type of two columns, `literals` converts values to a type.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from lancelet.query.expression import Bound, Expression, Operator
 from lancelet.query.functions.calendar import unit_of_interval
 from lancelet.query.functions.casting import cast
 from lancelet.query.literal_text import UnfitError
-from lancelet.query.literals import Gap, fit, limits
+from lancelet.query.literals import Unrepresentable, fit, limits
 
 _DOUBLE_DIGITS: Final = 15
 
 
-def beside_gap(operator: Operator, value: Bound, gap: Gap) -> Expression:
-    """Compare with a constant that the type cannot hold, through its neighbour below.
+def compare_unrepresentable(
+    operator: Operator, value: Bound, unrepresentable: Unrepresentable
+) -> Expression:
+    """Compare with a constant that the type cannot represent, using the next lower value.
 
     With 1 < 1.5 < 2: x > 1.5 and x >= 1.5 are x > 1, and x < 1.5 and x <= 1.5 are x <= 1.
     """
@@ -42,46 +44,46 @@ def beside_gap(operator: Operator, value: Bound, gap: Gap) -> Expression:
         case Operator.NOT_DISTINCT:
             return ex.literal(False)
     above = operator in {Operator.GREATER, Operator.GREATER_EQUAL}
-    if gap.floor is None:
-        least = ex.Literal(limits(value.data_type)[0])
+    if unrepresentable.floor is None:
+        lowest = ex.Literal(limits(value.data_type)[0])
         operator = Operator.GREATER_EQUAL if above else Operator.LESS
-        return ex.Comparison(operator, value.expression, least)
+        return ex.Comparison(operator, value.expression, lowest)
     operator = Operator.GREATER if above else Operator.LESS_EQUAL
-    return ex.Comparison(operator, value.expression, ex.Literal(gap.floor))
+    return ex.Comparison(operator, value.expression, ex.Literal(unrepresentable.floor))
 
 
 def fit_all(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return constants as values of a type; those it cannot hold match nothing and go."""
+    """Convert constants to a type, dropping values that the type cannot represent."""
     if values.type == data_type:
         return values
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), data_type)
     if pa.types.is_integer(values.type) and pa.types.is_integer(data_type):
         low, high = (limit.as_py() for limit in limits(data_type))
-        span = pc.min_max(values).as_py()
-        if span["min"] is not None and low <= span["min"] and span["max"] <= high:
+        bounds = pc.min_max(values).as_py()
+        if bounds["min"] is not None and low <= bounds["min"] and bounds["max"] <= high:
             return values.cast(data_type)
     elif is_text(values.type) and is_text(data_type):
         return values.cast(data_type)
     elif pa.types.is_floating(data_type) and _is_short_number(values.type):
         return cast(values, data_type, or_null=False)
     fitted = [fit(value, data_type) for value in values]
-    kept = [value for value in fitted if not isinstance(value, Gap)]
-    return pa.array(kept, data_type) if kept else pa.array([], data_type)
+    remaining = [value for value in fitted if not isinstance(value, Unrepresentable)]
+    return pa.array(remaining, data_type) if remaining else pa.array([], data_type)
 
 
 def _is_short_number(data_type: pa.DataType) -> bool:
-    """Whether a cast to double gives the nearest one: long decimals are rounded one by one."""
+    """Return whether casting to double is exact; long decimals must be rounded individually."""
     if pa.types.is_decimal(data_type):
         return bool(data_type.precision <= _DOUBLE_DIGITS)
     return is_number(data_type)
 
 
-def adapted(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
-    """Return a side of some arithmetic; a constant takes a type that suits the other side.
+def adapt_constant(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
+    """Convert a constant operand of an arithmetic operator to suit the other operand.
 
-    Whole numbers are 64 bits wide, so that `small_column + 1` does not overflow. A computed
-    column that is just that sum is `narrow`: there the constant takes the column's type.
+    Integer constants become 64-bit, so that `small_column + 1` does not overflow. With `narrow`,
+    for a computed column that consists of the sum alone, they take the type of the column.
     """
     literal = bound.expression
     if not isinstance(literal, ex.Literal) or literal.is_null:
@@ -109,15 +111,15 @@ def adapted(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
 
 
 def as_double(literal: ex.Literal) -> Bound:
-    """Return a decimal constant as the double that SQL takes it for."""
+    """Convert a decimal constant to double, the default type in SQL."""
     return refit(Bound(literal, literal.data_type), pa.float64())
 
 
 def refit(bound: Bound, data_type: pa.DataType) -> Bound:
-    """Return a constant as another type, or as it is if that has no such value."""
+    """Convert a constant to another type, or return it unchanged if that type cannot hold it."""
     assert isinstance(bound.expression, ex.Literal)
     try:
         fitted = fit(bound.expression.scalar, data_type)
     except UnfitError:
         return bound
-    return bound if isinstance(fitted, Gap) else Bound(ex.Literal(fitted), data_type)
+    return bound if isinstance(fitted, Unrepresentable) else Bound(ex.Literal(fitted), data_type)

@@ -1,16 +1,16 @@
-"""Expressions of pyarrow, both ways.
+"""Convert pyarrow expressions to filters and back.
 
-An expression of pyarrow has no public parts, but it can be pickled, and what it pickles to is
-an Arrow file: constants and options are its columns, the tree is its schema's metadata.
+A pyarrow expression has no public structure, but it can be pickled. The pickle contains an Arrow
+file: constants and options are its columns, and the tree is stored in the metadata of its schema.
 
     pc.field("a") > 5       call: greater   field_ref: a   literal: 0   end: greater
                             column 0: [5]
 
-This keeps every type and every function, where Substrait, the other way out, has no words for
-nanoseconds, durations, casts, LIKE or the types of vectors. pyarrow hides repeated metadata
-keys, so they are read from the file's first message, whose layout Arrow specifies.
+This preserves all types and functions. Substrait, the alternative, cannot represent nanoseconds,
+durations, casts, LIKE or vector types. pyarrow does not expose repeated metadata keys, so they are
+parsed from the first message of the file, whose layout Arrow specifies.
 
-Names mean ours: comparisons of floats are in total order, not by IEEE.
+Operators have the semantics of this package: floats are compared in total order, not by IEEE rules.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ArrowExpressionError(
     pa.ArrowInvalid,  # type: ignore[misc]  # pyarrow has no types
     pa.ArrowNotImplementedError,  # type: ignore[misc]  # the same
 ):
-    """An expression of pyarrow does not fit the columns: a name or a type is wrong.
+    """A pyarrow expression does not match the columns: unknown name or wrong type.
 
-    The reference lets pyarrow fit it first, which raises one for names and the other for types.
+    The reference binds it with pyarrow first, which raises a different error for each.
     """
 
 
 def from_arrow(expression: pc.Expression) -> Expression:
-    """Return an expression of pyarrow as one of ours, not yet bound.
+    """Convert a pyarrow expression to an unbound expression.
 
     >>> str(from_arrow((pc.field("a") > 5) & pc.field("s", "x").is_valid()))
     'a > 5 AND s.x IS NOT NULL'
@@ -50,50 +50,54 @@ def from_arrow(expression: pc.Expression) -> Expression:
     try:
         buffer = pa.py_buffer(expression.__reduce__()[1][0])
     except pa.ArrowNotImplementedError as error:
-        raise ExpressionError(f"columns are given by name, as in pc.field('a'): {error}") from error
-    words = _words(pa.ipc.read_message(buffer.slice(_FILE_MAGIC_BYTES)).metadata.to_pybytes())
+        raise ExpressionError(
+            f"columns must be referenced by name, as in pc.field('a'): {error}"
+        ) from error
+    tokens = _metadata_pairs(
+        pa.ipc.read_message(buffer.slice(_FILE_MAGIC_BYTES)).metadata.to_pybytes()
+    )
     constants = pa.ipc.open_file(buffer).get_batch(0)
-    return _Reader(words, constants).expression(next(words))
+    return _Parser(tokens, constants).expression(next(tokens))
 
 
-class _Reader:
-    """Reads the tree from its words: each call, its arguments, its options, its end."""
+class _Parser:
+    """Parses the tree from its tokens: calls, arguments, options and end markers."""
 
-    def __init__(self, words: Iterator[tuple[str, str]], constants: pa.RecordBatch) -> None:
-        self.words = words
+    def __init__(self, tokens: Iterator[tuple[str, str]], constants: pa.RecordBatch) -> None:
+        self.tokens = tokens
         self.constants = constants
 
-    def expression(self, word: tuple[str, str]) -> Expression:
-        match word:
+    def expression(self, token: tuple[str, str]) -> Expression:
+        match token:
             case "literal", index:
                 return ex.Literal(self.constants.column(int(index))[0])
             case "field_ref", name:
                 return ex.Column((name,))
             case "nested_field_ref", count:
-                return ex.Column(tuple(next(self.words)[1] for _ in range(int(count))))
+                return ex.Column(tuple(next(self.tokens)[1] for _ in range(int(count))))
             case "call", function:
                 return self._call(function)
         raise UnsupportedError(
-            "this release of pyarrow writes expressions in another way; write the filter as SQL",
-            word=word[0],
+            "unsupported expression format of this pyarrow release; write the filter as SQL",
+            word=token[0],
             pyarrow=pa.__version__,
         )
 
     def _call(self, function: str) -> Expression:
         arguments: list[Expression] = []
         options: dict[str, Any] = {}
-        for word in self.words:
-            if word[0] == "end":
+        for token in self.tokens:
+            if token[0] == "end":
                 break
-            if word[0] == "options":
-                scalar = self.constants.column(int(word[1]))[0]
+            if token[0] == "options":
+                scalar = self.constants.column(int(token[1]))[0]
                 options = {field.name: scalar[field.name] for field in scalar.type}
             else:
-                arguments.append(self.expression(word))
-        return _meaning(function, tuple(arguments), options)
+                arguments.append(self.expression(token))
+        return _convert_call(function, tuple(arguments), options)
 
 
-# --- meaning ---------------------------------------------------------------------------------
+# --- functions -------------------------------------------------------------------------------
 
 _COMPARISONS: Final = {
     "equal": Operator.EQUAL,
@@ -146,7 +150,7 @@ _NAMES: Final = {
 _MATCH_NULLS, _SKIP_NULLS = 0, 1
 
 
-def _meaning(
+def _convert_call(
     function: str, arguments: tuple[Expression, ...], options: dict[str, Any]
 ) -> Expression:
     name = function.removesuffix("_checked").removesuffix("_kleene")
@@ -159,7 +163,7 @@ def _meaning(
     if name in _SPECIAL:
         return _SPECIAL[name](arguments, options)
     raise UnsupportedError(
-        "this function of pyarrow has no counterpart in filters; write the filter as SQL",
+        "unsupported pyarrow function in a filter; write the filter as SQL",
         function=function,
     )
 
@@ -172,15 +176,15 @@ def _is_null(arguments: tuple[Expression, ...], options: dict[str, Any]) -> Expr
 
 
 def _is_in(arguments: tuple[Expression, ...], options: dict[str, Any]) -> Expression:
-    """Pyarrow finds null in a list that has it, and says false, not null, for what is missing."""
+    """Convert `is_in`: pyarrow matches nulls in the list and returns false for null operands."""
     values: pa.Array = options["value_set"].values
     behavior = options["null_matching_behavior"].as_py()
     if behavior not in {_MATCH_NULLS, _SKIP_NULLS}:
-        raise UnsupportedError("is_in treats nulls in an unknown way", behavior=behavior)
-    found = ex.IsTrue(ex.In(arguments[0], values.drop_null()))
+        raise UnsupportedError("unsupported null matching behavior of is_in", behavior=behavior)
+    matches = ex.IsTrue(ex.In(arguments[0], values.drop_null()))
     if behavior == _MATCH_NULLS and values.null_count:
-        return ex.Or((found, ex.IsNull(arguments[0])))
-    return found
+        return ex.Or((matches, ex.IsNull(arguments[0])))
+    return matches
 
 
 def _cast(arguments: tuple[Expression, ...], options: dict[str, Any]) -> Expression:
@@ -223,7 +227,7 @@ def _regex(operand: Expression, pattern: str, ignore_case: bool) -> Expression:
 
 
 def _list_element(arguments: tuple[Expression, ...], options: dict[str, Any]) -> Expression:
-    """Pyarrow counts from 0, SQL from 1."""
+    """Convert `list_element`: pyarrow indices start at 0, SQL indices at 1."""
     del options
     return ex.Call("array_element", (arguments[0], ex.Call("+", (arguments[1], ex.literal(1)))))
 
@@ -247,26 +251,26 @@ _SPECIAL: Final[dict[str, Callable[..., Expression]]] = {
 }
 
 
-# --- the file's first message ----------------------------------------------------------------
+# --- first message of the file ---------------------------------------------------------------
 
-# Field numbers of Arrow's Message.fbs and Schema.fbs.
+# Field numbers in Message.fbs and Schema.fbs of Arrow.
 _MESSAGE_HEADER, _SCHEMA_METADATA, _KEY, _VALUE = 2, 2, 0, 1
 
 
-def _words(message: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a schema message's metadata, in order, repeated keys too."""
+def _metadata_pairs(message: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the metadata pairs of a schema message in order, including repeated keys."""
     (root,) = struct.unpack_from("<I", message, 0)
     schema = _follow(message, root, _MESSAGE_HEADER)
     vector = _follow(message, schema, _SCHEMA_METADATA)
     (count,) = struct.unpack_from("<I", message, vector)
     for index in range(count):
-        place = vector + 4 + 4 * index
-        pair = place + struct.unpack_from("<I", message, place)[0]
+        position = vector + 4 + 4 * index
+        pair = position + struct.unpack_from("<I", message, position)[0]
         yield _text(message, pair, _KEY), _text(message, pair, _VALUE)
 
 
 def _follow(message: bytes, table: int, field: int) -> int:
-    """Return where the value of a table's field lies: FlatBuffers keep offsets in a side table."""
+    """Return the position of a field value, resolved through the FlatBuffers vtable."""
     offsets = table - struct.unpack_from("<i", message, table)[0]
     (offset,) = struct.unpack_from("<H", message, offsets + 4 + 2 * field)
     (distance,) = struct.unpack_from("<I", message, table + offset)
@@ -279,21 +283,21 @@ def _text(message: bytes, table: int, field: int) -> str:
     return message[start + 4 : start + 4 + size].decode()
 
 
-# --- the other way ---------------------------------------------------------------------------
+# --- to pyarrow ------------------------------------------------------------------------------
 
-_BACK: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
+_ARROW_OPERATORS: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
     Operator.EQUAL: lambda left, right: left == right,
     Operator.NOT_EQUAL: lambda left, right: left != right,
     Operator.LESS: lambda left, right: left < right,
     Operator.LESS_EQUAL: lambda left, right: left <= right,
-    # NaN is greater than every constant: what is not at most one is above it.
+    # NaN is greater than every constant, so "greater" is the negation of "less or equal".
     Operator.GREATER: lambda left, right: ~(left <= right),
     Operator.GREATER_EQUAL: lambda left, right: ~(left < right),
 }
 
 
 def to_arrow(expression: Expression) -> pc.Expression | None:
-    """Return a bound filter as an expression of pyarrow that is true for the same rows, or None.
+    """Convert a bound filter to a pyarrow expression that is true for the same rows, or None.
 
     >>> str(to_arrow(ex.Comparison(Operator.LESS, ex.column("a.b"), ex.literal(5))))
     '(FieldRef.Nested(FieldRef.Name(a) FieldRef.Name(b)) < 5)'
@@ -325,18 +329,18 @@ def _joined(
     operands: tuple[Expression, ...], join: Callable[[Any, Any], Any]
 ) -> pc.Expression | None:
     parts = [to_arrow(operand) for operand in operands]
-    found = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        if found is None or part is None:
+        if joined is None or part is None:
             return None
-        found = join(found, part)
-    return found
+        joined = join(joined, part)
+    return joined
 
 
 def _comparison(
     operator: Operator, field: pc.Expression, scalar: pa.Scalar
 ) -> pc.Expression | None:
     is_nan = pa.types.is_floating(scalar.type) and scalar.is_valid and isnan(scalar.as_py())
-    if operator not in _BACK or pa.types.is_nested(scalar.type) or is_nan:
+    if operator not in _ARROW_OPERATORS or pa.types.is_nested(scalar.type) or is_nan:
         return None
-    return _BACK[operator](field, pc.scalar(scalar))
+    return _ARROW_OPERATORS[operator](field, pc.scalar(scalar))

@@ -1,12 +1,14 @@
-"""Binding: an expression as it was written becomes one that fits a schema.
+"""Bind expressions to a schema.
 
     written    age > 1.5 AND born < '2000-01-01' AND Name = 'x'
     bound      age > 1 AND born < DATE '2000-01-01' AND name = 'x'
 
-Names are resolved (exactly, else in any case if that is unambiguous), every constant takes the
-type of what it meets, casts that SQL leaves unsaid are added, and the present is read once.
-A bound expression can be evaluated, pruned with and matched with indices; its constants have
-the type of their column. What cannot be bound is an `ExpressionError` that shows where.
+Names are resolved, ignoring case if there is no exact match and the result is unambiguous.
+Constants are converted to the type of the other operand, implicit casts are inserted, and `now()`
+is evaluated once.
+
+Bound expressions can be evaluated, used for pruning and matched with indices; constants have the
+type of their column. Binding failures raise `ExpressionError` with the position in the text.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import pyarrow as pa
 from lancelet.errors import ExpressionError, similar_names
 from lancelet.format.geometry import WKB, geometry_kind
 from lancelet.query import expression as ex
-from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
+from lancelet.query.adapt import adapt_constant, as_double, compare_unrepresentable, fit_all
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.data_types import is_bytes, is_number, is_text
 from lancelet.query.expression import Bound, Expression, Operator
@@ -27,7 +29,7 @@ from lancelet.query.functions.geometry import FROM_ARROW, is_geometric
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.functions.times import current
 from lancelet.query.literal_text import UnfitError
-from lancelet.query.literals import Gap, fit
+from lancelet.query.literals import Unrepresentable, fit
 from lancelet.query.names import extension_at, is_json, resolve
 from lancelet.query.operands import Source
 from lancelet.query.traversal import columns_of
@@ -39,12 +41,12 @@ _NOWHERE: Final = Source("")
 def bind_filter(
     expression: Expression, schema: pa.Schema, *, source: Source = _NOWHERE
 ) -> Expression:
-    """Return a filter bound to a schema; it must be a truth value."""
-    return _Binder(schema, source).truth(expression)
+    """Bind a filter to a schema; raise if it is not boolean."""
+    return _Binder(schema, source).bind_boolean(expression)
 
 
 def bind_value(expression: Expression, schema: pa.Schema, *, source: Source = _NOWHERE) -> Bound:
-    """Return an expression of any type bound to a schema."""
+    """Bind an expression of any type to a schema."""
     binder = _Binder(schema, source)
     if isinstance(expression, ex.Call) and _is_binary(expression):
         sum_ = binder.arithmetic(expression, narrow=True)
@@ -53,7 +55,7 @@ def bind_value(expression: Expression, schema: pa.Schema, *, source: Source = _N
     bound = binder.bind(expression)
     if isinstance(bound.expression, ex.Column):
         return Bound(bound.expression, resolve(bound.expression.path, schema).data_type)
-    return binder.settled(bound)
+    return binder.with_default_type(bound)
 
 
 class _Binder:
@@ -62,7 +64,7 @@ class _Binder:
         self.source = source
 
     def error(self, message: str, node: Expression) -> ExpressionError:
-        """Return an error that points at a node."""
+        """Return an error that points to the position of a node."""
         return self.source.error(message, node)
 
     # --- nodes -------------------------------------------------------------------------------
@@ -74,12 +76,12 @@ class _Binder:
             case ex.Literal(scalar):
                 return Bound(node, scalar.type)
             case ex.And(operands) | ex.Or(operands):
-                parts = tuple(self.truth(operand) for operand in operands)
+                parts = tuple(self.bind_boolean(operand) for operand in operands)
                 return Bound(type(node)(parts), pa.bool_())
             case ex.Not(operand):
-                return Bound(ex.Not(self.truth(operand)), pa.bool_())
+                return Bound(ex.Not(self.bind_boolean(operand)), pa.bool_())
             case ex.IsTrue(operand):
-                return Bound(ex.IsTrue(self.truth(operand)), pa.bool_())
+                return Bound(ex.IsTrue(self.bind_boolean(operand)), pa.bool_())
             case ex.IsNull(operand):
                 return Bound(ex.IsNull(self.bind(operand).expression), pa.bool_())
             case ex.Comparison():
@@ -99,8 +101,8 @@ class _Binder:
             case _:
                 assert_never(node)
 
-    def truth(self, node: Expression) -> Expression:
-        """Bind what must be true, false or null."""
+    def bind_boolean(self, node: Expression) -> Expression:
+        """Bind an expression and raise if it is not boolean or null."""
         bound = self.bind(node)
         if pa.types.is_boolean(plain(bound.data_type)):
             return bound.expression
@@ -114,10 +116,10 @@ class _Binder:
 
     def _column(self, node: ex.Column) -> Bound:
         try:
-            found = resolve(node.path, self.schema)
+            resolved = resolve(node.path, self.schema)
         except CoercionError as error:
             raise self.error(str(error), node) from error
-        return Bound(ex.Column(found.path), plain(found.data_type))
+        return Bound(ex.Column(resolved.path), plain(resolved.data_type))
 
     def _member(self, node: ex.Member) -> Bound:
         operand = self.bind(node.operand)
@@ -143,7 +145,7 @@ class _Binder:
         return Bound(bound, plain(node.data_type))
 
     def _case(self, node: ex.Case) -> Bound:
-        conditions = [self.truth(when) for when, _ in node.branches]
+        conditions = [self.bind_boolean(when) for when, _ in node.branches]
         values = [
             self.bind(value) for value in (*(then for _, then in node.branches), node.otherwise)
         ]
@@ -152,11 +154,13 @@ class _Binder:
         return Bound(ex.Case(tuple(zip(conditions, parts, strict=False)), parts[-1]), shared)
 
     def _shared_type(self, values: list[Bound], node: Expression) -> pa.DataType:
-        known = [
+        column_types = [
             value.data_type for value in values if not isinstance(value.expression, ex.Literal)
         ]
-        types = known + [
-            self.settled(v).data_type for v in values if isinstance(v.expression, ex.Literal)
+        types = column_types + [
+            self.with_default_type(v).data_type
+            for v in values
+            if isinstance(v.expression, ex.Literal)
         ]
         try:
             shared = plain(types[0])
@@ -166,8 +170,8 @@ class _Binder:
             raise self.error(str(error), node) from error
         return shared
 
-    def settled(self, bound: Bound) -> Bound:
-        """Give a constant that met no column the type that SQL gives it: 1.5 is a double."""
+    def with_default_type(self, bound: Bound) -> Bound:
+        """Convert a constant without a column to its SQL default type: 1.5 is a double."""
         literal = bound.expression
         if isinstance(literal, ex.Literal) and pa.types.is_decimal(literal.data_type):
             return as_double(literal)
@@ -185,7 +189,7 @@ class _Binder:
         if isinstance(right.expression, ex.Literal) and not isinstance(left.expression, ex.Literal):
             return self._with_constant(node.operator, left, right.expression, node, node.right)
         try:
-            shared = _meeting_type(left, right)
+            shared = _operand_type(left, right)
         except CoercionError as error:
             raise self.error(str(error), node) from error
         self._require_order(node.operator, shared, node)
@@ -208,9 +212,9 @@ class _Binder:
         value: Bound,
         constant: ex.Literal,
         node: Expression,
-        place: Expression,
+        constant_node: Expression,
     ) -> Expression:
-        """Compare with a constant as a value of the other side's type."""
+        """Compare with a constant converted to the type of the other operand."""
         self._require_order(operator, value.data_type, node)
         if constant.is_null:
             null = ex.Literal(pa.scalar(None, value.data_type))
@@ -218,11 +222,13 @@ class _Binder:
         try:
             fitted = fit(constant.scalar, value.data_type)
         except UnfitError as error:
-            raise self.error(f"{_shown(value)} is {value.data_type}: {error}", place) from error
+            raise self.error(
+                f"{_abbreviate(value)} is {value.data_type}: {error}", constant_node
+            ) from error
         except pa.ArrowInvalid as error:
             raise self.error(f"{constant} does not fit {value.data_type}: {error}", node) from error
-        if isinstance(fitted, Gap):
-            return beside_gap(operator, value, fitted)
+        if isinstance(fitted, Unrepresentable):
+            return compare_unrepresentable(operator, value, fitted)
         return ex.Comparison(operator, value.expression, ex.Literal(fitted))
 
     def _in(self, node: ex.In) -> Expression:
@@ -231,7 +237,9 @@ class _Binder:
         try:
             values = fit_all(node.values, operand.data_type)
         except (UnfitError, pa.ArrowInvalid) as error:
-            raise self.error(f"{_shown(operand)} is {operand.data_type}: {error}", node) from error
+            raise self.error(
+                f"{_abbreviate(operand)} is {operand.data_type}: {error}", node
+            ) from error
         if not len(values):
             return ex.Comparison(Operator.NOT_EQUAL, operand.expression, operand.expression)
         return ex.In(operand.expression, values)
@@ -244,7 +252,9 @@ class _Binder:
         if not isinstance(pattern.expression, ex.Literal):
             raise self.error("the pattern of LIKE must be a constant", node.pattern)
         if not (is_text(pattern.data_type) or pa.types.is_null(pattern.data_type)):
-            raise self.error(f"the pattern of LIKE is text, not {pattern.data_type}", node.pattern)
+            raise self.error(
+                f"the pattern of LIKE must be text, not {pattern.data_type}", node.pattern
+            )
         return ex.Like(operand.expression, pattern.expression, node.escape, node.ignore_case)
 
     def _is_json(self, node: Expression) -> bool:
@@ -254,7 +264,8 @@ class _Binder:
         for node in nodes:
             if self._is_json(node):
                 raise self.error(
-                    "a JSON column is compared through json_extract or json_get_...", node
+                    "JSON columns cannot be compared directly; use json_extract or json_get_...",
+                    node,
                 )
 
     # --- calls -------------------------------------------------------------------------------
@@ -264,11 +275,11 @@ class _Binder:
         if _is_binary(node):
             return self.arithmetic(node, narrow=False)
         if name in {"-", "~"}:
-            return self._sign(node)
+            return self._unary_operator(node)
         present = current(name) if not node.arguments else None
         if present is not None:
             return Bound(ex.Literal(present), present.type)
-        rewritten = _rewritten(node)
+        rewritten = _rewrite(node)
         if rewritten is not None:
             return self.bind(rewritten)
         if name == "named_struct":
@@ -280,31 +291,37 @@ class _Binder:
         return self._function(node)
 
     def _named_struct(self, node: ex.Call) -> Bound:
-        """Bind names and values in turn; the names are part of the type."""
+        """Bind `named_struct`, whose alternating names are part of the result type."""
         names = node.arguments[::2]
         literals = [name for name in names if isinstance(name, ex.Literal)]
         if not names or len(literals) * 2 != len(node.arguments):
-            raise self.error("named_struct takes constant names, each before its value", node)
-        values = [self.settled(self.bind(value)) for value in node.arguments[1::2]]
+            raise self.error("named_struct requires alternating constant names and values", node)
+        values = [self.with_default_type(self.bind(value)) for value in node.arguments[1::2]]
         texts = [str(name.scalar.as_py()) for name in literals]
-        gives = pa.struct([(name, own.data_type) for name, own in zip(texts, values, strict=True)])
+        result_type = pa.struct(
+            [(name, bound.data_type) for name, bound in zip(texts, values, strict=True)]
+        )
         pairs = zip(literals, (value.expression for value in values), strict=True)
-        return Bound(ex.Call("named_struct", tuple(part for pair in pairs for part in pair)), gives)
+        return Bound(
+            ex.Call("named_struct", tuple(part for pair in pairs for part in pair)), result_type
+        )
 
     def _function(self, node: ex.Call) -> Bound:
         function = FUNCTIONS[node.function]
-        arguments = [self.settled(self.bind(argument)) for argument in node.arguments]
+        arguments = [self.with_default_type(self.bind(argument)) for argument in node.arguments]
         if is_geometric(node.function):
-            arguments = [self._shape(argument) for argument in arguments]
+            arguments = [self._to_wkb(argument) for argument in arguments]
         try:
-            takes, gives = function.signature([argument.data_type for argument in arguments])
+            argument_types, result_type = function.signature(
+                [argument.data_type for argument in arguments]
+            )
         except CoercionError as error:
-            takes, gives = self._with_constants_fitted(node, arguments, error)
-        parts = [self._as(*pair, node) for pair in zip(arguments, takes, strict=True)]
-        return Bound(ex.Call(node.function, tuple(parts)), gives)
+            argument_types, result_type = self._with_constants_fitted(node, arguments, error)
+        parts = [self._as(*pair, node) for pair in zip(arguments, argument_types, strict=True)]
+        return Bound(ex.Call(node.function, tuple(parts)), result_type)
 
-    def _shape(self, bound: Bound) -> Bound:
-        """Return a column of geometries as functions of them take it; anything else as it is."""
+    def _to_wkb(self, bound: Bound) -> Bound:
+        """Convert geometry columns to WKB for geometric functions; return others unchanged."""
         column = bound.expression
         if not isinstance(column, ex.Column):
             return bound
@@ -316,7 +333,7 @@ class _Binder:
     def _with_constants_fitted(
         self, node: ex.Call, arguments: list[Bound], error: CoercionError
     ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
-        """Try a signature again, quoted constants as the type of the first column."""
+        """Retry a signature with quoted constants converted to the type of the first column."""
         columns = [each for each in arguments if not isinstance(each.expression, ex.Literal)]
         if not FUNCTIONS[node.function].unify or not columns:
             raise self.error(str(error), node)
@@ -329,8 +346,8 @@ class _Binder:
         except CoercionError:
             raise self.error(str(error), node) from error
 
-    def _sign(self, node: ex.Call) -> Bound:
-        operand = self.settled(self.bind(node.arguments[0]))
+    def _unary_operator(self, node: ex.Call) -> Bound:
+        operand = self.with_default_type(self.bind(node.arguments[0]))
         data_type = operand.data_type
         integers_only = node.function == "~"
         duration = pa.types.is_duration(data_type) and not integers_only
@@ -343,30 +360,32 @@ class _Binder:
         return Bound(ex.Call(node.function, (operand.expression,)), operand.data_type)
 
     def arithmetic(self, node: ex.Call, *, narrow: bool) -> Bound:
-        """Bind an operator between two values."""
+        """Bind a binary arithmetic operator."""
         if node.function == "||":
             return self._function(node)
         left, right = self.bind(node.arguments[0]), self.bind(node.arguments[1])
-        for one, other in ((left, right), (right, left)):
-            if pa.types.is_null(one.data_type):
+        for operand, other in ((left, right), (right, left)):
+            if pa.types.is_null(operand.data_type):
                 return Bound(ex.Literal(pa.scalar(None, other.data_type)), other.data_type)
         left, right = (
-            adapted(node.function, left, right, narrow=narrow),
-            adapted(node.function, right, left, narrow=narrow),
+            adapt_constant(node.function, left, right, narrow=narrow),
+            adapt_constant(node.function, right, left, narrow=narrow),
         )
         try:
-            takes = arithmetic_types(node.function, plain(left.data_type), plain(right.data_type))
+            operand_types = arithmetic_types(
+                node.function, plain(left.data_type), plain(right.data_type)
+            )
         except CoercionError as error:
             raise self.error(str(error), node) from error
-        parts = (self._as(left, takes[0], node), self._as(right, takes[1], node))
-        gives = takes[2]
+        parts = (self._as(left, operand_types[0], node), self._as(right, operand_types[1], node))
+        result_type = operand_types[2]
         for part in parts:
             if isinstance(part, ex.Literal) and pa.types.is_interval(part.data_type):
-                gives = result_with_interval(gives, part.scalar)
-        return Bound(ex.Call(node.function, parts), gives)
+                result_type = result_with_interval(result_type, part.scalar)
+        return Bound(ex.Call(node.function, parts), result_type)
 
     def _as(self, bound: Bound, data_type: pa.DataType, node: Expression) -> Expression:
-        """Return an expression converted to a type, constants at once."""
+        """Convert an expression to a type; constants are converted during binding."""
         if bound.data_type == data_type:
             return bound.expression
         if isinstance(bound.expression, ex.Literal):
@@ -375,7 +394,7 @@ class _Binder:
                 return ex.Literal(fitted)
             if is_text(data_type):
                 return ex.Cast(bound.expression, data_type)
-            raise self.error(f"{bound.expression} is no {data_type}", node)
+            raise self.error(f"{bound.expression} is not a valid {data_type}", node)
         return ex.Cast(bound.expression, data_type)
 
     def _fitted(self, literal: ex.Literal, data_type: pa.DataType) -> pa.Scalar | None:
@@ -383,34 +402,34 @@ class _Binder:
             fitted = fit(literal.scalar, data_type)
         except (UnfitError, pa.ArrowInvalid):
             return None
-        return None if isinstance(fitted, Gap) else fitted
+        return None if isinstance(fitted, Unrepresentable) else fitted
 
 
 def _is_binary(node: ex.Call) -> bool:
     return node.function in _SIGNS and len(node.arguments) == 2
 
 
-def _shown(bound: Bound) -> str:
+def _abbreviate(bound: Bound) -> str:
     text = str(bound.expression)
     return text if len(text) < 60 else "the value"
 
 
-def _meeting_type(left: Bound, right: Bound) -> pa.DataType:
-    """Return the common type; of two constants the quoted one becomes what the other is."""
+def _operand_type(left: Bound, right: Bound) -> pa.DataType:
+    """Return the common type of two operands; a quoted constant takes the type of the other."""
     try:
         return common_type(plain(left.data_type), plain(right.data_type))
     except CoercionError:
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one.expression, ex.Literal) and is_text(one.data_type):
+        for operand, other in ((left, right), (right, left)):
+            if isinstance(operand.expression, ex.Literal) and is_text(operand.data_type):
                 return other.data_type
         raise
 
 
-# --- functions that are other expressions ----------------------------------------------------
+# --- functions that are rewritten ------------------------------------------------------------
 
 
-def _rewritten(node: ex.Call) -> Expression | None:
-    """Return the expression that a function stands for, or None."""
+def _rewrite(node: ex.Call) -> Expression | None:
+    """Return the equivalent expression of a function, or None."""
     arguments = node.arguments
     match node.function, len(arguments):
         case "date_part" | "datepart", 2 if _is_text_constant(arguments[0], "epoch"):
@@ -431,5 +450,5 @@ def _rewritten(node: ex.Call) -> Expression | None:
     return None
 
 
-def _is_text_constant(node: Expression, wanted: str) -> bool:
-    return isinstance(node, ex.Literal) and str(node.scalar.as_py()).lower() == wanted
+def _is_text_constant(node: Expression, text: str) -> bool:
+    return isinstance(node, ex.Literal) and str(node.scalar.as_py()).lower() == text

@@ -1,17 +1,17 @@
-"""Which type two values meet in, and what an array of a type is computed as.
+"""Determine the common type of two operands and the physical type of computations.
 
-`plain` names the layout that a type is computed in: a dictionary as its values, views as plain
-text, half floats as floats. Only computing changes it; columns that are just read keep theirs.
+`plain` returns the type used for computations: dictionaries are decoded, views become large
+strings, half floats become floats. Columns that are only read keep their type.
 
-Two columns meet in the smallest type that holds both exactly; only an integer or a decimal
-beside a float gives up digits, since floats are rounded already.
+Two columns are converted to the smallest type that represents both exactly. Only an integer or
+decimal combined with a float may lose digits, because floats are rounded anyway.
 
     int32, int64      int64              uint64, int64     decimal128(20, 0)
     int64, double     double             int32, decimal128(10, 2)     decimal128(12, 2)
     date32, timestamp[ms]   timestamp[ms]      timestamp[s], timestamp[ns]   timestamp[ns]
-    timestamp, timestamp with a zone      the zone; the other side is read on its clock
+    timestamp, timestamp with a zone      the zone; naive timestamps are local times of the zone
 
-Constants do not come here: they take the type of the column they meet (`literals.fit`).
+Constants are not handled here: they take the type of their column (`literals.fit`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ UINT64_DIGITS: Final = 20
 
 
 class CoercionError(ValueError):
-    """Two types have no common one; the message names both."""
+    """Two types have no common type; the message names both."""
 
 
 def plain(data_type: pa.DataType) -> pa.DataType:
-    """Return the type that values of a type are computed in.
+    """Return the type used for computations with values of a type.
 
     >>> plain(pa.dictionary(pa.int8(), pa.string())), plain(pa.float16())
     (DataType(string), DataType(float))
@@ -55,7 +55,7 @@ def plain(data_type: pa.DataType) -> pa.DataType:
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type that two plain types meet in, or raise `CoercionError`.
+    """Return the common type of two plain types, or raise `CoercionError`.
 
     >>> common_type(pa.uint64(), pa.int8())
     Decimal128Type(decimal128(20, 0))
@@ -88,7 +88,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def common_integer(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type that holds all integers of two types."""
+    """Return the smallest integer or decimal type that holds all values of two integer types."""
     signed = [not pa.types.is_unsigned_integer(each) for each in (left, right)]
     widths = [left.bit_width, right.bit_width]
     if signed[0] == signed[1]:
@@ -111,15 +111,17 @@ def as_decimal(data_type: pa.DataType) -> pa.DataType:
 
 def _common_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    if whole + scale > DECIMAL256_DIGITS:
-        raise CoercionError(f"{left} and {right} together need too many digits; cast to double")
-    return decimal_type(whole + scale, scale)
+    integer_digits = max(left.precision - left.scale, right.precision - right.scale)
+    if integer_digits + scale > DECIMAL256_DIGITS:
+        raise CoercionError(
+            f"the common type of {left} and {right} needs too many digits; cast to double"
+        )
+    return decimal_type(integer_digits + scale, scale)
 
 
 def _common_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    points = [pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)]
-    if all(points):
+    are_instants = [pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)]
+    if all(are_instants):
         zones = [each.tz for each in (left, right) if pa.types.is_timestamp(each) and each.tz]
         return pa.timestamp(finest_unit(left, right), zones[0] if zones else None)
     if pa.types.is_time(left) and pa.types.is_time(right):
@@ -131,7 +133,7 @@ def _common_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def finest_unit(*types: pa.DataType) -> str:
-    """Return the finest unit of some temporal types; a date counts in seconds.
+    """Return the finest unit of temporal types; dates count as seconds.
 
     >>> finest_unit(pa.date32(), pa.timestamp("ms"))
     'ms'

@@ -1,9 +1,9 @@
-"""From what a caller passes to expressions that are ready to run.
+"""Compile filters and projections to bound, simplified expressions.
 
     "age > 30 AND 1 = 1"       parsed, bound to the schema, simplified:  age > 30
 
-The one door into this package for scans: a filter is SQL text, an expression of ours or one of
-pyarrow; a projection maps names to SQL.
+Scans enter this package here. A filter is SQL text, an `Expression` or a pyarrow expression; a
+projection maps names to SQL.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter
 from lancelet.query.traversal import columns_of, walk
 
-Writable: TypeAlias = "str | Expression | pc.Expression"
-"""What a caller may pass as an expression."""
+ExpressionLike: TypeAlias = "str | Expression | pc.Expression"
+"""The types accepted as an expression."""
 
 SHORT_TEXT: Final = 4096
-"""A longer text is parsed and compiled again each time: what it compiles to may be large."""
+"""Longer texts are not cached, because their compiled form may be large."""
 
 
-def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
-    """Return a filter bound to a schema and simplified.
+def compile_filter(filter_: ExpressionLike, schema: pa.Schema) -> Expression:
+    """Compile a filter: bind it to a schema and simplify it.
 
     >>> schema = pa.schema([("age", pa.int32())])
     >>> str(compile_filter("age > 30.5 AND 1 = 1", schema))
     'age > 30'
     """
-    with _of_some_depth():
-        expression, source = _read(filter_)
+    with _translate_recursion_errors():
+        expression, source = _parse(filter_)
         if isinstance(expression, Literal) and pa.types.is_null(expression.data_type):
             raise ExpressionError(
                 "the filter NULL does not return a boolean; leave the filter out to read all rows, "
@@ -55,84 +55,86 @@ def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
             if isinstance(filter_, pc.Expression):
                 raise ArrowExpressionError(error.message, **error.facts) from error
             raise
-        _rehearse(bound, schema)
+        _infer_type(bound, schema)
     return bound
 
 
 @contextmanager
-def _of_some_depth() -> Iterator[None]:
-    """Say of an expression that is too deep to be walked that it is."""
+def _translate_recursion_errors() -> Iterator[None]:
+    """Convert `RecursionError` to `ExpressionError`."""
     try:
         yield
     except RecursionError:
         raise ExpressionError(
-            "the expression chains too many operators; compute parts of it as columns, or write "
-            "a list as IN (...)"
+            "the expression is nested too deeply; compute parts of it as columns, or write a "
+            "list as IN (...)"
         ) from None
 
 
 @lru_cache(maxsize=256)
-def is_lasting(text: str) -> bool:
-    """Say whether text means the same whenever it is compiled, which `now()` does not.
+def is_deterministic(text: str) -> bool:
+    """Return whether the result of compiling a text is constant; `now()` is not.
 
-    >>> is_lasting("age > 30 AND name IN ('a', 'b')"), is_lasting("at < now()")
+    >>> is_deterministic("age > 30 AND name IN ('a', 'b')"), is_deterministic("at < now()")
     (True, False)
     """
-    expression, _ = _read(text)
+    expression, _ = _parse(text)
     return not any(isinstance(part, Call) for part in walk(expression))
 
 
-def compile_value(value: Writable, schema: pa.Schema) -> Bound:
-    """Return a computed column bound to a schema and simplified.
+def compile_value(value: ExpressionLike, schema: pa.Schema) -> Bound:
+    """Compile a computed column: bind it to a schema and simplify it.
 
-    The type is that of the values, which for half floats may be the one they are computed in.
+    The type is that of the computed values; half floats may be computed as floats.
     """
-    with _of_some_depth():
-        expression, source = _read(value)
+    with _translate_recursion_errors():
+        expression, source = _parse(value)
         bound = bind_value(expression, schema, source=source)
         simple = simplify(bound.expression)
-        found = _rehearse(simple, schema)
-    if plain(found) != plain(bound.data_type):
+        data_type = _infer_type(simple, schema)
+    if plain(data_type) != plain(bound.data_type):
         raise InternalError(
-            "an expression computes another type than it was bound to",
+            "the computed type differs from the bound type of an expression",
             expression=str(simple),
             bound=str(bound.data_type),
-            computed=str(found),
+            computed=str(data_type),
         )
-    return Bound(simple, found)
+    return Bound(simple, data_type)
 
 
-def both(filter_: Writable, other: Expression) -> Expression:
-    """Return the filter that keeps rows which two others keep, the first as a caller wrote it."""
-    expression, _ = _read(filter_)
+def conjunction(filter_: ExpressionLike, other: Expression) -> Expression:
+    """Return the conjunction of two filters."""
+    expression, _ = _parse(filter_)
     return And((expression, other))
 
 
-def compile_columns(columns: Mapping[str, Writable], schema: pa.Schema) -> dict[str, Bound]:
-    """Return computed columns bound to a schema, by the name each shall have."""
+def compile_columns(columns: Mapping[str, ExpressionLike], schema: pa.Schema) -> dict[str, Bound]:
+    """Compile computed columns by name."""
     return {name: compile_value(text, schema) for name, text in columns.items()}
 
 
-def _rehearse(expression: Expression, schema: pa.Schema) -> pa.DataType:
-    """Compute an expression over no rows, so that a missing kernel shows before any is read."""
+def _infer_type(expression: Expression, schema: pa.Schema) -> pa.DataType:
+    """Evaluate an expression on an empty batch, which detects missing kernels before reading."""
     names = {path[0] for path in columns_of(expression)}
     fields = [field for field in schema if field.name in names]
-    nothing = [pa.nulls(0, field.type) for field in fields]
-    return evaluate(expression, pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields))).type
+    empty_columns = [pa.nulls(0, field.type) for field in fields]
+    return evaluate(
+        expression, pa.RecordBatch.from_arrays(empty_columns, schema=pa.schema(fields))
+    ).type
 
 
 _parse_short = lru_cache(maxsize=32)(parse_with_source)
-"""Whether a text is lasting and what it compiles to are asked one after the other."""
+"""Cached because `is_deterministic` and the compilation parse the same text in succession."""
 
 
-def _read(written: Writable) -> tuple[Expression, Source]:
-    if isinstance(written, str):
-        return _parse_short(written) if len(written) <= SHORT_TEXT else parse_with_source(written)
-    if isinstance(written, pc.Expression):
-        return from_arrow(written), Source("")
-    if not isinstance(written, Expression):
+def _parse(value: ExpressionLike) -> tuple[Expression, Source]:
+    if isinstance(value, str):
+        return _parse_short(value) if len(value) <= SHORT_TEXT else parse_with_source(value)
+    if isinstance(value, pc.Expression):
+        return from_arrow(value), Source("")
+    if not isinstance(value, Expression):
         raise ArgumentTypeError(
-            "an expression is text in SQL, or an expression of pyarrow",
-            found=type(written).__name__,
+            "an expression must be SQL text or a pyarrow expression",
+            found=type(value).__name__,
         )
-    return written, Source("")
+    return value, Source("")

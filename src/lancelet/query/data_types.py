@@ -1,9 +1,9 @@
-"""Names of types: those of SQL (`BIGINT`, `DECIMAL(10, 2)`) and those of `arrow_cast`.
+"""Parse and print type names: SQL types (`BIGINT`, `DECIMAL(10, 2)`) and `arrow_cast` types.
 
     SQL      CAST(x AS BIGINT)                            pa.int64()
     Arrow    arrow_cast(x, 'Timestamp(Second, None)')     pa.timestamp("s")
 
-SQL has names for the common types only, Arrow's names cover the rest. Each printed name parses
+SQL has names for common types only; Arrow names cover the others. Every printed name can be parsed
 back to the same type.
 """
 
@@ -76,7 +76,7 @@ _ARROW_TOKEN: Final = re.compile(r'\s*([A-Za-z]\w*|-?\d+|"[^"]*"|[(),])')
 
 
 def sql_type(name: str, parameters: tuple[int, ...]) -> pa.DataType:
-    """Return the type of an SQL name and its parameters; `ValueError` says what is wrong.
+    """Return the type of an SQL type name and its parameters, or raise `ValueError`.
 
     >>> sql_type("decimal", (10, 2))
     Decimal128Type(decimal128(10, 2))
@@ -87,8 +87,8 @@ def sql_type(name: str, parameters: tuple[int, ...]) -> pa.DataType:
     if upper in {"DECIMAL", "NUMERIC"}:
         return _decimal(parameters)
     if upper not in _SQL_NAMES:
-        known = ", ".join([*_PRINTED, "DECIMAL(p, s)"])
-        message = f"unknown type {name}; known are {known}"
+        supported = ", ".join([*_PRINTED, "DECIMAL(p, s)"])
+        message = f"unknown type {name}; expected one of {supported}"
         raise ValueError(message)
     data_type = _SQL_NAMES[upper]
     if not parameters or upper in {"VARCHAR", "CHAR"}:
@@ -99,7 +99,7 @@ def sql_type(name: str, parameters: tuple[int, ...]) -> pa.DataType:
             return pa.timestamp(unit, data_type.tz)
         if pa.types.is_time(data_type):
             return pa.time32(unit) if unit in {"s", "ms"} else pa.time64(unit)
-    message = f"{name} does not take the parameters {parameters}"
+    message = f"{name} does not accept the parameters {parameters}"
     raise ValueError(message)
 
 
@@ -110,7 +110,7 @@ def _decimal(parameters: tuple[int, ...]) -> pa.DataType:
 
 
 def print_sql_type(data_type: pa.DataType) -> str | None:
-    """Return the SQL name of a type, or None for one that only Arrow names.
+    """Return the SQL name of a type, or None if only Arrow has a name for it.
 
     >>> print_sql_type(pa.timestamp("ms")), print_sql_type(pa.large_string())
     ('TIMESTAMP(3)', None)
@@ -126,7 +126,7 @@ def print_sql_type(data_type: pa.DataType) -> str | None:
 
 
 def parse_arrow_type(text: str) -> pa.DataType:
-    """Return the type of an `arrow_cast` name; `ValueError` says what is wrong.
+    """Parse an `arrow_cast` type name, or raise `ValueError`.
 
     >>> parse_arrow_type('Timestamp(Millisecond, Some("UTC"))')
     TimestampType(timestamp[ms, tz=UTC])
@@ -135,9 +135,9 @@ def parse_arrow_type(text: str) -> pa.DataType:
     """
     tokens = _arrow_tokens(text)
     data_type = _parse_arrow(tokens)
-    rest = next(tokens, None)
-    if rest is not None:
-        message = f"unexpected {rest!r} after the type in {text!r}"
+    token = next(tokens, None)
+    if token is not None:
+        message = f"unexpected {token!r} after the type in {text!r}"
         raise ValueError(message)
     return data_type
 
@@ -147,7 +147,7 @@ def _arrow_tokens(text: str) -> Iterator[str]:
     while position < len(text.rstrip()):
         match = _ARROW_TOKEN.match(text, position)
         if match is None:
-            message = f"{text!r} is no Arrow type"
+            message = f"{text!r} is not an Arrow type"
             raise ValueError(message)
         yield match.group(1)
         position = match.end()
@@ -158,19 +158,19 @@ def _parse_arrow(tokens: Iterator[str]) -> pa.DataType:
     if name in _SIMPLE_ARROW:
         return _SIMPLE_ARROW[name]
     if name not in _ARROW_PARSERS:
-        known = ", ".join([*_SIMPLE_ARROW, *_ARROW_PARSERS])
-        message = f"unknown Arrow type {name!r}; known are {known}"
+        supported = ", ".join([*_SIMPLE_ARROW, *_ARROW_PARSERS])
+        message = f"unknown Arrow type {name!r}; expected one of {supported}"
         raise ValueError(message)
-    _expect(tokens, "(")
+    _require_token(tokens, "(")
     data_type = _ARROW_PARSERS[name](tokens)
-    _expect(tokens, ")")
+    _require_token(tokens, ")")
     return data_type
 
 
-def _expect(tokens: Iterator[str], wanted: str) -> None:
-    found = next(tokens, "the end")
-    if found != wanted:
-        message = f"expected {wanted!r} in the Arrow type, found {found!r}"
+def _require_token(tokens: Iterator[str], expected: str) -> None:
+    token = next(tokens, "the end")
+    if token != expected:
+        message = f"expected {expected!r} in the Arrow type, found {token!r}"
         raise ValueError(message)
 
 
@@ -184,14 +184,14 @@ def _unit(tokens: Iterator[str]) -> str:
 
 def _timestamp(tokens: Iterator[str]) -> pa.DataType:
     unit = _unit(tokens)
-    _expect(tokens, ",")
+    _require_token(tokens, ",")
     zone = next(tokens, "")
     if zone == "None":
         return pa.timestamp(unit)
-    _expect(iter((zone,)), "Some")
-    _expect(tokens, "(")
+    _require_token(iter((zone,)), "Some")
+    _require_token(tokens, "(")
     name = next(tokens, "").strip('"')
-    _expect(tokens, ")")
+    _require_token(tokens, ")")
     return pa.timestamp(unit, name)
 
 
@@ -202,7 +202,7 @@ def _integer(tokens: Iterator[str]) -> int:
 def _two_integers(make: Callable[[int, int], pa.DataType]) -> Callable[..., pa.DataType]:
     def parse(tokens: Iterator[str]) -> pa.DataType:
         first = _integer(tokens)
-        _expect(tokens, ",")
+        _require_token(tokens, ",")
         return make(first, _integer(tokens))
 
     return parse
@@ -210,7 +210,7 @@ def _two_integers(make: Callable[[int, int], pa.DataType]) -> Callable[..., pa.D
 
 def _fixed_size_list(tokens: Iterator[str]) -> pa.DataType:
     size = _integer(tokens)
-    _expect(tokens, ",")
+    _require_token(tokens, ",")
     return pa.list_(_parse_arrow(tokens), size)
 
 
@@ -229,7 +229,7 @@ _ARROW_PARSERS: Final[dict[str, Callable[[Iterator[str]], pa.DataType]]] = {
 
 
 def print_arrow_type(data_type: pa.DataType) -> str:
-    """Return the `arrow_cast` name of a type; types that no cast makes print as Arrow does.
+    """Return the `arrow_cast` name of a type; other types are printed as by Arrow.
 
     >>> print_arrow_type(pa.timestamp("us"))
     'Timestamp(Microsecond, None)'
@@ -257,7 +257,7 @@ def print_arrow_type(data_type: pa.DataType) -> str:
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Whether values are text, however they are laid out."""
+    """Return whether a type is a string type."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)
@@ -266,7 +266,7 @@ def is_text(data_type: pa.DataType) -> bool:
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    """Whether values are byte strings, of any or of fixed size."""
+    """Return whether a type is a binary type, of variable or fixed size."""
     return bool(
         pa.types.is_binary(data_type)
         or pa.types.is_large_binary(data_type)
@@ -276,7 +276,7 @@ def is_bytes(data_type: pa.DataType) -> bool:
 
 
 def is_number(data_type: pa.DataType) -> bool:
-    """Whether values are integers, floats or decimals."""
+    """Return whether a type is an integer, float or decimal type."""
     return bool(
         pa.types.is_integer(data_type)
         or pa.types.is_floating(data_type)
@@ -284,13 +284,13 @@ def is_number(data_type: pa.DataType) -> bool:
     )
 
 
-def is_ticking(data_type: pa.DataType) -> bool:
-    """Whether values count ticks: dates, times, timestamps and durations."""
+def is_temporal(data_type: pa.DataType) -> bool:
+    """Return whether a type is a date, time, timestamp or duration type."""
     return bool(pa.types.is_temporal(data_type)) and not pa.types.is_interval(data_type)
 
 
 def is_any_list(data_type: pa.DataType) -> bool:
-    """Whether values are lists, of any or of fixed size."""
+    """Return whether a type is a list type, of variable or fixed size."""
     return bool(
         pa.types.is_list(data_type)
         or pa.types.is_large_list(data_type)

@@ -1,14 +1,14 @@
-"""What an operator is expected to ask of storage, before it runs.
+"""Estimate the requests and bytes that an operator will read.
 
-    planned     an index was opened to see what it would find        3 requests, counted
-    expected    two of its pages, and the ids of the rows between    2 requests, estimated
-    in all                                                           5 requests
+    planning    an index was opened to estimate its matches          3 requests, counted
+    execution   two of its pages, and the ids of the rows between    2 requests, estimated
+    total                                                            5 requests
 
-What planning reads is a part of what a scan takes, and known exactly; it is nothing the second
-time. What is in memory costs nothing. A plan that is to be analysed reads its data files as if
-nothing were known of them, so what describes them is expected once more.
+Reads of planning are part of the cost of a scan and counted exactly; they are not repeated by a
+second scan. Cached data costs nothing. To analyze a plan, its data files are read without cached
+metadata, so the metadata is part of the estimate.
 
-Of rows that a filter leaves a share is guessed by its form, unless an index knows them.
+The share of rows that pass a filter is estimated from its form, unless an index provides it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lancelet.query.expression import Expression
 from lancelet.query.indexing.choose import Asked, ChosenPart, Part, choose_parts, is_decided
 from lancelet.query.indexing.search import Candidates, find_candidates
 from lancelet.query.looks import (
-    Look,
+    RowSlice,
+    estimate_reads,
+    estimate_selectivity,
+    estimate_slices,
     has_statistics,
-    looks_of,
     packed_reads,
-    reads_of,
-    share_of,
-    spread,
+    sample_slices,
 )
 from lancelet.query.node_meter import READ, UNMETERED, NodeMeter, index_node
 from lancelet.query.plan import ScanPlan, filter_steps
@@ -37,165 +37,179 @@ from lancelet.values import cached_property, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is expected to be read."""
+    """The estimated reads of an operator."""
 
     fragments: int
     rows: int
     reads: IoCounts
 
     def __str__(self) -> str:
-        """Return what plans say of it."""
+        """Return the text for plans."""
         return f"rows={self.rows}, {format_io(self.reads)}"
 
 
-NOTHING = Estimate(0, 0, IoCounts())
+NO_READS = Estimate(0, 0, IoCounts())
 
 
 def format_io(reads: IoCounts) -> str:
-    """Return what plans say of reads."""
+    """Return the text for plans."""
     return f"requests={reads.read_iops}, bytes={reads.read_bytes}"
 
 
 class RowEstimator:
-    """Estimates which rows of a plan are looked at, and what that reads."""
+    """Estimates the rows that a plan examines, and the reads for them."""
 
-    def __init__(self, plan: ScanPlan, *, is_anew: bool = False) -> None:
-        """Take a plan, whose meter counts what estimating reads; `is_anew` if files are."""
+    def __init__(self, plan: ScanPlan, *, is_cold: bool = False) -> None:
+        """Create an estimator; `is_cold` if metadata of data files is not cached.
+
+        The meter of the plan counts the reads of the estimation itself.
+        """
         self.plan = plan
-        self.is_anew = is_anew
+        self.is_cold = is_cold
 
     @property
     def meter(self) -> NodeMeter:
-        """What counts for the nodes of the plan."""
-        assert isinstance(self.plan.meter, NodeMeter), "only metered plans are estimated"
+        """The meter of the plan, which counts by node."""
+        assert isinstance(self.plan.meter, NodeMeter), "only metered plans can be estimated"
         return self.plan.meter
 
     @property
-    def filter_chooses(self) -> bool:
-        """Whether the filter says which rows are looked at, and not which of those found stay."""
+    def filter_selects_rows(self) -> bool:
+        """Whether the filter selects the rows to examine, instead of filtering the results."""
         return self.plan.is_filtered
 
     @property
-    def kept_fields(self) -> Sequence[Field]:
-        """The fields that the filter hands on with the rows that pass."""
+    def retained_fields(self) -> Sequence[Field]:
+        """The filter columns that are passed on for the remaining rows."""
         return ()
 
     @cached_property
     def parts(self) -> Sequence[ChosenPart]:
-        """The parts of the filter that indices are asked for."""
-        return choose_parts(self.plan) if self.filter_chooses else ()
+        """The parts of the filter that indices answer."""
+        return choose_parts(self.plan) if self.filter_selects_rows else ()
 
     @cached_property
-    def looks(self) -> tuple[Look, ...]:
-        """The rows that are looked at."""
+    def slices(self) -> tuple[RowSlice, ...]:
+        """The slices of rows to examine."""
         plan = self.plan
         if plan.is_empty:
             return ()
-        if not self.filter_chooses:
+        if not self.filter_selects_rows:
             plan = replace(plan, steps=())
-        with self.meter.asking(READ):
-            return looks_of(plan, self._candidates, self.parts, self.kept_fields)
+        with self.meter.within_index(READ):
+            return estimate_slices(plan, self._candidates, self.parts, self.retained_fields)
 
     @cached_property
     def filter_fields(self) -> list[Field]:
-        """The fields that are read for the filter, but for parts that indices decide."""
-        left = set(self._left_to_filter)
-        kept = [each for each in self.plan.conjuncts if each.expression in left]
-        steps = filter_steps(self.plan.snapshot, kept) if self.plan.is_filtered else ()
+        """The fields read by the filter, without parts that indices decide exactly."""
+        undecided = set(self._undecided)
+        conjuncts = [each for each in self.plan.conjuncts if each.expression in undecided]
+        steps = filter_steps(self.plan.snapshot, conjuncts) if self.plan.is_filtered else ()
         return [field for step in steps for field in step.fields]
 
     @property
-    def rows_left(self) -> float:
-        """About how many of the rows that are looked at pass the filter."""
-        rows = float(sum(map(len, self.looks)))
-        return rows * share_of(self._left_to_filter) if self.plan.is_filtered else rows
+    def rows_passing(self) -> float:
+        """Estimated number of examined rows that pass the filter."""
+        rows = float(sum(map(len, self.slices)))
+        return rows * estimate_selectivity(self._undecided) if self.plan.is_filtered else rows
 
     @property
-    def looks_apart(self) -> tuple[Look, ...]:
-        """The rows that are looked at step by step, and not with all of their fields at once."""
-        return tuple(look for look in self.looks if not look.at_once)
+    def stepwise_slices(self) -> tuple[RowSlice, ...]:
+        """The slices whose fields are read filter step by filter step."""
+        return tuple(row_slice for row_slice in self.slices if not row_slice.eager_fields)
 
     def reads_of_part(self, part: Part) -> IoCounts:
-        """Return what indices will read to answer a part of the filter."""
+        """Return the estimated reads of the indices for a part of the filter."""
         if isinstance(part, Asked):
-            return part.index.expected_reads(part.question, is_negated=part.is_negated)
+            return part.index.estimate_reads(part.question, is_negated=part.is_negated)
         return sum((self.reads_of_part(each) for each in part.parts), IoCounts())
 
-    def planned(self, nodes: Iterable[str]) -> IoCounts:
-        """Return what planning has read for nodes so far."""
-        known = self.meter.nodes
+    def planning_reads(self, nodes: Iterable[str]) -> IoCounts:
+        """Return the reads of planning so far for nodes."""
+        nodes_read = self.meter.nodes
         return sum(
-            (IoCounts(known[name].requests, known[name].bytes) for name in nodes if name in known),
+            (
+                IoCounts(nodes_read[name].requests, nodes_read[name].bytes)
+                for name in nodes
+                if name in nodes_read
+            ),
             IoCounts(),
         )
 
-    def counted(self, node: str, work: Callable[[], Estimate]) -> Estimate:
-        """Return what is expected of a node, with what planning read for it."""
+    def with_planning(self, node: str, work: Callable[[], Estimate]) -> Estimate:
+        """Return an estimate for a node, including the reads of planning."""
         if self.plan.is_empty:
-            return NOTHING
-        with self.meter.asking(node):
-            found = work()
-        return Estimate(found.fragments, found.rows, found.reads + self.planned((node,)))
+            return NO_READS
+        with self.meter.within_index(node):
+            estimate = work()
+        return Estimate(
+            estimate.fragments, estimate.rows, estimate.reads + self.planning_reads((node,))
+        )
 
-    def rows_read(self, fields: Sequence[Field]) -> Estimate:
-        """Return what is read of rows that are looked at: the filter step by step, then others."""
-        looks, reads = self.looks, self._described()
-        rows, fragments = sum(map(len, looks)), len({look.source.fragment.id for look in looks})
-        for look in looks:
-            reads += self.reads_at([look], look.at_once)
-        looks = self.looks_apart
-        filtered = set(self._left_to_filter if self.filter_chooses else ())
-        known: set[int] = set()
-        wanted = {field.id for field in fields}
-        chosen = [each for each in self.plan.conjuncts if each.expression in filtered]
-        for step in filter_steps(self.plan.snapshot, chosen):
-            own = [each for each in step.fields if each.id in wanted - known]
-            known.update(field.id for field in own)
-            reads += self.reads_at(looks, own)
-            looks = spread(looks, -int(-sum(map(len, looks)) * share_of([step.expression]) // 1))
-        reads += self.reads_at(looks, [field for field in fields if field.id not in known])
+    def estimate_reads(self, fields: Sequence[Field]) -> Estimate:
+        """Return the estimate for reading `fields` of all examined rows, after the filter."""
+        slices, reads = self.slices, self._metadata_reads()
+        rows, fragments = (
+            sum(map(len, slices)),
+            len({row_slice.source.fragment.id for row_slice in slices}),
+        )
+        for row_slice in slices:
+            reads += self.reads_at([row_slice], row_slice.eager_fields)
+        slices = self.stepwise_slices
+        filtered = set(self._undecided if self.filter_selects_rows else ())
+        read_ids: set[int] = set()
+        output_ids = {field.id for field in fields}
+        conjuncts = [each for each in self.plan.conjuncts if each.expression in filtered]
+        for step in filter_steps(self.plan.snapshot, conjuncts):
+            step_fields = [each for each in step.fields if each.id in output_ids - read_ids]
+            read_ids.update(field.id for field in step_fields)
+            reads += self.reads_at(slices, step_fields)
+            slices = sample_slices(
+                slices, -int(-sum(map(len, slices)) * estimate_selectivity([step.expression]) // 1)
+            )
+        reads += self.reads_at(slices, [field for field in fields if field.id not in read_ids])
         return Estimate(fragments, rows, reads)
 
-    def rows_taken(
+    def estimate_take(
         self,
         fields: Sequence[Field],
         rows: int,
-        batch: int,
+        batch_rows: int,
         *,
         one_by_one: bool,
-        among: Sequence[Look] | None = None,
+        among: Sequence[RowSlice] | None = None,
     ) -> Estimate:
-        """Return what is read to take fields of some of the rows, batch by batch.
+        """Return the estimate for taking fields of `rows` rows in batches.
 
-        They are `among` all rows that are looked at, or among those given.
+        The rows are a sample of `among`, by default of all examined rows.
         """
-        looks = spread(self.looks if among is None else among, min(rows, batch))
-        reads = self.reads_at(looks, fields, one_by_one=one_by_one)
-        times = max(1.0, rows / max(1, batch))
-        reads = IoCounts(round(reads.read_iops * times), round(reads.read_bytes * times))
-        return Estimate(len({look.source.fragment.id for look in looks}), rows, reads)
+        slices = sample_slices(self.slices if among is None else among, min(rows, batch_rows))
+        reads = self.reads_at(slices, fields, one_by_one=one_by_one)
+        batches = max(1.0, rows / max(1, batch_rows))
+        reads = IoCounts(round(reads.read_iops * batches), round(reads.read_bytes * batches))
+        return Estimate(len({row_slice.source.fragment.id for row_slice in slices}), rows, reads)
 
     def reads_at(
-        self, looks: Sequence[Look], fields: Sequence[Field], *, one_by_one: bool = False
+        self, slices: Sequence[RowSlice], fields: Sequence[Field], *, one_by_one: bool = False
     ) -> IoCounts:
-        """Return what is read of fields at rows that are looked at."""
+        """Return the reads of fields at slices of rows."""
         if not fields:
             return IoCounts()
-        rest, together = packed_reads(self.plan, looks)
-        return together + reads_of(rest, fields, one_by_one=one_by_one)
+        unpacked, packed = packed_reads(self.plan, slices)
+        return packed + estimate_reads(unpacked, fields, one_by_one=one_by_one)
 
-    def opened(self, looks: Iterable[Look], fields: Sequence[Field]) -> IoCounts:
-        """Return what is read anew to open the files of rows that nobody looked at before."""
-        sources = {look.source: None for look in looks} if self.is_anew else ()
+    def opening_reads(self, slices: Iterable[RowSlice], fields: Sequence[Field]) -> IoCounts:
+        """Return the reads to open the data files of slices, 0 if their metadata is cached."""
+        sources = {row_slice.source: None for row_slice in slices} if self.is_cold else ()
         return sum((source.reader.opening_reads(fields) for source in sources), IoCounts())
 
-    def share_left(self, looks: Sequence[Look]) -> tuple[Look, ...]:
-        """Return about as many rows as pass the filter, if it chooses which are looked at."""
-        share = share_of(self._left_to_filter) if self.filter_chooses else 1.0
-        return spread(looks, int(sum(map(len, looks)) * share))
+    def sample_passing(self, slices: Sequence[RowSlice]) -> tuple[RowSlice, ...]:
+        """Return a sample of the estimated passing rows if the filter selects the rows."""
+        share = estimate_selectivity(self._undecided) if self.filter_selects_rows else 1.0
+        return sample_slices(slices, int(sum(map(len, slices)) * share))
 
     @cached_property
-    def _left_to_filter(self) -> list[Expression]:
+    def _undecided(self) -> list[Expression]:
         decided = {
             each for part in self.parts if is_decided(part.part) for each in part.expressions
         }
@@ -203,29 +217,29 @@ class RowEstimator:
 
     @cached_property
     def _candidates(self) -> Candidates | None:
-        """The rows that indices find, if it takes nothing to find out."""
+        """The rows that indices match, if the indices are cached."""
         parts = self.parts
         if not parts or any(self.reads_of_part(part.part) != IoCounts() for part in parts):
             return None
-        # Nobody is to count what is asked here.
+        # These lookups must not be counted.
         return find_candidates(replace(self.plan, meter=UNMETERED))
 
-    def _described(self) -> IoCounts:
-        """Return what is read anew of statistics and of which rows are deleted."""
-        found = IoCounts()
-        if not self.is_anew:
-            return found
+    def _metadata_reads(self) -> IoCounts:
+        """Return the reads of statistics and deletion files that are not cached."""
+        reads = IoCounts()
+        if not self.is_cold:
+            return reads
         fields = [field for step in self.plan.steps for field in step.fields]
-        for source in {look.source: None for look in self.looks}:
+        for source in {row_slice.source: None for row_slice in self.slices}:
             if source.fragment.deletion_file is not None:
-                found += IoCounts(1, 4 * len(source.hidden))
-            # What is kept of a file has its statistics.
-            is_kept = source.reader.opening_reads(fields) == IoCounts()
-            if not is_kept and has_statistics(self.plan, source):
-                found += source.reader.statistics_reads(fields)
-        return found
+                reads += IoCounts(1, 4 * len(source.hidden))
+            # Cached file metadata includes the statistics.
+            is_cached = source.reader.opening_reads(fields) == IoCounts()
+            if not is_cached and has_statistics(self.plan, source):
+                reads += source.reader.statistics_reads(fields)
+        return reads
 
 
 def index_nodes(part: ChosenPart) -> tuple[str, ...]:
-    """Return the nodes that ask the indices of a part."""
+    """Return the plan nodes of the indices of a part."""
     return tuple(index_node(index.name) for index in part.indices)

@@ -1,29 +1,30 @@
-r"""Computing bound expressions over batches, a column at a time.
+r"""Evaluate bound expressions over batches, column by column.
 
     batch        a [1, 2, null]        b ["x", "y", "z"]
     a > 1        [false, true, null]
     a > 1 OR b = 'x'        [true, true, null]        (unknown or false is unknown)
 
-Constants stay scalars until the end, kernels of pyarrow do the work, and no Python loop runs
-over rows. An expression that can fail (a division, a cast, arithmetic that may overflow) is
-computed only for rows whose value matters: `b <> 0 AND a / b > 2` never divides by zero.
+Constants remain scalars, and pyarrow kernels compute whole columns. Expressions that can fail
+(divisions, casts, arithmetic that may overflow) are evaluated only for rows that need their value:
+`b <> 0 AND a / b > 2` never divides by zero.
 
-Floats compare in total order: all NaN are one value, greater than infinity, and -0.0 is 0.0.
+Floats are compared in total order: all NaN are equal and greater than infinity, and -0.0 equals
+0.0.
 
-Equality of lists and structs, row by row, without a Python loop.
+Lists and structs are compared row by row; nulls within them are equal values:
 
-    [1, 2] = [1, 2]       true        [1, null] = [1, null]      true: inside, nulls are values
+    [1, 2] = [1, 2]       true        [1, null] = [1, null]      true
     [1]    = [1, 2]       false       null = [1]                 null
 
-Lists of equal length are laid end to end and their items compared at once; a running sum of
-the differences then says in which rows there is one.
+The items of lists of equal length are compared in one flat array. The running count of differing
+items then determines the lists that differ.
 
-LIKE: patterns of `%` (any run of characters) and `_` (any one).
+LIKE patterns consist of `%` (any sequence of characters) and `_` (any one character):
 
     'a%'          starts with a            'a\%'     the text a%
     'a!%' ESCAPE '!'                       the text a% too
 
-Patterns reach Arrow's kernel with the backslash as their escape, whatever it was.
+For the Arrow kernel, all patterns are rewritten to use the backslash as the escape character.
 """
 
 from __future__ import annotations
@@ -57,18 +58,18 @@ _ESCAPED: Final = re.compile(r"[%_\\]")
 def evaluate(expression: Expression, rows: Rows) -> pa.Array:
     """Return the value of a bound expression for each row.
 
-    A bare column comes back as it is stored; anything computed is in a plain layout.
+    A bare column is returned as stored; computed values have a plain type.
     """
     batch = _Batch.of(rows)
-    with _explained(expression):
+    with _naming_expression(expression):
         if isinstance(expression, ex.Column):
             return batch.stored(expression.path)
         return spread(_value(expression, batch), batch.num_rows)
 
 
 @contextmanager
-def _explained(expression: Expression) -> Iterator[None]:
-    """Turn errors of kernels into errors that name the expression."""
+def _naming_expression(expression: Expression) -> Iterator[None]:
+    """Add the expression to errors of kernels."""
     try:
         yield
     except (pa.ArrowInvalid, CoercionError, OverflowError) as error:
@@ -85,34 +86,34 @@ def _explained(expression: Expression) -> Iterator[None]:
 
 
 def evaluate_filter(expression: Expression, rows: Rows) -> pa.BooleanArray:
-    """Return which rows a bound filter keeps: those where it is true, so there is no null.
+    """Return a mask of the rows for which a bound filter is true, without nulls.
 
-    Parts that can fail are computed only for rows that every other part keeps.
+    Operands that can fail are evaluated only for rows that pass all other operands.
     """
     parts = [expression]
     if isinstance(expression, ex.And):
         parts = sorted(expression.operands, key=can_fail)
     batch = _Batch.of(rows)
-    kept: pa.BooleanArray | None = None
+    mask: pa.BooleanArray | None = None
     for part in parts:
-        with _explained(part):
-            value = _value(part, batch) if kept is None else _where(part, kept, batch)
-        truth = spread(value, batch.num_rows)
-        if truth.null_count:
-            truth = pc.fill_null(truth, False)
-        kept = truth if kept is None else pc.and_(kept, truth)
-    assert kept is not None, "a conjunction has parts"
-    return kept
+        with _naming_expression(part):
+            value = _value(part, batch) if mask is None else _where(part, mask, batch)
+        passes = spread(value, batch.num_rows)
+        if passes.null_count:
+            passes = pc.fill_null(passes, False)
+        mask = passes if mask is None else pc.and_(mask, passes)
+    assert mask is not None, "a conjunction requires operands"
+    return mask
 
 
 def project(expressions: Mapping[str, Expression], rows: Rows) -> pa.RecordBatch:
-    """Return a batch of computed columns, in order."""
+    """Evaluate expressions to a record batch."""
     arrays = [evaluate(expression, rows) for expression in expressions.values()]
     return pa.RecordBatch.from_arrays(arrays, list(expressions))
 
 
 def can_fail(expression: Expression) -> bool:
-    """Whether computing an expression may raise for some values."""
+    """Return whether evaluating an expression may raise for some values."""
     return any(_node_can_fail(node) for node in walk(expression))
 
 
@@ -131,7 +132,7 @@ def _shortened(expression: Expression) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Columns by name, all of `num_rows` rows."""
+    """Columns by name, with `num_rows` rows each."""
 
     columns: Mapping[str, pa.Array]
     num_rows: int
@@ -148,7 +149,7 @@ class _Batch:
     def stored(self, path: tuple[str, ...]) -> pa.Array:
         if path[0] not in self.columns:
             raise InvalidInputError(
-                "the batch lacks a column that the expression reads",
+                "the batch does not contain a column of the expression",
                 column=path[0],
                 columns=list(self.columns),
             )
@@ -162,9 +163,8 @@ class _Batch:
         return array
 
     def where(self, mask: pa.Array) -> _Batch:
-        """Return the rows where a mask is true."""
-        kept = {name: array.filter(mask) for name, array in self.columns.items()}
-        return _Batch(kept, pc.sum(mask, min_count=0).as_py())
+        columns = {name: array.filter(mask) for name, array in self.columns.items()}
+        return _Batch(columns, pc.sum(mask, min_count=0).as_py())
 
     def only(self, names: set[str]) -> _Batch:
         return _Batch({name: self.columns[name] for name in names}, self.num_rows)
@@ -175,7 +175,7 @@ def _storage(array: pa.Array) -> pa.Array:
 
 
 def _plain(value: Value) -> Value:
-    """Return values in the layout they are computed in."""
+    """Convert values to the type used for computations."""
     if isinstance(value, pa.ExtensionArray):
         return _plain(value.storage)
     target = plain(value.type)
@@ -195,9 +195,9 @@ def _value(expression: Expression, batch: _Batch) -> Value:
         case ex.Literal(scalar):
             return _plain(scalar)
         case ex.And(operands):
-            return _junction(operands, batch, pc.and_kleene, settled=False)
+            return _combine_all(operands, batch, pc.and_kleene, deciding=False)
         case ex.Or(operands):
-            return _junction(operands, batch, pc.or_kleene, settled=True)
+            return _combine_all(operands, batch, pc.or_kleene, deciding=True)
         case ex.Not(operand):
             return pc.invert(_value(operand, batch))
         case ex.IsNull(operand):
@@ -223,78 +223,78 @@ def _value(expression: Expression, batch: _Batch) -> Value:
             assert_never(expression)
 
 
-# --- truth -----------------------------------------------------------------------------------
+# --- boolean operators -----------------------------------------------------------------------
 
 
-def _junction(
+def _combine_all(
     operands: tuple[Expression, ...],
     batch: _Batch,
     combine: Callable[[Value, Value], Value],
     *,
-    settled: bool,
+    deciding: bool,
 ) -> Value:
-    """Combine truth values; operands that can fail see only rows that are not settled yet."""
+    """Combine operands; those that can fail are evaluated only for undecided rows."""
     safe = [operand for operand in operands if not can_fail(operand)]
     risky = [operand for operand in operands if can_fail(operand)]
-    found: Value = (ex.FALSE if settled else ex.TRUE).scalar
+    result: Value = (ex.FALSE if deciding else ex.TRUE).scalar
     for operand in safe:
-        found = combine(found, _value(operand, batch))
+        result = combine(result, _value(operand, batch))
     for operand in risky:
-        found = _combine_open(found, operand, batch, combine, settled=settled)
-    return found
+        result = _combine_undecided(result, operand, batch, combine, deciding=deciding)
+    return result
 
 
-def _combine_open(
-    found: Value,
+def _combine_undecided(
+    result: Value,
     operand: Expression,
     batch: _Batch,
     combine: Callable[[Value, Value], Value],
     *,
-    settled: bool,
+    deciding: bool,
 ) -> Value:
-    if isinstance(found, pa.Scalar):
-        decided = found.is_valid and found.as_py() is settled
-        return found if decided else combine(found, _value(operand, batch))
-    still_open = pc.fill_null(pc.not_equal(found, settled), True)
-    return combine(found, _where(operand, still_open, batch))
+    if isinstance(result, pa.Scalar):
+        decided = result.is_valid and result.as_py() is deciding
+        return result if decided else combine(result, _value(operand, batch))
+    undecided = pc.fill_null(pc.not_equal(result, deciding), True)
+    return combine(result, _where(operand, undecided, batch))
 
 
 def _where(expression: Expression, mask: pa.Array, batch: _Batch) -> Value:
-    """Compute an expression for the rows of a mask, and null for the others."""
+    """Evaluate an expression for the rows of a mask; the other rows are null."""
     if not can_fail(expression) or pc.all(mask, min_count=0).as_py():
         return _value(expression, batch)
     names = {node.path[0] for node in walk(expression) if isinstance(node, ex.Column)}
-    some = batch.only(names).where(mask) if names else _Batch({}, pc.sum(mask).as_py() or 0)
-    if not some.num_rows:
-        # The type still matters to whoever combines the result.
-        return pa.nulls(batch.num_rows, _value(expression, some).type)
-    return _scatter(spread(_value(expression, some), some.num_rows), mask)
+    selected = batch.only(names).where(mask) if names else _Batch({}, pc.sum(mask).as_py() or 0)
+    if not selected.num_rows:
+        # The type is required to combine the result.
+        return pa.nulls(batch.num_rows, _value(expression, selected).type)
+    return _scatter(spread(_value(expression, selected), selected.num_rows), mask)
 
 
 def _scatter(values: pa.Array, mask: pa.Array) -> pa.Array:
-    """Put values at the rows of a mask, in order, and nulls elsewhere."""
+    """Expand values to the rows of a mask, with nulls elsewhere."""
     position = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
     return values.take(pc.if_else(mask, position, pa.scalar(None, pa.int64())))
 
 
-# --- comparing -------------------------------------------------------------------------------
+# --- comparison ------------------------------------------------------------------------------
 
 
 def compare(operator: Operator, left: Value, right: Value) -> Value:
-    """Compare plain values of one type, nulls by SQL's rules and floats in total order."""
+    """Compare plain values of one type; nulls compare as in SQL, floats in total order."""
     match operator:
         case Operator.EQUAL:
             return _equal(left, right)
         case Operator.NOT_EQUAL:
             return pc.invert(_equal(left, right))
         case Operator.LESS:
-            return pc.invert(_at_most(right, left))
+            return pc.invert(_less_equal(right, left))
         case Operator.LESS_EQUAL:
-            return _at_most(left, right)
+            return _less_equal(left, right)
         case Operator.GREATER:
-            return pc.invert(_at_most(left, right))
+            return pc.invert(_less_equal(left, right))
         case Operator.GREATER_EQUAL:
-            return _at_most(right, left)
+            return _less_equal(right, left)
         case Operator.DISTINCT:
             return pc.invert(_not_distinct(left, right))
         case Operator.NOT_DISTINCT:
@@ -306,21 +306,21 @@ def compare(operator: Operator, left: Value, right: Value) -> Value:
 def _equal(left: Value, right: Value) -> Value:
     if pa.types.is_nested(left.type):
         return nested_equal(left, right)
-    found = pc.equal(left, right)
+    is_equal = pc.equal(left, right)
     if pa.types.is_floating(left.type) and not (_is_plain_number(left) or _is_plain_number(right)):
-        return pc.or_(found, pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    return found
+        return pc.or_(is_equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+    return is_equal
 
 
-def _at_most(left: Value, right: Value) -> Value:
-    found = pc.less_equal(left, right)
+def _less_equal(left: Value, right: Value) -> Value:
+    is_at_most = pc.less_equal(left, right)
     if pa.types.is_floating(left.type) and not _is_plain_number(right):
-        return pc.or_(found, pc.and_(pc.is_nan(right), pc.is_valid(left)))
-    return found
+        return pc.or_(is_at_most, pc.and_(pc.is_nan(right), pc.is_valid(left)))
+    return is_at_most
 
 
 def _is_plain_number(value: Value) -> bool:
-    """Whether this is a constant that NaN can never equal nor be below."""
+    """Return whether a value is a constant other than null and NaN."""
     if not isinstance(value, pa.Scalar) or not value.is_valid:
         return False
     return not (pa.types.is_floating(value.type) and math.isnan(value.as_py()))
@@ -333,15 +333,15 @@ def _not_distinct(left: Value, right: Value) -> Value:
 
 def _is_in(operand: Value, values: pa.Array) -> Value:
     if pa.types.is_floating(operand.type):
-        # Adding zero turns -0.0 into 0.0, which hash apart.
+        # Adding zero converts -0.0, which has a different hash, to 0.0.
         operand, values = pc.add(operand, pa.scalar(0, operand.type)), pc.add(_plain(values), 0)
-    found = pc.is_in(operand, value_set=_plain(values).drop_null())
+    is_in = pc.is_in(operand, value_set=_plain(values).drop_null())
     if pa.types.is_floating(operand.type) and pc.any(pc.is_nan(values)).as_py():
-        # NaN of other bits hash apart too.
-        found = pc.or_(found, pc.fill_null(pc.is_nan(operand), False))
+        # NaN values with different bits have different hashes.
+        is_in = pc.or_(is_in, pc.fill_null(pc.is_nan(operand), False))
     if values.null_count:
-        found = pc.if_else(found, True, pa.nulls(1, pa.bool_())[0])
-    return pc.if_else(pc.is_valid(operand), found, pa.nulls(1, pa.bool_())[0])
+        is_in = pc.if_else(is_in, True, pa.nulls(1, pa.bool_())[0])
+    return pc.if_else(pc.is_valid(operand), is_in, pa.nulls(1, pa.bool_())[0])
 
 
 # --- calls -----------------------------------------------------------------------------------
@@ -358,22 +358,22 @@ def _call(call: ex.Call, batch: _Batch) -> Value:
 
 
 def _case(case: ex.Case, batch: _Batch) -> Value:
-    """Choose between branches; each is computed for the rows that no earlier branch took."""
+    """Evaluate a CASE; each branch is evaluated only for rows that no earlier branch matched."""
     remaining = pa.repeat(pa.scalar(True), batch.num_rows)
     conditions: list[pa.Array] = []
     values: list[pa.Array] = []
     for when, then in case.branches:
         holds = pc.fill_null(_where(when, remaining, batch), False)
-        taken = pc.and_(remaining, holds)
-        conditions.append(taken)
-        values.append(spread(_where(then, taken, batch), batch.num_rows))
-        remaining = pc.and_not(remaining, taken)
+        matched = pc.and_(remaining, holds)
+        conditions.append(matched)
+        values.append(spread(_where(then, matched, batch), batch.num_rows))
+        remaining = pc.and_not(remaining, matched)
     values.append(spread(_where(case.otherwise, remaining, batch), batch.num_rows))
     return pc.case_when(pc.make_struct(*conditions), *values)
 
 
 def nested_equal(left: Value, right: Value) -> Value:
-    """Return whether lists or structs are equal; null where one of the two is null."""
+    """Return whether lists or structs are equal; null where an operand is null."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return nested_equal(pa.array([left], left.type), pa.array([right], right.type))[0]
     num_rows = len(right) if isinstance(left, pa.Scalar) else len(left)
@@ -383,7 +383,7 @@ def nested_equal(left: Value, right: Value) -> Value:
 
 
 def _same(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return whether values are the same, two nulls too; never null."""
+    """Return whether values are equal; nulls are equal to each other, and no result is null."""
     both_null = pc.and_(left.is_null(), right.is_null())
     both_valid = pc.and_(left.is_valid(), right.is_valid())
     return pc.or_(both_null, pc.and_(both_valid, pc.fill_null(_same_valid(left, right), False)))
@@ -397,17 +397,17 @@ def _same_valid(left: pa.Array, right: pa.Array) -> pa.Array:
     if pa.types.is_nested(left.type):
         raise CoercionError(f"values of type {left.type} cannot be compared")
     sides = [side.cast(plain(side.type)) for side in (left, right)]
-    found = pc.equal(*sides)
+    is_equal = pc.equal(*sides)
     if pa.types.is_floating(sides[0].type):
-        found = pc.or_(found, pc.and_(pc.is_nan(sides[0]), pc.is_nan(sides[1])))
-    return found
+        is_equal = pc.or_(is_equal, pc.and_(pc.is_nan(sides[0]), pc.is_nan(sides[1])))
+    return is_equal
 
 
 def _same_structs(left: pa.Array, right: pa.Array) -> pa.Array:
-    found = pa.repeat(pa.scalar(True), len(left))
-    for one, other in zip(left.flatten(), right.flatten(), strict=True):
-        found = pc.and_(found, _same(one, other))
-    return found
+    is_equal = pa.repeat(pa.scalar(True), len(left))
+    for child, other_child in zip(left.flatten(), right.flatten(), strict=True):
+        is_equal = pc.and_(is_equal, _same(child, other_child))
+    return is_equal
 
 
 def _same_lists(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -421,24 +421,24 @@ def _same_lists(left: pa.Array, right: pa.Array) -> pa.Array:
     stops = _running_total(lengths[0].filter(comparable))
     per_row = pc.subtract(total.take(stops[1:]), total.take(stops[:-1]))
     position = pc.subtract(pc.cumulative_sum(comparable.cast(pa.int64())), 1)
-    spread = per_row.take(pc.if_else(comparable, position, pa.scalar(None, pa.int64())))
-    return pc.fill_null(pc.equal(spread, 0), False)
+    differences = per_row.take(pc.if_else(comparable, position, pa.scalar(None, pa.int64())))
+    return pc.fill_null(pc.equal(differences, 0), False)
 
 
 def _running_total(counts: pa.Array) -> Any:
-    """Return the totals before each element and after the last: one more than there are."""
+    """Return the cumulative sum with a leading 0."""
     zero = pa.array([0], pa.int64())
     return pa.concat_arrays([zero, pc.cumulative_sum(counts)])
 
 
 def match_like(values: Value, pattern: Value, escape: str, *, ignore_case: bool) -> Value:
-    """Return whether texts or byte strings match a constant pattern."""
-    wanted = constant(pattern, "the pattern of LIKE")
-    if wanted is None:
+    """Return whether strings or byte strings match a constant pattern."""
+    text = constant(pattern, "the pattern of LIKE")
+    if text is None:
         return pa.scalar(None, pa.bool_())
-    if isinstance(wanted, bytes):
-        wanted = wanted.decode("utf-8", "surrogateescape")
-    return pc.match_like(values, with_backslashes(wanted, escape), ignore_case=ignore_case)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    return pc.match_like(values, with_backslashes(text, escape), ignore_case=ignore_case)
 
 
 class Wildcard(enum.Enum):
@@ -449,7 +449,7 @@ class Wildcard(enum.Enum):
 
 
 def like_parts(pattern: str, escape: str) -> list[str | Wildcard]:
-    r"""Return the literals and wildcards of a LIKE pattern; `%%` is one wildcard.
+    r"""Split a LIKE pattern into literals and wildcards; `%%` is one wildcard.
 
     An escape character at the end of the pattern is a literal.
 
@@ -473,7 +473,7 @@ def like_parts(pattern: str, escape: str) -> list[str | Wildcard]:
 
 
 def with_backslashes(pattern: str, escape: str) -> str:
-    r"""Return a pattern that means the same with the backslash as its escape.
+    r"""Rewrite a LIKE pattern to use the backslash as its escape character.
 
     >>> with_backslashes("10!% of \\_", "!")
     '10\\% of \\\\_'
@@ -485,7 +485,7 @@ def with_backslashes(pattern: str, escape: str) -> str:
 
 
 def literal_prefix(pattern: str, escape: str) -> tuple[str, bool]:
-    r"""Return the text that every match starts with, and whether that is the whole pattern.
+    r"""Return the literal prefix of a LIKE pattern and whether it is the whole pattern.
 
     >>> literal_prefix("ab%c", "\\"), literal_prefix("a\\%b", "\\")
     (('ab', False), ('a%b', True))

@@ -1,6 +1,6 @@
-"""Running a plan: what its operator yields, as batches or tables of the sizes that were asked for.
+"""Execute a plan and yield batches or tables of the requested sizes.
 
-Work is done as batches are taken: a few tasks run ahead, and whoever stops taking stops them.
+Execution is driven by the consumer: a few tasks run ahead, and closing the iterator cancels them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lancelet.query.projection import without_columns
 
 
 def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan as batches; none has more rows or bytes than was asked for."""
+    """Yield the rows of a scan as batches within the requested row and byte limits."""
     options = plan.options
     with plan.snapshot.while_there():
         operator = operator_of(plan)
@@ -30,14 +30,14 @@ def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
             return
         batches: Iterator[pa.RecordBatch] = (each for each in operator.run() if each.num_rows)
         if options.batch_bytes is not None:
-            batches = _cut_by_bytes(batches, options.batch_bytes)
+            batches = _split_by_bytes(batches, options.batch_bytes)
         if options.is_strict and options.batch_size is not None:
             batches = rebatch(batches, options.batch_size)
         yield from batches
 
 
 def execute_to_table(plan: ScanPlan) -> pa.Table:
-    """Return all rows of a scan."""
+    """Execute a scan and return a table."""
     if plan.options.search is not None:
         return searches.scored.ScoredScan(plan).table()
     batches = list(execute(plan))
@@ -48,7 +48,7 @@ def execute_to_table(plan: ScanPlan) -> pa.Table:
 
 
 def count_rows(plan: ScanPlan) -> int:
-    """Return how many rows a scan returns; without a filter the manifest knows."""
+    """Return the number of rows of a scan, from the manifest if there is no filter."""
     options = plan.options
     if options.search is not None:
         return int(searches.scored.ScoredScan(plan).table().num_rows)
@@ -65,9 +65,9 @@ def count_rows(plan: ScanPlan) -> int:
     return total if options.limit is None else min(total, options.limit)
 
 
-def _cut_by_bytes(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def _split_by_bytes(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        parts = max(1, -(-batch.nbytes // most))
+        parts = max(1, -(-batch.nbytes // bytes_max))
         step = max(1, -(-batch.num_rows // parts))
         for start in range(0, batch.num_rows, step):
             yield batch.slice(start, step)

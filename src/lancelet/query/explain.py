@@ -1,11 +1,12 @@
-"""What a scan does and what it costs: predicted from the manifest and files, and measured.
+"""Explain scans with estimated costs, and analyze them with measured ones.
 
-Limit: offset=0 limit=10
-  Take: projection=[name], source=stream of rows that match, rows=10, requests=3, bytes=240
-    Filter: age > 30
-      LanceRead: uri=t.lance, projection=[age], num_fragments=3, rows=3000, requests=6, bytes=24120
+  Limit: offset=0 limit=10
+    Take: projection=[name], source=stream of rows that match, rows=10, requests=3, bytes=240
+      Filter: age > 30
+        LanceRead: uri=t.lance, projection=[age], num_fragments=3, rows=3000, requests=6, bytes=9120
 
-Measured, a step says in `metrics=[..]` what it did, of which the sum is what storage was asked.
+In an analyzed plan each step lists its measurements in `metrics=[..]`; they sum to the requests to
+storage.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lancelet.query.estimate import Estimate
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.column_indices import column_indices, vector_indices
 from lancelet.query.indexing.segments import index_loads
-from lancelet.query.node_meter import READ, SORT, Measured, NodeMeter, meter_for
+from lancelet.query.node_meter import READ, SORT, Measured, NodeMeter, new_meter
 from lancelet.query.operators import ASKED, Step, operator_of
 from lancelet.query.plan import ScanPlan
 from lancelet.values import dataclass
@@ -32,7 +33,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ScanMetrics:
-    """What a scan took; the names are those of pylance's scan statistics."""
+    """Metrics of a scan, with the field names of pylance's scan statistics."""
 
     iops: int = 0
     requests: int = 0
@@ -47,31 +48,31 @@ class ScanMetrics:
 
 
 def explain_plan(plan: ScanPlan, *, verbose: bool = False) -> str:
-    """Return the steps of a scan, the last first, each with what it will take."""
-    operator = operator_of(replace(plan, meter=meter_for(plan.snapshot)))
-    return _listed([step.text for step in operator.steps(verbose=verbose)])
+    """Return the steps of a scan, last step first, each with its estimated cost."""
+    operator = operator_of(replace(plan, meter=new_meter(plan.snapshot)))
+    return _join_lines([step.text for step in operator.steps(verbose=verbose)])
 
 
-def expected_reads(plan: ScanPlan) -> Estimate:
-    """Return what is expected to be read before rows are chosen, late columns not among it."""
-    return operator_of(replace(plan, meter=meter_for(plan.snapshot))).read
+def estimate_reads(plan: ScanPlan) -> Estimate:
+    """Return the estimated reads before late materialization."""
+    return operator_of(replace(plan, meter=new_meter(plan.snapshot))).read
 
 
 def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
-    """Run a scan with nothing kept from before, and return its steps with what each took."""
+    """Run a scan without cached metadata, and return its steps with their metrics."""
     loads, before = index_loads(plan.snapshot), replace(index_loads(plan.snapshot))
     started = time.perf_counter()
-    meter = meter_for(plan.snapshot)
-    operator = operator_of(replace(plan, meter=meter), is_anew=True)
+    meter = new_meter(plan.snapshot)
+    operator = operator_of(replace(plan, meter=meter), is_cold=True)
     steps = operator.steps_of_count() if count_only else operator.steps(verbose=True)
-    # What was only asked to foresee what will be asked is told once.
+    # Lookups of the estimation that repeat during execution are counted once.
     before.comparisons, before.found = loads.comparisons, loads.found
     cold = _cold(plan, meter)
     rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
     elapsed_ms = (time.perf_counter() - started) * 1000
     meter.end()
-    counts, looked = meter.counts + meter.of_indices, _metrics_of(loads, before)
-    lines = _with_metrics(plan, steps, dict(meter.nodes), rows, looked)
+    counts, index_metrics = meter.counts + meter.of_indices, _index_metrics(loads, before)
+    lines = _with_metrics(plan, steps, dict(meter.nodes), rows, index_metrics)
     lines.append(
         f"measured: rows={rows} requests={counts.read_iops} bytes={counts.read_bytes} "
         f"elapsed_ms={elapsed_ms:.2f}"
@@ -84,53 +85,57 @@ def _with_metrics(
     steps: Sequence[Step],
     nodes: dict[str, Measured],
     rows: int,
-    looked: Mapping[str, int],
+    index_metrics: Mapping[str, int],
 ) -> list[str]:
-    """Return the lines of steps with what their nodes did; what none did is the last one's."""
-    own: list[Measured | None] = []
+    """Return the lines of steps with their metrics; unassigned metrics go to the last step."""
+    step_metrics: list[Measured | None] = []
     nodes_run = frozenset(nodes)
     for step in steps:
-        known = [nodes.pop(name) for name in step.nodes if name in nodes]
-        found = reduce(Measured.plus, known) if known else Measured()
-        own.append(found if step.nodes else None)
-    for place in reversed(range(len(steps) - 1)):
-        if steps[place].text.startswith("Filter:") and not steps[place].was_run(nodes_run):
-            # An index has decided it, so all rows pass that come from there.
-            own[place] = Measured(rows=(own[place + 1] or Measured()).rows)
-    last = max((place for place, step in enumerate(steps) if step.reads), default=None)
+        measured = [nodes.pop(name) for name in step.nodes if name in nodes]
+        metrics = reduce(Measured.plus, measured) if measured else Measured()
+        step_metrics.append(metrics if step.nodes else None)
+    for depth in reversed(range(len(steps) - 1)):
+        if steps[depth].text.startswith("Filter:") and not steps[depth].was_run(nodes_run):
+            # An index decided the filter, so all rows of the input pass.
+            step_metrics[depth] = Measured(rows=(step_metrics[depth + 1] or Measured()).rows)
+    last = max((depth for depth, step in enumerate(steps) if step.reads), default=None)
     if last is not None:
-        own[last] = reduce(Measured.plus, nodes.values(), own[last] or Measured())
+        step_metrics[last] = reduce(Measured.plus, nodes.values(), step_metrics[last] or Measured())
     return [
-        _indented(place, step.text) + _metrics(plan, step, found, rows, looked)
-        for place, (step, found) in enumerate(zip(steps, own, strict=True))
+        _indented(depth, step.text) + _metrics(plan, step, metrics, rows, index_metrics)
+        for depth, (step, metrics) in enumerate(zip(steps, step_metrics, strict=True))
     ]
 
 
 def _metrics(
-    plan: ScanPlan, step: Step, found: Measured | None, rows: int, looked: Mapping[str, int]
+    plan: ScanPlan,
+    step: Step,
+    measured: Measured | None,
+    rows: int,
+    index_metrics: Mapping[str, int],
 ) -> str:
     if step.has_result_rows:
         return f", metrics=[output_rows={rows}]"
-    if found is None:
+    if measured is None:
         return ""
-    read = found.rows
+    output_rows = measured.rows
     if step.text.startswith(f"{READ}:") and plan.options.search is None:
-        read = rows  # as the reference counts them, whose filter is a part of this step
+        output_rows = rows  # as in the reference, whose filter is a part of this step
     if step.nodes[0] == SORT:
-        read = rows
-    told = [f"output_rows={read}", f"elapsed_ms={found.seconds * 1000:.2f}"]
+        output_rows = rows
+    texts = [f"output_rows={output_rows}", f"elapsed_ms={measured.seconds * 1000:.2f}"]
     if step.reads:
-        told += [f"bytes_read={found.bytes}", f"iops={found.requests}"]
-        told.append(f"requests={found.requests}")
+        texts += [f"bytes_read={measured.bytes}", f"iops={measured.requests}"]
+        texts.append(f"requests={measured.requests}")
     if step.text.startswith(f"{READ}:"):
-        told.append(f"rows_scanned={found.rows}")
+        texts.append(f"rows_scanned={measured.rows}")
     if step.text.startswith(ASKED):
-        told += [f"{name}={value}" for name, value in looked.items()]
-    return f", metrics=[{', '.join(told)}]"
+        texts += [f"{name}={value}" for name, value in index_metrics.items()]
+    return f", metrics=[{', '.join(texts)}]"
 
 
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(_indented(place, line) for place, line in enumerate(lines))
+def _join_lines(lines: Sequence[str]) -> str:
+    return "\n".join(_indented(depth, line) for depth, line in enumerate(lines))
 
 
 def _indented(depth: int, line: str) -> str:
@@ -140,30 +145,30 @@ def _indented(depth: int, line: str) -> str:
 def measure_scan(
     plan: ScanPlan, callback: Callable[[ScanMetrics], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan, and at its end say what was read."""
-    meter = meter_for(plan.snapshot)
+    """Yield the batches of a scan, then report its metrics."""
+    meter = new_meter(plan.snapshot)
     cold = _cold(plan, meter)
     loads = index_loads(plan.snapshot)
     before = replace(loads)
     yield from execute(cold)
-    counts, looked = meter.counts, _metrics_of(loads, before)
+    counts, index_metrics = meter.counts, _index_metrics(loads, before)
     callback(
         ScanMetrics(
             counts.read_iops,
             counts.read_iops,
             counts.read_bytes,
-            looked["indices_loaded"],
-            looked["parts_loaded"],
-            looked["index_comparisons"],
-            looked["index_cache_hits"],
-            looked["index_cache_misses"],
-            {name: looked[name] for name in ("index_cache_hits", "index_cache_misses")},
+            index_metrics["indices_loaded"],
+            index_metrics["parts_loaded"],
+            index_metrics["index_comparisons"],
+            index_metrics["index_cache_hits"],
+            index_metrics["index_cache_misses"],
+            {name: index_metrics[name] for name in ("index_cache_hits", "index_cache_misses")},
         )
     )
 
 
-def _metrics_of(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
-    """Return what was asked of indices since something, by pylance's names."""
+def _index_metrics(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
+    """Return the difference of two index counters, by pylance's metric names."""
     return {
         "indices_loaded": loads.segments - before.segments,
         "parts_loaded": loads.parts - before.parts,
@@ -174,7 +179,7 @@ def _metrics_of(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
 
 
 def _cold(plan: ScanPlan, meter: NodeMeter) -> ScanPlan:
-    """Return the plan over a store that is counted, with nothing kept but open indices."""
+    """Return the plan over a metered store without caches, except for open indices."""
     snapshot = plan.snapshot.apart(metered(plan.snapshot.location.store, meter))
     column_indices(snapshot, of=plan.snapshot)
     searches.text_indices.text_indices(snapshot, of=plan.snapshot)

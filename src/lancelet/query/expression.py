@@ -1,17 +1,17 @@
 """The expression tree of filters and computed columns.
 
-An expression says what a row must satisfy, or which value to compute from it. It is a closed
-union of small values, so whoever walks it handles each case or mypy complains.
+An expression is a condition on a row or a value computed from it. The nodes are a closed union of
+immutable values, so mypy checks that every traversal is exhaustive.
 
     text     age > 30 AND name IS NOT NULL
     tree     And(Comparison(GREATER, Column(age), Literal(30)), Not(IsNull(Column(name))))
 
-Many spellings share few nodes: BETWEEN becomes two comparisons, `IS FALSE` becomes
-`IsTrue(Not(...))`, `x NOT IN (...)` becomes `Not(In(...))`. The truth values are SQL's three:
-true, false and null (unknown). A tree fresh from the parser has literals typed by how they are
-written; `bind` returns a tree whose literals and casts fit a schema.
+Several SQL forms share a node: BETWEEN becomes two comparisons, `IS FALSE` becomes
+`IsTrue(Not(...))`, `x NOT IN (...)` becomes `Not(In(...))`. Booleans have three values as in SQL:
+true, false and null (unknown). The parser returns literals typed by their notation; `bind` returns
+a tree whose literals and casts match a schema.
 
-`str` of an expression is SQL that parses back to the same tree.
+`str` of an expression is SQL that can be parsed back to the same tree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lancelet.values import dataclass
 
 
 class Operator(Enum):
-    """How two values are compared; floats are in total order, every NaN equal and greatest."""
+    """A comparison operator; floats are in total order, with all NaN equal and greatest."""
 
     EQUAL = "="
     NOT_EQUAL = "<>"
@@ -41,12 +41,12 @@ class Operator(Enum):
 
     @property
     def negated(self) -> Operator:
-        """The operator that is false where this one is true, and null where this one is null."""
+        """The logical negation; null where this operator is null."""
         return _NEGATED[self]
 
     @property
     def mirrored(self) -> Operator:
-        """The operator that gives the same answer with its sides exchanged."""
+        """The equivalent operator with swapped operands."""
         return _MIRRORED.get(self, self)
 
 
@@ -68,26 +68,26 @@ _MIRRORED = {
 }
 
 
-class _Printed:
-    """Gives every node `str` as SQL."""
+class _Node:
+    """Base of all nodes with `str` as SQL."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return SQL that parses back to the same tree."""
+        """Return SQL that can be parsed back to the same tree."""
         return print_sql(self)  # type: ignore[arg-type]  # only nodes of the union derive from this
 
 
 @dataclass(frozen=True, slots=True)
-class Column(_Printed):
+class Column(_Node):
     """A column, or a field nested in struct columns: `a`, `a.b`."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Literal(_Printed):
-    """A constant. Two are equal when type and bits are, so NaN equals NaN and 0.0 is not -0.0."""
+class Literal(_Node):
+    """A constant. Equality compares type and bits: NaN equals NaN, and 0.0 does not equal -0.0."""
 
     scalar: pa.Scalar
 
@@ -98,15 +98,15 @@ class Literal(_Printed):
 
     @property
     def is_null(self) -> bool:
-        """Whether this is NULL."""
+        """Whether the constant is NULL."""
         return not self.scalar.is_valid
 
     def __eq__(self, other: object) -> bool:
-        """Compare type and value, NaN included."""
+        """Compare type and value, including NaN."""
         return isinstance(other, Literal) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """Agree with equality."""
+        """Return a hash consistent with equality."""
         return hash(self._key())
 
     def _key(self) -> tuple[str, str]:
@@ -114,29 +114,29 @@ class Literal(_Printed):
 
 
 @dataclass(frozen=True, slots=True)
-class And(_Printed):
-    """True where all are, false where any is false."""
+class And(_Node):
+    """True if all operands are true, false if any is false."""
 
     operands: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or(_Printed):
-    """True where any is, false where all are false."""
+class Or(_Node):
+    """True if any operand is true, false if all are false."""
 
     operands: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not(_Printed):
-    """Exchanges true and false, keeps null."""
+class Not(_Node):
+    """Negates true and false; null remains null."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(_Printed):
-    """Compares two values of one type."""
+class Comparison(_Node):
+    """A comparison of two values of one type."""
 
     operator: Operator
     left: Expression
@@ -144,28 +144,28 @@ class Comparison(_Printed):
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull(_Printed):
-    """True where the operand is null, else false; for a boolean operand `IS UNKNOWN`."""
+class IsNull(_Node):
+    """True if the operand is null, else false; for a boolean operand `IS UNKNOWN`."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class IsTrue(_Printed):
-    """True where the operand is true, else false."""
+class IsTrue(_Node):
+    """True if the operand is true, else false."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class In(_Printed):
-    """Whether the operand equals one of many constants; null if none matched and one is null."""
+class In(_Node):
+    """Whether the operand equals one of the constants; null if none matches and one is null."""
 
     operand: Expression
     values: pa.Array
 
     def __eq__(self, other: object) -> bool:
-        """Compare the operand and the values, in order, NaN included."""
+        """Compare the operand and the ordered values, including NaN."""
         return (
             isinstance(other, In)
             and self.operand == other.operand
@@ -174,7 +174,7 @@ class In(_Printed):
         )
 
     def __hash__(self) -> int:
-        """Agree with equality."""
+        """Return a hash consistent with equality."""
         return hash((self.operand, len(self.values), str(self.values.type)))
 
     def _texts(self) -> list[str]:
@@ -182,8 +182,8 @@ class In(_Printed):
 
 
 @dataclass(frozen=True, slots=True)
-class Like(_Printed):
-    """Whether text matches a pattern of `%` (any run) and `_` (any character)."""
+class Like(_Node):
+    """Whether text matches a pattern of `%` (any sequence) and `_` (any character)."""
 
     operand: Expression
     pattern: Expression
@@ -192,24 +192,24 @@ class Like(_Printed):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(_Printed):
-    """A function, or an arithmetic operator under its sign (`+`, `%`, `||`, ...)."""
+class Call(_Node):
+    """A call of a function or an arithmetic operator, named by its sign (`+`, `%`, `||`, ...)."""
 
     function: str
     arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Case(_Printed):
-    """The value of the first branch whose condition is true, else `otherwise`."""
+class Case(_Node):
+    """The value of the first branch with a true condition, else `otherwise`."""
 
     branches: tuple[tuple[Expression, Expression], ...]
     otherwise: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(_Printed):
-    """The operand as another type; what does not fit is an error, or null if `or_null`."""
+class Cast(_Node):
+    """The operand converted to a type; failed conversions raise, or return null if `or_null`."""
 
     operand: Expression
     data_type: pa.DataType
@@ -217,8 +217,8 @@ class Cast(_Printed):
 
 
 @dataclass(frozen=True, slots=True)
-class Member(_Printed):
-    """A field of a struct that is itself computed: `items[1].price`."""
+class Member(_Node):
+    """A field of a computed struct: `items[1].price`."""
 
     operand: Expression
     name: str
@@ -241,7 +241,7 @@ Expression: TypeAlias = (
     | Member
 )
 
-# Making scalars of values would import pandas, which takes longer than all of this package.
+# Creating scalars from Python values would import pandas, which takes longer than this package.
 _FALSE_AND_TRUE: Final = pa.Array.from_buffers(pa.bool_(), 2, [None, pa.py_buffer(b"\x02")])
 TRUE = Literal(_FALSE_AND_TRUE[1])
 FALSE = Literal(_FALSE_AND_TRUE[0])
@@ -249,7 +249,7 @@ NULL = Literal(pa.nulls(1)[0])
 
 
 def column(path: str) -> Column:
-    """Return the column at a dotted path without quoted parts.
+    """Return the column at a dotted path without quoted names.
 
     >>> column("a.b").path
     ('a', 'b')
@@ -258,7 +258,7 @@ def column(path: str) -> Column:
 
 
 def literal(value: object, data_type: pa.DataType | None = None) -> Literal:
-    """Return a constant of an inferred or given Arrow type.
+    """Create a constant of an inferred or given Arrow type.
 
     >>> literal(1.5).data_type
     DataType(double)
@@ -267,11 +267,11 @@ def literal(value: object, data_type: pa.DataType | None = None) -> Literal:
 
 
 def text_of_scalar(scalar: pa.Scalar) -> str:
-    """Return text that tells any two values of one Arrow type apart."""
+    """Return a text that uniquely identifies a value within its Arrow type."""
     if not scalar.is_valid:
         return "null"
     ticks = getattr(scalar, "value", None)
-    if isinstance(ticks, int):  # temporal values, which may lie outside of what Python can hold
+    if isinstance(ticks, int):  # temporal values may exceed the range of Python
         return str(ticks)
     if pa.types.is_float16(scalar.type):
         return str(float(scalar.as_py()))
@@ -280,7 +280,7 @@ def text_of_scalar(scalar: pa.Scalar) -> str:
 
 # --- printing --------------------------------------------------------------------------------
 
-# How tightly an operator holds its operands; an operand that holds less goes in parentheses.
+# Operator precedence; operands of lower precedence are parenthesized.
 OR, AND, NOT, COMPARE, CONCAT, BIT_OR, BIT_XOR, BIT_AND, SHIFT, ADD, MULTIPLY, UNARY, ATOM = range(
     13
 )
@@ -298,7 +298,7 @@ BINARY_SIGNS: Final = {
     "/": MULTIPLY,
     "%": MULTIPLY,
 }
-"""The binary operators that are calls, and how tightly each holds."""
+"""The precedence of binary operators that are calls."""
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED: Final = frozenset(
@@ -311,11 +311,11 @@ RESERVED: Final = frozenset(
     )
     for word in line.split()
 )
-"""Words that a column of that name must be quoted for."""
+"""Keywords that must be quoted as column names."""
 
 
 def print_sql(expression: Expression) -> str:
-    """Return SQL that parses back to the same tree.
+    """Return SQL that can be parsed back to the same tree.
 
     >>> print_sql(And((column("a"), Or((column("b.c"), Not(column("d")))))))
     'a AND (b.c OR NOT d)'
@@ -324,7 +324,7 @@ def print_sql(expression: Expression) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return a name as SQL reads it back: bare if it is plain, else between back-ticks."""
+    """Quote a name for SQL; plain names that are not reserved remain unquoted."""
     if _PLAIN_NAME.fullmatch(name) and name.lower() not in RESERVED:
         return name
     return "`" + name.replace("`", "``") + "`"
@@ -362,9 +362,10 @@ def _print(expression: Expression) -> tuple[int, str]:
             return COMPARE, f"{_operand(operand, CONCAT)} IN ({_print_values(values)})"
         case Comparison(operator, left, right):
             sides = _operand(left, CONCAT), _operand(right, CONCAT)
-            # Other readers let IS DISTINCT FROM take everything behind it, AND and OR too.
-            swallows = operator in {Operator.DISTINCT, Operator.NOT_DISTINCT}
-            return (OR if swallows else COMPARE), f"{sides[0]} {operator.value} {sides[1]}"
+            # Other engines parse everything after IS DISTINCT FROM as its operand, including AND
+            # and OR.
+            extends_right = operator in {Operator.DISTINCT, Operator.NOT_DISTINCT}
+            return (OR if extends_right else COMPARE), f"{sides[0]} {operator.value} {sides[1]}"
         case Like():
             return COMPARE, _print_like(expression, "")
         case Call():
@@ -375,9 +376,11 @@ def _print(expression: Expression) -> tuple[int, str]:
         case Cast(operand, data_type, or_null):
             return ATOM, _print_cast(operand, data_type, or_null)
         case Member(operand, name):
-            # A dot behind a bare number belongs to the number.
-            whole = f"({operand})" if isinstance(operand, Literal) else _operand(operand, ATOM)
-            return ATOM, f"{whole}.{quote_name(name)}"
+            # A dot after a number would be parsed as a part of the number.
+            operand_text = (
+                f"({operand})" if isinstance(operand, Literal) else _operand(operand, ATOM)
+            )
+            return ATOM, f"{operand_text}.{quote_name(name)}"
         case _:
             assert_never(expression)
 
@@ -387,10 +390,10 @@ def _print_values(values: pa.Array) -> str:
 
 
 def _print_like(like: Like, negation: str) -> str:
-    word = "ILIKE" if like.ignore_case else "LIKE"
+    keyword = "ILIKE" if like.ignore_case else "LIKE"
     escape = "" if like.escape == "\\" else f" ESCAPE {quote_text(like.escape)}"
     sides = _operand(like.operand, CONCAT), _operand(like.pattern, CONCAT)
-    return f"{sides[0]} {negation}{word} {sides[1]}{escape}"
+    return f"{sides[0]} {negation}{keyword} {sides[1]}{escape}"
 
 
 def _print_call(call: Call) -> tuple[int, str]:
@@ -402,7 +405,7 @@ def _print_call(call: Call) -> tuple[int, str]:
         left, right = _operand(arguments[0], level), _operand(arguments[1], level + 1)
         return level, f"{left} {call.function} {right}"
     if call.function in {"-", "~"}:
-        # Signs before a bare number belong to the number.
+        # A sign before a number would be parsed as a part of the number.
         inner = str(arguments[0])
         wrap = isinstance(arguments[0], Literal) or _print(arguments[0])[0] < ATOM
         return UNARY, f"{call.function} ({inner})" if wrap else f"{call.function} {inner}"
@@ -413,13 +416,13 @@ def _print_cast(operand: Expression, data_type: pa.DataType, or_null: bool) -> s
     name = print_sql_type(data_type)
     if name is not None:
         return f"{'TRY_CAST' if or_null else 'CAST'}({operand} AS {name})"
-    word = "arrow_try_cast" if or_null else "arrow_cast"
-    return f"{word}({operand}, {quote_text(print_arrow_type(data_type))})"
+    function = "arrow_try_cast" if or_null else "arrow_cast"
+    return f"{function}({operand}, {quote_text(print_arrow_type(data_type))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound expression and the type it computes."""
+    """A bound expression and its type."""
 
     expression: Expression
     data_type: pa.DataType

@@ -1,11 +1,11 @@
-"""Columns of what a search finds: those that it adds, and those that are computed of them.
+"""Output columns of a search: the columns it adds, and expressions that use them.
 
-    asked for    {"twice": "_distance * 2", "name": "name"}
-    stored       name
-    found        twice, at place 0
-    behind       _distance, unless a column of that name was asked for
+    requested   {"twice": "_distance * 2", "name": "name"}
+    stored      name
+    search      twice, at index 0
+    trailing    _distance, unless a column of that name was requested
 
-Where the table has a column of such a name too, the name means what the search found.
+If the table has a column with the same name, the name refers to the column of the search.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancelet.format.schema import Schema
 from lancelet.query import search as searches
-from lancelet.query.compile import Writable
+from lancelet.query.compile import ExpressionLike
 from lancelet.query.expression import Column
 from lancelet.query.projection import OutputColumn, computed_column, scan_schema
 from lancelet.query.scan_options import Columns
@@ -29,53 +29,55 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundColumn:
-    """A column that takes what a search found, and its place among all that are returned.
+class SearchColumn:
+    """An output column of a search, and its index in the output.
 
-    Its `source` is what was found, if it is that as it is.
+    `source` is the column of the search if the column is returned unchanged.
     """
 
-    place: int
+    index: int
     column: OutputColumn
     source: pa.Field | None
 
 
 @dataclass(frozen=True, slots=True)
 class SplitColumns:
-    """The columns of a search: those that it has nothing to do with, and the others."""
+    """The output columns of a search: stored columns, and those the search provides."""
 
     stored: Columns
-    found: tuple[FoundColumn, ...] = ()
+    computed: tuple[SearchColumn, ...] = ()
 
     @property
     def names(self) -> set[str]:
-        """The names that were given to what a search found or to what is computed."""
-        names = {each.column.field.name for each in self.found}
+        """The names of requested search columns and computed columns."""
+        names = {each.column.field.name for each in self.computed}
         return names | self.stored.keys() if isinstance(self.stored, Mapping) else names
 
 
 def added_columns(search: Search) -> tuple[pa.Field, ...]:
-    """Return the columns that a search adds to those of the table, the scores last."""
-    place = search.place_field
-    return (search.score_field,) if place is None else (place, search.score_field)
+    """Return the columns that a search adds to the table, scores last."""
+    rank = search.place_field
+    return (search.score_field,) if rank is None else (rank, search.score_field)
 
 
-def nameable_columns(search: Search) -> tuple[pa.Field, ...]:
-    """Return the columns of what a search finds that an expression may name."""
+def referable_columns(search: Search) -> tuple[pa.Field, ...]:
+    """Return the columns of a search that expressions can refer to."""
     added = added_columns(search)
     return (searches.hits.QUERY_INDEX, *added) if search.is_batch else added
 
 
 def with_added(schema: Schema, added: Sequence[pa.Field]) -> pa.Schema:
-    """Return what an expression over rows that were found may name."""
-    taken = {each.name for each in added}
-    return pa.schema([*(own for own in scan_schema(schema) if own.name not in taken), *added])
+    """Return the schema for expressions over the results of a search."""
+    added_names = {each.name for each in added}
+    return pa.schema(
+        [*(field for field in scan_schema(schema) if field.name not in added_names), *added]
+    )
 
 
 def split_columns(
-    schema: Schema, columns: Columns, search: Search, *, behind: Collection[str]
+    schema: Schema, columns: Columns, search: Search, *, trailing: Collection[str]
 ) -> SplitColumns:
-    """Return which columns a search has to do with; those `behind` come behind all others."""
+    """Split output columns into stored and search columns; `trailing` ones are appended last."""
     if columns is None:
         if not any(each.name in schema.names for each in added_columns(search)):
             return SplitColumns(None)
@@ -83,46 +85,48 @@ def split_columns(
     if isinstance(columns, Mapping):
         return _split_computed(schema, columns, search)
     added = {each.name: each for each in added_columns(search)}
-    # The number of the query comes first, wherever it was asked for.
-    always = {*behind, searches.hits.QUERY_INDEX.name} if search.is_batch else set(behind)
+    # The query index always comes first.
+    automatic = {*trailing, searches.hits.QUERY_INDEX.name} if search.is_batch else set(trailing)
     names = [each for each in dict.fromkeys(columns) if each in added]
-    asked = [each for each in columns if each not in always]
-    found = tuple(_as_it_is(asked.index(each), added[each]) for each in names)
-    return SplitColumns(tuple(each for each in asked if each not in added), found)
+    requested = [each for each in columns if each not in automatic]
+    computed = tuple(_unchanged(requested.index(each), added[each]) for each in names)
+    return SplitColumns(tuple(each for each in requested if each not in added), computed)
 
 
 def _split_computed(
-    schema: Schema, columns: Mapping[str, Writable], search: Search
+    schema: Schema, columns: Mapping[str, ExpressionLike], search: Search
 ) -> SplitColumns:
-    added = nameable_columns(search)
-    taken = {each.name for each in added}
+    added = referable_columns(search)
+    added_names = {each.name for each in added}
     names = with_added(schema, added)
-    found = []
-    for place, (name, written) in enumerate(columns.items()):
-        if not any(each in str(written) for each in taken):
+    computed = []
+    for index, (name, expression) in enumerate(columns.items()):
+        if not any(each in str(expression) for each in added_names):
             continue
-        column = computed_column(name, written, names)
-        if any(path[0] in taken for path in columns_of(column.expression)):
-            found.append(FoundColumn(place, column, _source(column, added)))
-    asked = {each.column.field.name for each in found}
-    stored = {name: written for name, written in columns.items() if name not in asked}
-    return SplitColumns(stored, tuple(found))
+        column = computed_column(name, expression, names)
+        if any(path[0] in added_names for path in columns_of(column.expression)):
+            computed.append(SearchColumn(index, column, _source(column, added)))
+    computed_names = {each.column.field.name for each in computed}
+    stored = {
+        name: expression for name, expression in columns.items() if name not in computed_names
+    }
+    return SplitColumns(stored, tuple(computed))
 
 
 def _source(column: OutputColumn, added: Sequence[pa.Field]) -> pa.Field | None:
     return next((each for each in added if column.expression == Column((each.name,))), None)
 
 
-def _as_it_is(place: int, field: pa.Field) -> FoundColumn:
-    return FoundColumn(place, OutputColumn(field, Column((field.name,))), field)
+def _unchanged(index: int, field: pa.Field) -> SearchColumn:
+    return SearchColumn(index, OutputColumn(field, Column((field.name,))), field)
 
 
-def columns_behind(
-    split: SplitColumns, search: Search, *, place: int, adds_scores: bool
-) -> tuple[FoundColumn, ...]:
-    """Return the columns that a search adds though nobody asked for them, from a place on."""
-    taken = split.names
-    fields = [each for each in added_columns(search) if each.name not in taken]
+def trailing_columns(
+    split: SplitColumns, search: Search, *, index: int, adds_scores: bool
+) -> tuple[SearchColumn, ...]:
+    """Return search columns that are added without being requested, from an output index on."""
+    requested = split.names
+    fields = [each for each in added_columns(search) if each.name not in requested]
     if not adds_scores:
         fields = [each for each in fields if each is search.place_field]
-    return tuple(_as_it_is(place + more, each) for more, each in enumerate(fields))
+    return tuple(_unchanged(index + offset, each) for offset, each in enumerate(fields))

@@ -1,10 +1,10 @@
-"""Reading rows of one fragment, whose columns may be spread over several files.
+"""Read rows of one fragment, whose columns may be stored in several data files.
 
     reader = FragmentReader(snapshot, fragment)
     reader.read(fields, RowRange(0, 100))      an array for each field
     reader.read(fields, RowIndices(offsets))   the same for single rows
 
-Which file has which part of a field is worked out once for each set of fields.
+The assignment of fields to files is computed once for each set of fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, fixed_row_byte
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.io.metered import IoCounts
-from lancelet.query.node_meter import meter_of
+from lancelet.query.node_meter import plan_meter
 from lancelet.query.parts import Overlays, Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
@@ -33,123 +33,127 @@ _BATCH_ROWS_MIN: Final = 1024
 _READER_BYTES: Final = 1024
 _FIELD_BYTES: Final = 256
 _PLANS_MAX: Final = 16
-"""Of more projections than so many it is worked out again which file has what."""
+"""Maximum number of projections whose assignment to files is cached."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldFields:
-    """The parts of fields that one file has, and which of the fields each is a part of.
+class StoredFields:
+    """The parts of fields in one file, and the indices of these fields.
 
-    `read` are the parts as the file is asked for them.
+    `read` are the parts as they are requested from the file.
     """
 
     read: tuple[Field, ...]
     parts: tuple[Field, ...]
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FilePart(HeldFields):
-    """Parts of fields with the file that has them."""
+class FilePart(StoredFields):
+    """Parts of fields, with the reader of their file."""
 
     reader: DataFileReader
 
 
-_held_last: tuple[Sequence[int], Sequence[Field], Sequence[tuple[int, HeldFields]]] = (), (), ()
-"""What the last file held of some fields; threads that do so at once may lose it."""
+_last_stored: tuple[Sequence[int], Sequence[Field], Sequence[tuple[int, StoredFields]]] = (), (), ()
+"""The fields of the last file. Concurrent threads may overwrite it, which only costs time."""
 
 
 class FragmentReader:
-    """Reads the rows of one fragment of a version; offsets count deleted rows too."""
+    """Reads the rows of one fragment of a version; row offsets include deleted rows."""
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
-        """Read a fragment; its files are opened when a field of theirs is first read."""
+        """Create a reader; data files are opened when one of their fields is first read."""
         self._snapshot = snapshot
         self._fragment = fragment
         self._plans: dict[tuple[Field, ...], tuple[FilePart, ...]] = {}
-        """The files of projections that were read lately, which somebody reads again."""
+        """The files of recently read projections."""
         self._row_bytes: dict[tuple[Field, ...], float] = {}
         self._last: tuple[tuple[Field, ...], tuple[FilePart, ...]] | None = None
         self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
-        self._meter = meter_of(snapshot)
+        self._meter = plan_meter(snapshot)
         self.num_rows = snapshot.physical_rows(fragment)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes beside its files, about."""
+        """Approximate memory use, without the readers of its files."""
         return _READER_BYTES + sum(_FIELD_BYTES * len(fields) for fields in list(self._plans))
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
-        """Return the values of fields as one array each."""
-        wanted = tuple(fields)
-        with self._meter.reading(wanted, len(rows)):
-            found = [(part, part.reader.read(part.read, rows)) for part in self.file_parts(wanted)]
-            arrays = assembled(wanted, found, len(rows))
-            return arrays if self._overlays is None else self._overlays.over(wanted, arrays, rows)
+        """Return one array for each field."""
+        requested = tuple(fields)
+        with self._meter.counting_read(requested, len(rows)):
+            parts = [
+                (part, part.reader.read(part.read, rows)) for part in self.file_parts(requested)
+            ]
+            arrays = assemble_fields(requested, parts, len(rows))
+            return (
+                arrays if self._overlays is None else self._overlays.over(requested, arrays, rows)
+            )
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
-        """Return the same without joining the pieces in which fields of one file were decoded."""
-        wanted = tuple(fields)
-        files = self.file_parts(wanted)
-        if len(files) == 1 and files[0].parts == wanted and not self._is_overlaid(wanted):
+        """Return chunked arrays, without concatenating decoded pages of a single file."""
+        requested = tuple(fields)
+        files = self.file_parts(requested)
+        if len(files) == 1 and files[0].parts == requested and not self._is_overlaid(requested):
             reader = files[0].reader
             if isinstance(reader, RowReader):
-                with self._meter.reading(wanted, len(rows)):
+                with self._meter.counting_read(requested, len(rows)):
                     return reader.read_chunks(files[0].read, rows)
-        return [pa.chunked_array([array]) for array in self.read(wanted, rows)]
+        return [pa.chunked_array([array]) for array in self.read(requested, rows)]
 
     def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
-        """Return where the values of ascending rows are in memory; see `RowReader`."""
+        """Return the buffers of the values at ascending row offsets; see `RowReader`."""
         files = self.file_parts((field,))
         if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):
             return None
         reader = files[0].reader
         if not isinstance(reader, RowReader):
             return None
-        with self._meter.reading((field,), len(rows)):
+        with self._meter.counting_read((field,), len(rows)):
             return reader.read_in_place(files[0].read[0], rows)
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as batches in their order, decoding a few ahead."""
-        wanted = tuple(fields)
-        return self._meter.reading_batches(wanted, self._batches(wanted, rows, batch_size))
+        """Yield the rows as ordered batches; the next few are decoded ahead."""
+        requested = tuple(fields)
+        return self._meter.counting_batches(requested, self._batches(requested, rows, batch_size))
 
     def _batches(
-        self, wanted: tuple[Field, ...], rows: RowRange, batch_size: int | None
+        self, requested: tuple[Field, ...], rows: RowRange, batch_size: int | None
     ) -> Iterator[pa.RecordBatch]:
-        files = self.file_parts(wanted)
-        if self._is_overlaid(wanted):
-            yield from self._overlaid_batches(wanted, rows, batch_size)
+        files = self.file_parts(requested)
+        if self._is_overlaid(requested):
+            yield from self._overlaid_batches(requested, rows, batch_size)
             return
-        if len(files) == 1 and files[0].parts == wanted:
+        if len(files) == 1 and files[0].parts == requested:
             yield from files[0].reader.iter_batches(files[0].read, rows, batch_size)
             return
-        size = batch_size or self._natural_batch(wanted, rows)
-        names = [field.name for field in wanted]
+        size = batch_size or self._natural_batch(requested, rows)
+        names = [field.name for field in requested]
         streams = [file.reader.iter_batches(file.read, rows, size) for file in files]
         for start in range(rows.start, rows.stop, size):
             count = min(size, rows.stop - start)
-            found = [
+            parts = [
                 (file, next(stream).columns) for file, stream in zip(files, streams, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays(assembled(wanted, found, count), names)
+            yield pa.RecordBatch.from_arrays(assemble_fields(requested, parts, count), names)
 
     def row_bytes(self, fields: Sequence[Field]) -> float:
-        """Estimate the bytes of a row of fields in memory."""
-        wanted = tuple(fields)
-        known = self._row_bytes.get(wanted)
-        if known is None:
-            everything = self.decoded_bytes(wanted, RowRange(0, self.num_rows))
-            known = everything / max(1, self.num_rows)
+        """Estimate the memory of one row of the fields, in bytes."""
+        requested = tuple(fields)
+        row_bytes = self._row_bytes.get(requested)
+        if row_bytes is None:
+            total = self.decoded_bytes(requested, RowRange(0, self.num_rows))
+            row_bytes = total / max(1, self.num_rows)
             if len(self._row_bytes) >= _PLANS_MAX:
                 self._row_bytes.clear()
-            self._row_bytes[wanted] = known
-        return known
+            self._row_bytes[requested] = row_bytes
+        return row_bytes
 
     def decoded_bytes(self, fields: Sequence[Field], rows: RowRange) -> float:
-        """Estimate the bytes of rows of fields in memory, by what their pages take."""
+        """Estimate the memory of a row range in bytes, from the sizes of its pages."""
         total = 0.0
         for file in self.file_parts(tuple(fields)):
             for part in file.read:
@@ -162,40 +166,40 @@ class FragmentReader:
         return total
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Estimate the bytes read to fetch rows."""
         return sum(
             file.reader.encoded_bytes(file.read, rows) for file in self.file_parts(tuple(fields))
         )
 
-    def expected_reads(self, fields: Sequence[Field], rows: Rows) -> IoCounts:
-        """Return about what reading these rows would ask of storage."""
-        found = IoCounts()
+    def estimate_reads(self, fields: Sequence[Field], rows: Rows) -> IoCounts:
+        """Estimate the requests and bytes to read rows."""
+        reads = IoCounts()
         for file in self.file_parts(tuple(fields)):
-            found += file.reader.expected_reads(file.read, rows)
-        return found
+            reads += file.reader.estimate_reads(file.read, rows)
+        return reads
 
     def opening_reads(self, fields: Sequence[Field]) -> IoCounts:
-        """Return what opening the files that have fields once more would ask of storage."""
-        found = IoCounts()
+        """Return the requests and bytes to open the files of fields again."""
+        reads = IoCounts()
         for file in self.file_parts(tuple(fields)):
-            found += file.reader.opening_reads()
-        return found
+            reads += file.reader.opening_reads()
+        return reads
 
     def statistics_reads(self, fields: Sequence[Field]) -> IoCounts:
-        """Return what was read so far for statistics of the files that have fields."""
-        found = IoCounts()
+        """Return the reads so far for statistics of the files of fields."""
+        reads = IoCounts()
         for file in self.file_parts(tuple(fields)):
-            found += file.reader.statistics_reads()
-        return found
+            reads += file.reader.statistics_reads()
+        return reads
 
     def check_rows(self) -> int:
-        """Return how many rows the fragment has, which its files must have too."""
+        """Return the number of rows; raise if a data file has another number."""
         for index in range(len(self._fragment.files)):
             self._open(index)
         return self.num_rows
 
     def zone_statistics(self, leaf: Field) -> ZoneStatistics | None:
-        """Return what is known of a field per zone of rows, or None."""
+        """Return the statistics of a field by zone of rows, or None."""
         if self._is_overlaid((leaf,)):
             return None
         for file in self._fragment.files:
@@ -204,7 +208,7 @@ class FragmentReader:
         return None
 
     def page_statistics(self, leaf: Field) -> PageStatistics | None:
-        """Return what is known of a field per page of its column, or None."""
+        """Return the statistics of a field by page of its column, or None."""
         if self._is_overlaid((leaf,)):
             return None
         for file in self._fragment.files:
@@ -229,29 +233,29 @@ class FragmentReader:
         return max(_BATCH_ROWS_MIN, min(int(TASK_BYTES / width), max(len(rows), 1)))
 
     def file_parts(self, fields: tuple[Field, ...]) -> tuple[FilePart, ...]:
-        """Return the files that have parts of fields, and which."""
-        # The fields of a projection are one tuple, and to compare many costs more than a read.
+        """Return the files that store parts of fields."""
+        # Projections share one tuple, and comparing many fields costs more than a read.
         last = self._last
         if last is not None and last[0] is fields:
             return last[1]
-        found = self._plans.get(fields) if self._plans else None
-        if found is None:
-            found = tuple(self._find_parts(fields))
+        parts = self._plans.get(fields) if self._plans else None
+        if parts is None:
+            parts = tuple(self._find_parts(fields))
             if len(self._plans) >= _PLANS_MAX:
                 self._plans.clear()
-            self._plans[fields] = found
-        self._last = fields, found
-        return found
+            self._plans[fields] = parts
+        self._last = fields, parts
+        return parts
 
     def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[FilePart]:
-        for index, held in _held_as_before(self._fragment.files, fields):
-            yield FilePart(held.read, held.parts, held.places, self._open(index))
+        for index, held in _stored_fields_cached(self._fragment.files, fields):
+            yield FilePart(held.read, held.parts, held.indices, self._open(index))
 
     def _open(self, index: int) -> DataFileReader:
         reader = self._snapshot.open_file(self._fragment.files[index])
         if reader.num_rows != self.num_rows:
             raise CorruptDataError(
-                "a data file does not have the rows of its fragment",
+                "the number of rows of a data file differs from its fragment",
                 path=reader.path,
                 fragment_id=self._fragment.id,
                 expected=self.num_rows,
@@ -260,46 +264,48 @@ class FragmentReader:
         return reader
 
 
-def _held_as_before(
+def _stored_fields_cached(
     files: Sequence[DataFile], fields: tuple[Field, ...]
-) -> Iterable[tuple[int, HeldFields]]:
-    """Return what files hold; the very same of fragments that are alike, one after another."""
-    global _held_last  # noqa: PLW0603 - read and written whole
+) -> Iterable[tuple[int, StoredFields]]:
+    """Return the fields of files; consecutive fragments of equal layout share the result."""
+    global _last_stored  # noqa: PLW0603 - read and written whole
     if len(files) != 1:
-        return held_fields(files, fields)
-    field_ids, others, held = _held_last
-    if others is not fields or field_ids != files[0].fields:
-        held = tuple(held_fields(files, fields))
-        _held_last = files[0].fields, fields, held
-    return held
+        return stored_fields(files, fields)
+    field_ids, last_fields, stored = _last_stored
+    if last_fields is not fields or field_ids != files[0].fields:
+        stored = tuple(stored_fields(files, fields))
+        _last_stored = files[0].fields, fields, stored
+    return stored
 
 
-def held_fields(
+def stored_fields(
     files: Sequence[DataFile], fields: Sequence[Field]
-) -> Iterator[tuple[int, HeldFields]]:
-    """Yield the files of a fragment that have parts of fields, by number, and which they have."""
-    taken: set[int] = set()
-    for index, file in enumerate(files):
-        # Old releases gave an id twice; the first file that has it is the one that counts.
-        held = frozenset(file.fields) - taken - {TOMBSTONE}
-        taken |= held
-        parts = [(place, part_within(field, held)) for place, field in enumerate(fields)]
-        own: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
-        if own:
-            read = tuple(map(read_as, own.values()))
-            yield index, HeldFields(read, tuple(own.values()), tuple(own))
+) -> Iterator[tuple[int, StoredFields]]:
+    """Yield the file indices that store parts of fields, with these parts."""
+    seen_ids: set[int] = set()
+    for file_index, file in enumerate(files):
+        # Old releases stored a field id twice; the first file takes precedence.
+        field_ids = frozenset(file.fields) - seen_ids - {TOMBSTONE}
+        seen_ids |= field_ids
+        parts = [(place, part_within(field, field_ids)) for place, field in enumerate(fields)]
+        stored: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
+        if stored:
+            read = tuple(map(read_as, stored.values()))
+            yield file_index, StoredFields(read, tuple(stored.values()), tuple(stored))
 
 
-def assembled(
+def assemble_fields(
     fields: Sequence[Field],
-    found: Sequence[tuple[HeldFields, Sequence[pa.Array]]],
+    file_arrays: Sequence[tuple[StoredFields, Sequence[pa.Array]]],
     num_rows: int,
 ) -> list[pa.Array]:
-    """Return the values of fields, of which each file has some part."""
-    if len(found) == 1 and found[0][0].parts == tuple(fields):
-        return list(found[0][1])
-    pieces: list[list[Piece]] = [[] for _ in fields]
-    for file, arrays in found:
-        for place, part, array in zip(file.places, file.parts, arrays, strict=True):
-            pieces[place].append((part, array))
-    return [assemble(field, own, num_rows) for field, own in zip(fields, pieces, strict=True)]
+    """Assemble the values of fields from parts in several files."""
+    if len(file_arrays) == 1 and file_arrays[0][0].parts == tuple(fields):
+        return list(file_arrays[0][1])
+    field_parts: list[list[Piece]] = [[] for _ in fields]
+    for file, arrays in file_arrays:
+        for index, part, array in zip(file.indices, file.parts, arrays, strict=True):
+            field_parts[index].append((part, array))
+    return [
+        assemble(field, parts, num_rows) for field, parts in zip(fields, field_parts, strict=True)
+    ]

@@ -1,10 +1,10 @@
-"""What to look for in texts: queries as values, as pylance has them.
+"""Full-text queries, with the same classes as pylance.
 
-MatchQuery("red fox", "text")                     any of the words, scores added up
-PhraseQuery("red fox", "text", slop=1)            the words in order, at most one other between
-BoostQuery(positive, negative)                    less for what the other query finds
-MultiMatchQuery("fox", ["title", "text"])         the better of the columns
-CombinedFieldsQuery("ada lovelace", ["first", "last"])    the columns as one text
+MatchQuery("red fox", "text")                     any of the terms, scores are summed
+PhraseQuery("red fox", "text", slop=1)            the terms in order, with at most one token between
+BoostQuery(positive, negative)                    demotes rows that match the negative query
+MultiMatchQuery("fox", ["title", "text"])         the best score of several columns
+CombinedFieldsQuery("ada lovelace", ["first", "last"])    several columns scored as one text
 BooleanQuery([(Occur.MUST, one), (Occur.MUST_NOT, other)])
 """
 
@@ -24,7 +24,7 @@ _BOOST_MAX: Final = 1 << 20
 
 
 class FullTextQueryType(Enum):
-    """The kinds of queries."""
+    """The types of full-text queries."""
 
     MATCH = "match"
     MATCH_PHRASE = "match_phrase"
@@ -35,21 +35,21 @@ class FullTextQueryType(Enum):
 
 
 class FullTextOperator(Enum):
-    """Whether all words are needed, or any."""
+    """Whether all terms are required, or any."""
 
     AND = "AND"
     OR = "OR"
 
 
 class DocumentGranularity(StrEnum):
-    """What is a document: a row, or each element of a list."""
+    """The unit that is scored as a document: a row, or each element of a list."""
 
     ROW = "row"
     LIST_ELEMENT = "list_element"
 
 
 class Occur(Enum):
-    """What a part of a `BooleanQuery` is for."""
+    """The role of a clause of a `BooleanQuery`."""
 
     SHOULD = "SHOULD"
     MUST = "MUST"
@@ -57,7 +57,7 @@ class Occur(Enum):
 
 
 class FullTextQuery(abc.ABC):
-    """A query over texts."""
+    """Base of full-text queries."""
 
     @property
     def inner(self) -> FullTextQuery:
@@ -66,19 +66,19 @@ class FullTextQuery(abc.ABC):
 
     @abc.abstractmethod
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
 
     def __and__(self, other: FullTextQuery) -> FullTextQuery:
-        """Return the query for what both find."""
+        """Return a query that requires both."""
         return BooleanQuery([(Occur.MUST, self), (Occur.MUST, other)])
 
     def __or__(self, other: FullTextQuery) -> FullTextQuery:
-        """Return the query for what either finds."""
+        """Return a query that matches either."""
         return BooleanQuery([(Occur.SHOULD, self), (Occur.SHOULD, other)])
 
 
 class MatchQuery(FullTextQuery):
-    """Documents with any, or with all, of the words of a text."""
+    """Matches documents that contain any, or all, terms of a text."""
 
     def __init__(
         self,
@@ -92,17 +92,17 @@ class MatchQuery(FullTextQuery):
         prefix_length: int = 0,
         document_granularity: DocumentGranularity | None = None,
     ) -> None:
-        """Look for the words of a text in a column.
+        """Create a match query.
 
         Args:
-            query: The text.
-            column: The column.
-            boost: What scores are multiplied with.
-            fuzziness: How many letters of a word may differ; None is taken as 0.
-            max_expansions: The most words that those of the text may stand for together.
-            operator: Whether any word is enough or all are needed.
-            prefix_length: How many letters at the beginning may not differ.
-            document_granularity: What is a document.
+            query: The text, split into terms by the tokenizer of the index.
+            column: The column to search.
+            boost: Factor of the scores.
+            fuzziness: Maximum edit distance of a term; None is equivalent to 0.
+            max_expansions: Maximum number of terms matched by fuzzy expansion in total.
+            operator: Whether any term suffices or all are required.
+            prefix_length: Number of leading characters that must match exactly.
+            document_granularity: The unit that is scored as a document.
         """
         self.query, self.column = _text(query), column
         self.boost = _factor("MatchQuery boost", boost)
@@ -113,12 +113,12 @@ class MatchQuery(FullTextQuery):
         self.document_granularity = document_granularity
 
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
         return FullTextQueryType.MATCH
 
 
 class PhraseQuery(FullTextQuery):
-    """Documents with the words of a text in this order."""
+    """Matches documents that contain the terms of a text in order."""
 
     def __init__(
         self,
@@ -128,33 +128,33 @@ class PhraseQuery(FullTextQuery):
         slop: int = 0,
         document_granularity: DocumentGranularity | None = None,
     ) -> None:
-        """Look for a phrase in a column; `slop` other words may stand between its words."""
+        """Create a phrase query; up to `slop` other tokens may occur between the terms."""
         self.query, self.column = _text(query), column
         self.slop = whole_number("slop", slop)
         self.document_granularity = document_granularity
 
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
         return FullTextQueryType.MATCH_PHRASE
 
 
 class BoostQuery(FullTextQuery):
-    """What one query finds, less of it where another finds it too."""
+    """Matches the positive query, with lower scores for rows that also match the negative one."""
 
     def __init__(
         self, positive: FullTextQuery, negative: FullTextQuery, *, negative_boost: float = 0.5
     ) -> None:
-        """Take `negative_boost` times the scores of `negative` from those of `positive`."""
+        """Create a query that subtracts `negative_boost` times the scores of `negative`."""
         self.positive, self.negative = positive, negative
         self.negative_boost = _factor("BoostQuery negative_boost", negative_boost)
 
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
         return FullTextQueryType.BOOST
 
 
 class MultiMatchQuery(FullTextQuery):
-    """Documents with the words of a text in any of several columns, scored by the best."""
+    """Matches the terms of a text in any of several columns; the best score counts."""
 
     def __init__(
         self,
@@ -164,11 +164,11 @@ class MultiMatchQuery(FullTextQuery):
         boosts: Sequence[float] | None = None,
         operator: FullTextOperator = FullTextOperator.OR,
     ) -> None:
-        """Look for the words of a text in columns, each with its boost."""
+        """Create a query over several columns, each with an optional boost."""
         factors = [1.0] * len(columns) if boosts is None else list(boosts)
         if not columns or len(factors) != len(columns):
             raise InvalidInputError(
-                "the boosts must be as many as the columns, and there must be a column",
+                "at least one column is required, and as many boosts as columns",
                 columns=list(columns),
                 boosts=factors,
             )
@@ -178,12 +178,12 @@ class MultiMatchQuery(FullTextQuery):
         )
 
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
         return FullTextQueryType.MULTI_MATCH
 
 
 class CombinedFieldsQuery(FullTextQuery):
-    """Documents with the words of a text in columns that are scored as one (BM25F)."""
+    """Matches the terms of a text in columns that are scored as one field (BM25F)."""
 
     def __init__(
         self,
@@ -193,83 +193,85 @@ class CombinedFieldsQuery(FullTextQuery):
         boosts: Sequence[float] | None = None,
         operator: FullTextOperator = FullTextOperator.OR,
     ) -> None:
-        """Look for the words of a text in columns.
+        """Create a query over the combined text of columns.
 
         Args:
-            query: The text.
-            columns: The columns, which are cut into words alike; one at least has an index.
-            boosts: How often each word of a column counts, 1 or more.
-            operator: Whether any word is enough or each must be in some column.
+            query: The text, split into terms by the tokenizer of the columns.
+            columns: Columns with equal tokenizers, of which at least one has an index.
+            boosts: Weight of each term occurrence by column, 1 or more.
+            operator: Whether any term suffices or each must occur in some column.
         """
         weights = [1.0] * len(columns) if boosts is None else [float(each) for each in boosts]
         if not columns or len(weights) != len(columns):
             raise InvalidInputError(
-                "the boosts must be as many as the columns, and there must be a column",
+                "at least one column is required, and as many boosts as columns",
                 columns=list(columns),
                 boosts=weights,
             )
         if len(set(columns)) != len(columns):
-            raise InvalidInputError("a column is combined with itself", columns=list(columns))
+            raise InvalidInputError(
+                "duplicate columns in a combined fields query", columns=list(columns)
+            )
         if not all(1 <= each <= _BOOST_MAX for each in weights):
             raise InvalidInputError(
-                f"a boost of combined columns is between 1 and {_BOOST_MAX}", boosts=weights
+                f"boosts of combined fields must be between 1 and {_BOOST_MAX}", boosts=weights
             )
         self.query, self.columns, self.boosts = _text(query), tuple(columns), tuple(weights)
         self.operator = FullTextOperator(operator)
 
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
         return FullTextQueryType.COMBINED_FIELDS
 
 
 class BooleanQuery(FullTextQuery):
-    """What other queries find, together."""
+    """Combines queries by occurrence."""
 
     def __init__(self, queries: Sequence[tuple[Occur, FullTextQuery]]) -> None:
-        """Join queries: all that must, none that must not, and any of the others."""
+        """Create a query that matches all MUST, no MUST_NOT and any SHOULD clauses."""
         self.queries = tuple((Occur(occur), query) for occur, query in queries)
 
     def query_type(self) -> FullTextQueryType:
-        """Return the kind of the query."""
+        """Return the type of the query."""
         return FullTextQueryType.BOOLEAN
 
 
-def columns_of_query(query: FullTextQuery) -> frozenset[str]:
-    """Return the columns that a query names."""
+def query_columns(query: FullTextQuery) -> frozenset[str]:
+    """Return the columns of a query."""
     match query:
         case MatchQuery() | PhraseQuery():
             return frozenset((query.column,))
         case BoostQuery():
-            return columns_of_query(query.positive) | columns_of_query(query.negative)
+            return query_columns(query.positive) | query_columns(query.negative)
         case MultiMatchQuery():
             return frozenset(each.column for each in query.queries)
         case CombinedFieldsQuery():
             return frozenset(query.columns)
         case BooleanQuery():
-            return frozenset().union(*(columns_of_query(each) for _, each in query.queries))
+            return frozenset().union(*(query_columns(each) for _, each in query.queries))
         case _:
-            raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+            raise InvalidInputError("unknown full-text query", found=type(query).__name__)
 
 
-def leaves_of(query: FullTextQuery) -> Iterator[MatchQuery | PhraseQuery]:
-    """Yield the queries of one column that a query is put together of."""
+def leaf_queries(query: FullTextQuery) -> Iterator[MatchQuery | PhraseQuery]:
+    """Yield the single-column queries that a query is composed of."""
     match query:
         case MatchQuery() | PhraseQuery():
             yield query
         case BoostQuery():
-            yield from leaves_of(query.positive)
-            yield from leaves_of(query.negative)
+            yield from leaf_queries(query.positive)
+            yield from leaf_queries(query.negative)
         case MultiMatchQuery():
             yield from query.queries
         case BooleanQuery():
             for _, each in query.queries:
-                yield from leaves_of(each)
+                yield from leaf_queries(each)
         case _:
             return
 
 
 def render_query(query: FullTextQuery) -> str:
-    """Return a query as plans show it.
+    """Return the text of a query for plans.
 
     >>> render_query(MatchQuery("fox", "text"))
     'MatchQuery: column=text, query=[fox]'
@@ -292,11 +294,11 @@ def render_query(query: FullTextQuery) -> str:
             parts = [(occur.value, each) for occur, each in query.queries]
             return f"BooleanQuery: {', '.join(f'{n}=({render_query(e)})' for n, e in parts)}"
         case _:
-            raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+            raise InvalidInputError("unknown full-text query", found=type(query).__name__)
 
 
 def check_query(query: FullTextQuery) -> None:
-    """Raise if a query can find nothing because of how it is made."""
+    """Raise if a query can never match because of its structure."""
     match query:
         case BooleanQuery():
             if not query.queries:
@@ -321,21 +323,21 @@ def _factor(name: str, value: float) -> float:
 
 def _text(query: str) -> str:
     if not isinstance(query, str):
-        raise ArgumentTypeError("a query of texts is text", found=type(query).__name__)
+        raise ArgumentTypeError("a full-text query must be a string", found=type(query).__name__)
     return query
 
 
 @dataclass(frozen=True, slots=True)
 class MinHashQuery:
-    """A search for texts that are nearly the same, in a column with a MINHASHLSH index.
+    """A search for near-duplicate texts in a column with a MINHASHLSH index.
 
-    Passed as `nearest` to a scan, it returns the rows whose texts are most similar, with
-    `_distance`, the estimated share of shingles in which each differs. Their number is the limit of
-    the scan, or 10.
+    Passed as `nearest` to a scan, it returns the rows with the most similar texts and `_distance`,
+    the estimated share of shingles that differ. The number of rows is the limit of the scan, by
+    default 10.
 
     Attributes:
-        text: The text to compare with; it is cut into words as those of the index are.
-        column: The column that has the index.
+        text: The text to compare with; it is tokenized as in the index.
+        column: The column with the index.
     """
 
     text: str

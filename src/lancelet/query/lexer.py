@@ -1,9 +1,9 @@
-"""Words of a filter: one regular expression, read on demand, each word with its position.
+"""Split a filter into tokens lazily, with one regular expression.
 
     age >= 30      name 'age' at 0,  sign '>=' at 4,  number '30' at 7,  end at 9
 
-Reading on demand lets the parser take a list of a hundred thousand constants with one match
-instead of two hundred thousand words.
+Because tokens are produced on demand, the parser can consume a list of a hundred thousand constants
+in one match instead of two hundred thousand tokens.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lancelet.errors import ExpressionError
 from lancelet.query.literal_text import DECIMAL256_DIGITS, decimal_type, exact_numbers
 from lancelet.values import dataclass
 
-_SHOWN_CHARACTERS: Final = 60
+_CONTEXT_CHARACTERS: Final = 60
 
 
 class Kind(Enum):
-    """What a word is."""
+    """The kind of a token."""
 
     NAME = "name"
     QUOTED_NAME = "quoted"
@@ -35,19 +35,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word: its value without quotes, and where it starts and stops in the text."""
+    """A token: its value without quotes, and its start and stop in the text."""
 
     kind: Kind
     value: str
     start: int
     stop: int
 
-    def is_word(self, word: str) -> bool:
-        """Whether this is an unquoted word, in any case."""
-        return self.kind is Kind.NAME and self.value.lower() == word
+    def is_keyword(self, keyword: str) -> bool:
+        """Return whether the token is an unquoted keyword, ignoring case."""
+        return self.kind is Kind.NAME and self.value.lower() == keyword
 
     def is_sign(self, *signs: str) -> bool:
-        """Whether this is one of some signs."""
+        """Return whether the token is one of the given signs."""
         return self.kind is Kind.SIGN and self.value in signs
 
 
@@ -66,34 +66,34 @@ _TOKEN: Final = re.compile(
 _INTEGER_LIST: Final = re.compile(r"\s*-?\d+(?:\s*,\s*-?\d+)*\s*(?=\))")
 _NUMBER: Final = r"-?(?:\d+(?:\.\d*)?|\.\d+)"
 _NUMBER_LIST: Final = re.compile(rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*(?=\))")
-# A choice for each character would remember each of them, 250 bytes for one.
+# One alternative per character would store a backtracking state for each, 250 bytes apiece.
 _QUOTED: Final = r"'[^']*(?:''[^']*)*'"
 _TEXT_LIST: Final = re.compile(rf"\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*(?=\))")
 _TEXT_ITEM: Final = re.compile(r"'([^']*(?:''[^']*)*)'")
 
 
 class Lexer:
-    """The words of a text, with one word in hand and a look at the next."""
+    """Iterates over the tokens of a text, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
-        """Take the first word in hand."""
+        """Start at the first token."""
         self.text = text
         self.token = self._token_at(0)
 
     def advance(self) -> Token:
-        """Return the word in hand and take the next."""
-        taken = self.token
-        self.token = self._token_at(taken.stop)
-        return taken
+        """Return the current token and advance to the next."""
+        current = self.token
+        self.token = self._token_at(current.stop)
+        return current
 
     def peek(self) -> Token:
-        """Return the word after the one in hand."""
+        """Return the token after the current one."""
         return self._token_at(self.token.stop)
 
     def take_constants(self) -> pa.Array | None:
-        """Take a whole list of integers, decimals or texts up to its closing parenthesis.
+        """Consume a list of integer, decimal or string constants up to the closing parenthesis.
 
-        The word in hand is the opening one. Nothing is taken if the list holds other things.
+        The current token is the opening parenthesis. Return None if the list has other items.
         """
         start = self.token.stop
         if match := _INTEGER_LIST.match(self.text, start):
@@ -101,15 +101,15 @@ class Lexer:
         elif match := _NUMBER_LIST.match(self.text, start):
             values = _decimals(match.group().split(","))
         elif match := _TEXT_LIST.match(self.text, start):
-            found = _TEXT_ITEM.findall(match.group())
-            values = pa.array([text.replace("''", "'") for text in found], pa.string())
+            items = _TEXT_ITEM.findall(match.group())
+            values = pa.array([text.replace("''", "'") for text in items], pa.string())
         else:
             return None
         self.token = self._token_at(match.end())
         return values
 
     def fail(self, message: str, position: int) -> NoReturn:
-        """Raise an error that points at a character."""
+        """Raise an error that points to a character."""
         raise ExpressionError(f"{message}\n{pointer(self.text, position)}")
 
     def _token_at(self, position: int) -> Token:
@@ -127,7 +127,7 @@ class Lexer:
     def _fail_at(self, start: int) -> NoReturn:
         character = self.text[start]
         if character in "'\"`":
-            self.fail(f"the quote {character} is never closed", start)
+            self.fail(f"unclosed quote {character}", start)
         self.fail(f"unexpected character {character!r}", start)
 
 
@@ -142,12 +142,14 @@ def _value(kind: Kind, text: str) -> str:
 
 
 def _decimals(texts: list[str]) -> pa.Array:
-    """Return written numbers as exact decimals, or as doubles if they are too long for that."""
+    """Parse numbers to exact decimals, or to doubles if they have too many digits."""
     parts = [text.strip() for text in texts]
     scale = max(len(part.partition(".")[2]) for part in parts)
-    whole = max(len(part.partition(".")[0].lstrip("-")) for part in parts)
-    exact = whole + scale <= DECIMAL256_DIGITS
-    return pa.array(parts).cast(decimal_type(whole + scale, scale) if exact else pa.float64())
+    integer_digits = max(len(part.partition(".")[0].lstrip("-")) for part in parts)
+    exact = integer_digits + scale <= DECIMAL256_DIGITS
+    return pa.array(parts).cast(
+        decimal_type(integer_digits + scale, scale) if exact else pa.float64()
+    )
 
 
 def pointer(text: str, position: int) -> str:
@@ -157,8 +159,8 @@ def pointer(text: str, position: int) -> str:
     age >> ' 30
            ^
     """
-    start = max(0, position - _SHOWN_CHARACTERS)
-    stop = position + _SHOWN_CHARACTERS
+    start = max(0, position - _CONTEXT_CHARACTERS)
+    stop = position + _CONTEXT_CHARACTERS
     head, tail = "..." if start else "", "..." if stop < len(text) else ""
-    shown = "".join(" " if character.isspace() else character for character in text[start:stop])
-    return f"{head}{shown}{tail}\n{' ' * (len(head) + position - start)}^"
+    excerpt = "".join(" " if character.isspace() else character for character in text[start:stop])
+    return f"{head}{excerpt}{tail}\n{' ' * (len(head) + position - start)}^"

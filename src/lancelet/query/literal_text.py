@@ -1,11 +1,11 @@
-"""How constants are written in SQL, both ways.
+"""Parse and print SQL constants.
 
     7                      int64            1.50     decimal128(3, 2)      1.5e0   double
     'it''s'                string           X'00ff'  binary                TRUE, NULL
     DATE '2020-01-31'      date32           TIME '12:30:00'                time64[us]
     TIMESTAMP '2020-01-31 12:30:00.5'       INTERVAL '1 month 2 days'
 
-Time is read to the nanosecond and held in Python integers, so no year overflows here.
+Times have nanosecond precision and are computed with Python integers, so years do not overflow.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from lancelet.query.data_types import is_any_list, is_bytes, is_text, print_arro
 from lancelet.values import dataclass
 
 NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""How many nanoseconds a tick of each Arrow unit lasts."""
+"""Nanoseconds per tick of each Arrow time unit."""
 
 DAY_NS: Final = 86_400 * 10**9
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 DECIMAL256_DIGITS: Final = 76
-"""The longest decimal that Arrow has."""
+"""Maximum number of digits of an Arrow decimal."""
 
 _DATE: Final = r"(\d{4})-(\d{1,2})-(\d{1,2})"
 _CLOCK: Final = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?"
@@ -77,34 +77,34 @@ _INTERVAL_ALIASES: Final = {
 
 
 class UnfitError(ValueError):
-    """A constant means nothing as the type in question; the message says why."""
+    """A constant cannot be converted to a type; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A point in time, in nanoseconds of 1970; without a zone it is a reading of some clock."""
+    """A point in time in nanoseconds since 1970; without a zone it is a local time."""
 
     nanoseconds: int
     has_zone: bool
 
 
 def scalar_of(value: object, data_type: pa.DataType | None = None) -> pa.Scalar:
-    """Return a constant as `pa.scalar` does, which looks for pandas before it makes one.
+    """Create a constant like `pa.scalar`, without importing pandas.
 
-    That imports pandas, which takes longer than most programs filter, so numbers and texts are made
-    of their bytes.
+    `pa.scalar` checks for pandas objects. Importing pandas takes longer than most filters, so
+    numbers and strings are created from their bytes.
 
     >>> scalar_of(7), scalar_of("it")
     (<pyarrow.Int64Scalar: 7>, <pyarrow.StringScalar: 'it'>)
     """
-    found = _bytes_of(value, data_type)
-    if found is None:
+    buffers = _scalar_buffers(value, data_type)
+    if buffers is None:
         return pa.scalar(value, data_type)
-    return pa.Array.from_buffers(found[0], 1, [None, *map(pa.py_buffer, found[1:])])[0]
+    return pa.Array.from_buffers(buffers[0], 1, [None, *map(pa.py_buffer, buffers[1:])])[0]
 
 
-def _bytes_of(value: object, data_type: pa.DataType | None) -> tuple[Any, ...] | None:
-    """Return a type and buffers of the value, or None where Arrow is to make or refuse it."""
+def _scalar_buffers(value: object, data_type: pa.DataType | None) -> tuple[Any, ...] | None:
+    """Return the type and buffers of a value, or None if it requires `pa.scalar`."""
     kind = type(value)
     if kind is int and (data_type is None or pa.types.is_integer(data_type)):
         data_type = data_type or pa.int64()
@@ -137,7 +137,7 @@ def _integer_bytes(
 
 
 def parse_number(text: str) -> pa.Scalar:
-    """Return a number as it is written: integer, decimal, or with an exponent double.
+    """Parse a number to an integer, a decimal or, with an exponent, a double.
 
     >>> parse_number("7").type, parse_number("1.50").type, parse_number("1e3").type
     (DataType(int64), Decimal128Type(decimal128(3, 2)), DataType(double))
@@ -150,7 +150,7 @@ def parse_number(text: str) -> pa.Scalar:
         return scalar_of(float(text))
     value = Decimal(text)
     if not value and value.is_signed():
-        return pa.scalar(-0.0)  # decimals have no zero below zero
+        return pa.scalar(-0.0)  # decimals have no negative zero
     digits = value.as_tuple()
     scale = -int(digits.exponent)
     precision = max(len(digits.digits), scale, 1)
@@ -160,7 +160,7 @@ def parse_number(text: str) -> pa.Scalar:
 
 
 def scalar_of_integer(value: int) -> pa.Scalar:
-    """Return an integer in the first of int64, uint64, decimal and double that holds it."""
+    """Return an integer as the first of int64, uint64, decimal and double that holds it."""
     if -(2**63) <= value < 2**63:
         return scalar_of(value, pa.int64())
     if 0 <= value < 2**64:
@@ -172,43 +172,43 @@ def scalar_of_integer(value: int) -> pa.Scalar:
 
 
 def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
-    """Return integers and decimals as one array of the narrowest type that holds all.
+    """Return integers and decimals as an array of the narrowest type that holds all.
 
     >>> exact_numbers([1, Decimal("2.5")]).type
     Decimal128Type(decimal128(2, 1))
     """
-    known = [value for value in values if value is not None]
-    if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in known):
-        if len(known) == len(values):
-            return arrow_of(np.array(known, np.int64))
+    valid = [value for value in values if value is not None]
+    if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in valid):
+        if len(valid) == len(values):
+            return arrow_of(np.array(valid, np.int64))
         return pa.array(values, pa.int64())
-    scale = max(max(0, -int(Decimal(value).as_tuple().exponent)) for value in known)
-    whole = max(len(str(abs(int(value)))) for value in known)
-    if whole + scale > DECIMAL256_DIGITS:
+    scale = max(max(0, -int(Decimal(value).as_tuple().exponent)) for value in valid)
+    integer_digits = max(len(str(abs(int(value)))) for value in valid)
+    if integer_digits + scale > DECIMAL256_DIGITS:
         return pa.array([None if value is None else float(value) for value in values])
     decimals = [None if value is None else Decimal(value) for value in values]
-    return pa.array(decimals, decimal_type(whole + scale, scale))
+    return pa.array(decimals, decimal_type(integer_digits + scale, scale))
 
 
 def decimal_type(precision: int, scale: int) -> pa.DataType:
-    """Return the narrower decimal type that has this precision."""
+    """Return the narrowest decimal type with the given precision."""
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
 def parse_instant(text: str) -> Instant:
-    """Return the instant that text names, to the nanosecond; a date means its midnight.
+    """Parse a timestamp or date with nanosecond precision; a date means midnight.
 
     >>> parse_instant("1970-01-01T01:00:00.5+01:00")
     Instant(nanoseconds=500000000, has_zone=True)
     """
     match = _TIMESTAMP_TEXT.fullmatch(text.strip())
     if match is None:
-        raise UnfitError(f"{text!r} is no timestamp; write 'YYYY-MM-DD HH:MM:SS.fff'")
+        raise UnfitError(f"{text!r} is not a timestamp; write 'YYYY-MM-DD HH:MM:SS.fff'")
     year, month, day, *clock, zone = match.groups()
     try:
         days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
     except ValueError as error:
-        raise UnfitError(f"{text!r} is no date: {error}") from error
+        raise UnfitError(f"{text!r} is not a date: {error}") from error
     nanoseconds = days * DAY_NS + (_clock_ns(text, *clock) if clock[0] else 0)
     if zone is None:
         return Instant(nanoseconds, has_zone=False)
@@ -218,7 +218,7 @@ def parse_instant(text: str) -> Instant:
 def _clock_ns(text: str, hour: str, minute: str, second: str | None, fraction: str | None) -> int:
     hours, minutes, seconds = int(hour), int(minute), int(second or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise UnfitError(f"{text!r} names no time of day")
+        raise UnfitError(f"{text!r} is not a time of day")
     return ((hours * 60 + minutes) * 60 + seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
 
 
@@ -232,26 +232,26 @@ def _offset_ns(text: str, zone: str, local_ns: int) -> int:
     try:
         info = zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
-        raise UnfitError(f"{text!r} names the unknown time zone {zone!r}") from error
+        raise UnfitError(f"{text!r} has the unknown time zone {zone!r}") from error
     local = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=local_ns // 1000)
     offset = local.replace(tzinfo=info).utcoffset()
     return 0 if offset is None else round(offset.total_seconds()) * 10**9
 
 
 def parse_time_ns(text: str) -> int:
-    """Return the nanoseconds since midnight.
+    """Parse a time of day and return the nanoseconds since midnight.
 
     >>> parse_time_ns("00:00:01.5")
     1500000000
     """
     match = _TIME_TEXT.fullmatch(text.strip())
     if match is None:
-        raise UnfitError(f"{text!r} is no time of day; write 'HH:MM:SS.fff'")
+        raise UnfitError(f"{text!r} is not a time of day; write 'HH:MM:SS.fff'")
     return _clock_ns(text, *match.groups())
 
 
 def parse_interval(text: str) -> pa.Scalar:
-    """Return months, days and nanoseconds.
+    """Parse an interval of months, days and nanoseconds.
 
     >>> tuple(parse_interval("1 year 2 days 3 hours").as_py())
     (12, 2, 10800000000000)
@@ -263,19 +263,21 @@ def parse_interval(text: str) -> pa.Scalar:
         if match is None:
             if not position and (clock := _TIME_TEXT.fullmatch(text)):
                 return _interval(0, 0, _clock_ns(text, *clock.groups()))
-            raise UnfitError(f"{text!r} is no interval; write for example '1 day 2 hours'")
+            raise UnfitError(f"{text!r} is not an interval; write for example '1 day 2 hours'")
         amount, name = Decimal(match.group(1)), match.group(2).lower()
         name = _INTERVAL_ALIASES.get(name, name)
         unit = _INTERVAL_UNITS.get(name) or _INTERVAL_UNITS.get(name.removesuffix("s"))
         if unit is None:
-            raise UnfitError(f"{name!r} is no unit; known are {', '.join(_INTERVAL_UNITS)}")
+            raise UnfitError(
+                f"unknown interval unit {name!r}; expected one of {', '.join(_INTERVAL_UNITS)}"
+            )
         months, days = months + amount * unit[0], days + amount * unit[1]
         nanoseconds += amount * unit[2]
         position = match.end()
-    # A fraction of a day is a time; a fraction of a month has no exact length.
+    # A fraction of a day is converted to time; a fraction of a month has no exact length.
     nanoseconds += (days % 1) * DAY_NS
     if months % 1 or not text:
-        raise UnfitError(f"{text!r} is no interval of whole months")
+        raise UnfitError(f"{text!r} is not an interval of whole months")
     return _interval(int(months), int(days - days % 1), int(nanoseconds))
 
 
@@ -284,7 +286,7 @@ def _interval(months: int, days: int, nanoseconds: int) -> pa.Scalar:
 
 
 def zone_offset_ns(zone: str, local_ns: int) -> int:
-    """Return how far a zone is ahead of UTC when its clock shows a time."""
+    """Return the UTC offset of a zone at a local time, in nanoseconds."""
     return _offset_ns(zone, zone, local_ns)
 
 
@@ -292,7 +294,7 @@ def zone_offset_ns(zone: str, local_ns: int) -> int:
 
 
 def print_scalar(scalar: pa.Scalar) -> str:
-    """Return SQL for a constant; it parses back to the value, in a type as SQL writes it.
+    """Return a constant as SQL that can be parsed back to the same value.
 
     >>> print_scalar(pa.scalar(1.5)), print_scalar(pa.scalar("it's")), print_scalar(pa.scalar(b"a"))
     ('1.5e0', "'it''s'", "X'61'")
@@ -318,7 +320,7 @@ def print_scalar(scalar: pa.Scalar) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Return text between single quotes, its own quotes doubled."""
+    """Quote text with single quotes, doubling quotes within it."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -353,7 +355,7 @@ def _print_temporal(scalar: pa.Scalar) -> str:
 
 
 def print_ticks(ticks: int, data_type: pa.DataType) -> str | None:
-    """Return SQL for a date, time or timestamp, or None for a year that SQL cannot write."""
+    """Return SQL for a date, time or timestamp, or None for years outside of 1 to 9999."""
     if pa.types.is_time(data_type):
         return f"TIME '{_print_clock(ticks * NANOSECONDS[data_type.unit])}'"
     if pa.types.is_date32(data_type):

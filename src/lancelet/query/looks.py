@@ -1,11 +1,10 @@
-"""Which rows of which fragments a scan will look at, as far as that is known before it runs.
+"""Estimate the rows of each fragment that a scan will examine.
 
     filter k > 5, zones of k        rows 8192 .. 20000 of fragment 0
     BITMAP on city                  rows 4, 17 and 90 of fragment 0, row 3 of fragment 2
-    BTREE on k, pages not read      about 900 rows, taken to lie evenly among those that may match
+    BTREE on k, pages not cached    about 900 rows, assumed evenly spaced among the possible ones
 
-Indices are asked for the rows where all that this takes is in memory; else they only estimate
-how many there are.
+Cached indices return the exact rows; the others estimate the number of matches.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.format.field import Field
-from lancelet.format.roaring import numbers_of
+from lancelet.format.roaring import to_numbers
 from lancelet.io.metered import IoCounts
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
@@ -31,73 +30,73 @@ from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.rowids.selection import ALL
 from lancelet.values import dataclass
 
-_LOOKS_MAX: Final = 16
-"""Of single rows in more places only those in some are worked out."""
-_EQUAL_SHARE: Final = 0.1
-_SHARE: Final = 1 / 3
-"""The share of rows that parts of filters are guessed to leave, as databases do."""
+_SAMPLED_SLICES_MAX: Final = 16
+"""Maximum number of slices of single rows whose reads are estimated; others are extrapolated."""
+_EQUALITY_SELECTIVITY: Final = 0.1
+_SELECTIVITY: Final = 1 / 3
+"""Default selectivity of a filter conjunct, as in other databases."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
-    """Rows of a fragment that are looked at together: `offsets` within `rows`, or all of them.
+class RowSlice:
+    """Rows of a fragment that are examined together: `offsets` within `rows`, or all of them.
 
-    The fields `at_once` are read together, as `Split` has it.
+    The `eager_fields` are read together; see `Split`.
     """
 
     source: FragmentSource
     rows: RowRange
     offsets: Int64s | None = None
-    at_once: tuple[Field, ...] = ()
+    eager_fields: tuple[Field, ...] = ()
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self.rows) if self.offsets is None else len(self.offsets)
 
-    def some(self, count: int) -> Look:
-        """Return `count` rows: contiguous ones of a range that statistics left, else even ones.
+    def sample(self, count: int) -> RowSlice:
+        """Return `count` rows: contiguous ones in a pruned range, else evenly spaced ones.
 
-        Statistics leave a part of a fragment where values are clustered, and so are matches.
+        Statistics prune a fragment if its values are clustered, and then matches are contiguous.
         """
         if count >= len(self):
             return self
         if self.offsets is None and len(self) < self.source.num_rows:
             first = self.rows.start + (len(self) - count) // 2
-            return Look(self.source, RowRange(first, first + count))
-        places = np.linspace(0, len(self) - 1, count).astype(np.int64)
+            return RowSlice(self.source, RowRange(first, first + count))
+        positions = np.linspace(0, len(self) - 1, count).astype(np.int64)
         if self.offsets is not None:
-            return Look(self.source, self.rows, self.offsets[places])
-        return Look(self.source, self.rows, places + self.rows.start)
+            return RowSlice(self.source, self.rows, self.offsets[positions])
+        return RowSlice(self.source, self.rows, positions + self.rows.start)
 
 
-def looks_of(
+def estimate_slices(
     plan: ScanPlan,
-    found: Candidates | None,
+    candidates: Candidates | None,
     parts: Sequence[ChosenPart],
-    kept: Sequence[Field] = (),
-) -> tuple[Look, ...]:
-    """Return the rows that are looked at, of which indices `found` some or will find `parts`.
+    output: Sequence[Field] = (),
+) -> tuple[RowSlice, ...]:
+    """Return the slices to examine, given the `candidates` of indices or the `parts` they answer.
 
-    The `kept` fields are those that are used of rows that pass.
+    `output` are the fields used for rows that pass.
     """
-    options, looks = plan.options, list[Look]()
+    options, slices = plan.options, list[RowSlice]()
     chosen = list(sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted))
-    covered = frozenset(found.covered) if found is not None else _covered(parts)
-    guessed: list[Look] = []
+    covered = frozenset(candidates.covered) if candidates is not None else _covered(parts)
+    estimated: list[RowSlice] = []
     for source in chosen:
-        everything = RowRange(0, source.num_rows)
+        all_rows = RowRange(0, source.num_rows)
         if int(source.fragment.id) not in covered:
             if not (covered and options.indexed_only):
-                looks += _in_range(plan, source, everything, plan.steps, kept)
-        elif found is not None:
-            looks += _found(plan, source, found, kept)
+                slices += _in_range(plan, source, all_rows, plan.steps, output)
+        elif candidates is not None:
+            slices += _candidate_slices(plan, source, candidates, output)
         elif has_statistics(plan, source):
-            guessed += _in_range(plan, source, everything, plan.steps, kept)
+            estimated += _in_range(plan, source, all_rows, plan.steps, output)
         else:
-            guessed.append(Look(source, everything))
-    if guessed:
-        looks += spread(guessed, min(part.estimate for part in parts))
-    return tuple(looks)
+            estimated.append(RowSlice(source, all_rows))
+    if estimated:
+        slices += sample_slices(estimated, min(part.estimate for part in parts))
+    return tuple(slices)
 
 
 def _covered(parts: Sequence[ChosenPart]) -> frozenset[int]:
@@ -106,7 +105,7 @@ def _covered(parts: Sequence[ChosenPart]) -> frozenset[int]:
 
 
 def has_statistics(plan: ScanPlan, source: FragmentSource) -> bool:
-    """Say whether statistics of a fragment were read before, for the columns of the filter."""
+    """Return whether the statistics of the filter columns of a fragment were read before."""
     fields = [field for step in plan.steps for field in step.fields]
     return bool(fields) and source.reader.statistics_reads(fields) != IoCounts()
 
@@ -116,94 +115,98 @@ def _in_range(
     source: FragmentSource,
     within: RowRange,
     steps: tuple[FilterStep, ...],
-    kept: Sequence[Field],
-) -> Iterator[Look]:
-    """Yield what statistics leave of rows of a fragment."""
+    output: Sequence[Field],
+) -> Iterator[RowSlice]:
+    """Yield the slices of a row range that statistics do not prune."""
     if len(within):
-        for each in filtered_ranges(plan, source, within, steps, kept):
-            yield Look(source, each.rows, at_once=each.at_once)
+        for each in filtered_ranges(plan, source, within, steps, output):
+            yield RowSlice(source, each.rows, eager_fields=each.at_once)
 
 
-def _found(
-    plan: ScanPlan, source: FragmentSource, found: Candidates, kept: Sequence[Field]
-) -> Iterator[Look]:
-    """Yield the rows of a fragment that indices found."""
+def _candidate_slices(
+    plan: ScanPlan, source: FragmentSource, candidates: Candidates, output: Sequence[Field]
+) -> Iterator[RowSlice]:
+    """Yield the slices of a fragment that indices matched."""
     fragment_id = int(source.fragment.id)
-    if fragment_id not in found.rows.parts:
+    if fragment_id not in candidates.rows.parts:
         return
-    bitmap = found.rows.parts[fragment_id]
+    bitmap = candidates.rows.parts[fragment_id]
     if bitmap is ALL:
-        yield from _in_range(plan, source, RowRange(0, source.num_rows), found.steps, kept)
+        yield from _in_range(plan, source, RowRange(0, source.num_rows), candidates.steps, output)
     elif bitmap:
         rows = RowRange(bitmap.min(), bitmap.max() + 1)
         if len(rows) == len(bitmap) > 1:
-            yield from _in_range(plan, source, rows, found.steps, kept)
+            yield from _in_range(plan, source, rows, candidates.steps, output)
             return
-        offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
+        offsets = source.without_hidden(to_numbers(bitmap).astype(np.int64))
         if len(offsets):
-            yield Look(source, rows, offsets)
+            yield RowSlice(source, rows, offsets)
 
 
-def spread(looks: Sequence[Look], count: int) -> tuple[Look, ...]:
-    """Return so many of the rows, which lie evenly; in more places than there are rows, in some."""
-    total = sum(map(len, looks))
+def sample_slices(slices: Sequence[RowSlice], count: int) -> tuple[RowSlice, ...]:
+    """Return a sample of `count` evenly spaced rows."""
+    total = sum(map(len, slices))
     if count >= total:
-        return tuple(looks)
-    if count < len(looks):
-        chosen = np.linspace(0, len(looks) - 1, count).astype(np.int64).tolist()
-        return tuple(looks[place].some(1) for place in chosen)
-    return tuple(look.some(-(-len(look) * count // total)) for look in looks)
+        return tuple(slices)
+    if count < len(slices):
+        chosen = np.linspace(0, len(slices) - 1, count).astype(np.int64).tolist()
+        return tuple(slices[index].sample(1) for index in chosen)
+    return tuple(row_slice.sample(-(-len(row_slice) * count // total)) for row_slice in slices)
 
 
-def reads_of(
-    looks: Sequence[Look], fields: Sequence[Field], *, one_by_one: bool = False
+def estimate_reads(
+    slices: Sequence[RowSlice], fields: Sequence[Field], *, one_by_one: bool = False
 ) -> IoCounts:
-    """Return about what reading fields of rows asks of storage; of single rows it is guessed.
+    """Estimate the reads of fields of slices; single rows are sampled.
 
-    These may be read `one_by_one`, or with all that is between them.
+    Rows of a slice are read `one_by_one`, or together with the rows between them.
     """
-    if not fields or not looks:
+    if not fields or not slices:
         return IoCounts()
 
-    def read(look: Look) -> IoCounts:
-        if one_by_one and look.offsets is not None:
-            return look.source.reader.expected_reads(fields, RowIndices(look.offsets))
-        return look.source.expected_reads(fields, look.rows, look.offsets)
+    def read(row_slice: RowSlice) -> IoCounts:
+        if one_by_one and row_slice.offsets is not None:
+            return row_slice.source.reader.estimate_reads(fields, RowIndices(row_slice.offsets))
+        return row_slice.source.estimate_reads(fields, row_slice.rows, row_slice.offsets)
 
-    total = _added(read(look) for look in looks if look.offsets is None)
-    single = [look for look in looks if look.offsets is not None]
-    step = -(-len(single) // _LOOKS_MAX) or 1
-    some = single[::step]
-    found = _added(map(read, some))
-    factor = len(single) / max(1, len(some))
-    return total + IoCounts(round(found.read_iops * factor), round(found.read_bytes * factor))
+    total = _sum(read(look) for look in slices if look.offsets is None)
+    single = [look for look in slices if look.offsets is not None]
+    step = -(-len(single) // _SAMPLED_SLICES_MAX) or 1
+    sampled = single[::step]
+    reads = _sum(map(read, sampled))
+    factor = len(single) / max(1, len(sampled))
+    return total + IoCounts(round(reads.read_iops * factor), round(reads.read_bytes * factor))
 
 
-def packed_reads(plan: ScanPlan, looks: Sequence[Look]) -> tuple[list[Look], IoCounts]:
-    """Return the looks at fragments that are not read as a whole, and the reads of the others.
+def packed_reads(plan: ScanPlan, slices: Sequence[RowSlice]) -> tuple[list[RowSlice], IoCounts]:
+    """Return the slices that are not packed, and the reads of packed fragments.
 
-    Tiny fragments are read together where nothing is waited for.
+    Local tiny fragments are read together as packs.
     """
-    whole = {look.source: look for look in looks if len(look.rows) == look.source.num_rows}
-    if waits_for_storage(plan.snapshot) or len(whole) < len(looks):
-        return list(looks), IoCounts()
-    rest: list[Look] = []
+    by_source = {
+        row_slice.source: row_slice
+        for row_slice in slices
+        if len(row_slice.rows) == row_slice.source.num_rows
+    }
+    if waits_for_storage(plan.snapshot) or len(by_source) < len(slices):
+        return list(slices), IoCounts()
+    unpacked: list[RowSlice] = []
     read = IoCounts()
-    for source in packed(whole):
+    for source in packed(by_source):
         if isinstance(source, Pack):
             files = [file for each in source.members for file in each.fragment.files]
             read += IoCounts(len(files), sum(file.size_bytes or 0 for file in files))
         else:
-            rest.append(whole[source])
-    return rest, read
+            unpacked.append(by_source[source])
+    return unpacked, read
 
 
-def share_of(expressions: Iterable[Expression]) -> float:
-    """Return the share of rows that parts of a filter are guessed to leave together."""
-    share = 1.0
+def estimate_selectivity(expressions: Iterable[Expression]) -> float:
+    """Return the estimated selectivity of a conjunction."""
+    selectivity = 1.0
     for each in expressions:
-        share *= _EQUAL_SHARE if _is_equality(each) else _SHARE
-    return share
+        selectivity *= _EQUALITY_SELECTIVITY if _is_equality(each) else _SELECTIVITY
+    return selectivity
 
 
 def _is_equality(expression: Expression) -> bool:
@@ -213,5 +216,5 @@ def _is_equality(expression: Expression) -> bool:
     return False
 
 
-def _added(counts: Iterable[IoCounts]) -> IoCounts:
+def _sum(counts: Iterable[IoCounts]) -> IoCounts:
     return sum(counts, IoCounts())

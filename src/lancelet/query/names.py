@@ -1,8 +1,8 @@
-"""Names in expressions and the columns they mean.
+"""Resolve names in expressions to columns.
 
-A name means the column spelled exactly so, else the only one spelled so in any case. A path
-goes into structs, and by key into maps of text. Names with dots or spaces are quoted with
-back-ticks.
+A name matches the column with exactly the same spelling, else the only one that matches ignoring
+case. A path refers to fields of structs and to keys of string maps. Names with dots or spaces are
+quoted with backticks.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _JSON_NAMES = frozenset({"arrow.json", "lance.json"})
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A path as the schema spells it, and the type at its end."""
+    """A path in the spelling of the schema, and its type."""
 
     path: tuple[str, ...]
     data_type: pa.DataType
 
 
 def resolve(path: tuple[str, ...], schema: pa.Schema) -> Resolved:
-    """Return what a path means in a schema, or raise `CoercionError`.
+    """Resolve a path in a schema, or raise `CoercionError`.
 
     >>> resolve(("A", "b"), pa.schema([("a", pa.struct([("b", pa.int8())]))]))
     Resolved(path=('a', 'b'), data_type=DataType(int8))
@@ -35,56 +35,58 @@ def resolve(path: tuple[str, ...], schema: pa.Schema) -> Resolved:
     names = schema.names
     if len(path) > 1 and _find(path[0], names) is None and ".".join(path) in names:
         path = (".".join(path),)
-    found = [_require(path[0], names, "")]
-    data_type = schema.field(found[0]).type
+    resolved = [_require(path[0], names, "")]
+    data_type = schema.field(resolved[0]).type
     for name in path[1:]:
         if isinstance(data_type, pa.BaseExtensionType):
             data_type = data_type.storage_type
         if pa.types.is_map(data_type):
-            found.append(name)
+            resolved.append(name)
             data_type = data_type.item_type
             continue
         if not pa.types.is_struct(data_type):
-            raise CoercionError(f"{'.'.join(found)} is {data_type} and has no field {name!r}")
+            raise CoercionError(f"{'.'.join(resolved)} is {data_type} and has no field {name!r}")
         fields = {field.name: field.type for field in data_type}
-        found.append(_require(name, list(fields), f" in {'.'.join(found)}"))
-        data_type = fields[found[-1]]
-    return Resolved(tuple(found), data_type)
+        resolved.append(_require(name, list(fields), f" in {'.'.join(resolved)}"))
+        data_type = fields[resolved[-1]]
+    return Resolved(tuple(resolved), data_type)
 
 
 def _require(name: str, names: Sequence[str], where: str) -> str:
-    found = _find(name, names)
-    if found is None:
+    match = _find(name, names)
+    if match is None:
         raise CoercionError(f"No field named {name}{where}; {_suggestion(name, names)}")
-    return found
+    return match
 
 
 def _find(name: str, names: Sequence[str]) -> str | None:
     if name in names:
         return name
-    alike = [each for each in names if each.lower() == name.lower()]
-    if len(alike) > 1:
-        raise CoercionError(f"{name!r} may mean any of {', '.join(alike)}; quote it exactly")
-    return alike[0] if alike else None
+    matches = [each for each in names if each.lower() == name.lower()]
+    if len(matches) > 1:
+        raise CoercionError(
+            f"ambiguous name {name!r}: matches {', '.join(matches)}; quote it exactly"
+        )
+    return matches[0] if matches else None
 
 
 def _suggestion(name: str, names: Sequence[str]) -> str:
-    close = _close(name, names, 3)
+    close = _close_matches(name, names, 3)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    shown = ", ".join(names[:20])
-    return f"there are {shown}{', ...' if len(names) > 20 else ''}"
+    listed = ", ".join(names[:20])
+    return f"valid names are {listed}{', ...' if len(names) > 20 else ''}"
 
 
-def _close(name: str, names: Sequence[str], most: int) -> list[str]:
+def _close_matches(name: str, names: Sequence[str], limit: int) -> list[str]:
     spelled = {each.lower(): each for each in names}
-    return [spelled[each] for each in difflib.get_close_matches(name.lower(), spelled, n=most)]
+    return [spelled[each] for each in difflib.get_close_matches(name.lower(), spelled, n=limit)]
 
 
 def extension_at(path: tuple[str, ...], schema: pa.Schema) -> str:
-    """Return the name of the extension type of a column, "" if it has none.
+    """Return the extension type name of a column, "" if it has none.
 
-    A type that pyarrow does not know is noted with its field.
+    The name of a type that is not registered with pyarrow is in the field metadata.
     """
     field = schema.field(path[0])
     for name in path[1:]:
@@ -97,12 +99,12 @@ def extension_at(path: tuple[str, ...], schema: pa.Schema) -> str:
 
 
 def is_json(path: tuple[str, ...], schema: pa.Schema) -> bool:
-    """Whether a path ends at a JSON column, stored as text or as JSONB."""
+    """Return whether a path is a JSON column, stored as text or as JSONB."""
     try:
-        found = resolve(path, schema)
+        resolved = resolve(path, schema)
     except CoercionError:
         return False
-    if isinstance(found.data_type, pa.BaseExtensionType):
-        return found.data_type.extension_name in _JSON_NAMES
-    metadata = schema.field(found.path[0]).metadata or {} if len(found.path) == 1 else {}
+    if isinstance(resolved.data_type, pa.BaseExtensionType):
+        return resolved.data_type.extension_name in _JSON_NAMES
+    metadata = schema.field(resolved.path[0]).metadata or {} if len(resolved.path) == 1 else {}
     return metadata.get(b"ARROW:extension:name", b"").decode() in _JSON_NAMES

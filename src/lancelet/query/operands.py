@@ -23,7 +23,7 @@ from lancelet.query.data_types import parse_arrow_type, sql_type
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.lexer import Kind, Lexer, Token, pointer
 from lancelet.query.literal_text import UnfitError, parse_instant, parse_interval, parse_number
-from lancelet.query.literals import Gap, fit, list_of_constants
+from lancelet.query.literals import Unrepresentable, fit, list_of_constants
 from lancelet.values import dataclass
 
 _BARE_FUNCTIONS: Final = frozenset({"current_date", "current_time", "current_timestamp"})
@@ -90,7 +90,7 @@ class OperandParser(ABC):
 
     def take_word(self, word: str) -> bool:
         """Take a keyword if it is in hand."""
-        taken = self.lexer.token.is_word(word)
+        taken = self.lexer.token.is_keyword(word)
         if taken:
             self.lexer.advance()
         return taken
@@ -250,7 +250,7 @@ class OperandParser(ABC):
             fitted = fit(pa.scalar(text.value), data_type)
         except UnfitError as error:
             self.fail(str(error), text)
-        if isinstance(fitted, Gap):
+        if isinstance(fitted, Unrepresentable):
             self.fail(f"{text.value!r} is finer than {data_type}, or beyond its range", text)
         return ex.Literal(fitted)
 
@@ -268,7 +268,7 @@ class OperandParser(ABC):
             self.fail(str(error), token)
 
     def _case(self) -> Expression:
-        subject = None if self.lexer.token.is_word("when") else self.expression(ex.OR)
+        subject = None if self.lexer.token.is_keyword("when") else self.expression(ex.OR)
         branches: list[tuple[Expression, Expression]] = []
         while self.take_word("when"):
             start = self.lexer.token.start
@@ -325,7 +325,7 @@ class OperandParser(ABC):
         function = names.get(self.lexer.token.value.lower())
         if function is not None and not self.lexer.peek().is_sign(")", ","):
             self.lexer.advance()
-        first = () if self.lexer.token.is_word("from") else (self.expression(ex.OR),)
+        first = () if self.lexer.token.is_keyword("from") else (self.expression(ex.OR),)
         if self.take_word("from"):
             first = (self.expression(ex.OR), *first)
         elif self.take_sign(","):
@@ -363,7 +363,7 @@ class OperandParser(ABC):
     def _type(self) -> pa.DataType:
         token = self.lexer.token
         name = self._name()
-        if token.is_word("double"):
+        if token.is_keyword("double"):
             self.take_word("precision")
         return self._type_parameters(name, token)
 
@@ -394,7 +394,7 @@ def _constant_of(constant: ex.Literal, data_type: pa.DataType) -> ex.Literal | N
         fitted = fit(constant.scalar, data_type)
     except UnfitError:
         return None
-    return None if isinstance(fitted, Gap) else ex.Literal(fitted)
+    return None if isinstance(fitted, Unrepresentable) else ex.Literal(fitted)
 
 
 def _timestamp_type_of(text: str, data_type: pa.DataType, *, exact: bool) -> pa.DataType:

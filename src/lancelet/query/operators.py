@@ -23,7 +23,7 @@ from lancelet.format.field import Field
 from lancelet.io.metered import IoCounts
 from lancelet.query import search as searches
 from lancelet.query.estimate import (
-    NOTHING,
+    NO_READS,
     Estimate,
     RowEstimator,
     format_io,
@@ -32,7 +32,7 @@ from lancelet.query.estimate import (
 from lancelet.query.indexing.choose import render_part
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.indexing.search import find_candidates
-from lancelet.query.looks import Look, spread
+from lancelet.query.looks import RowSlice, sample_slices
 from lancelet.query.node_meter import INDICES, READ, REFINE, SEARCH, SORT, TAKE, filter_node
 from lancelet.query.nodes.filter import filter_rows
 from lancelet.query.nodes.read import read_rows, windows
@@ -81,12 +81,12 @@ class Operator(RowEstimator, ABC):
         """Yield the steps before the limit, the last first, but for the one that reads."""
 
     def _read(self) -> Estimate:
-        return self.rows_read(self.early_fields)
+        return self.estimate_reads(self.early_fields)
 
     @cached_property
     def read(self) -> Estimate:
         """What is expected to be read before rows are chosen, late columns not among it."""
-        return self.counted(READ, self._read)
+        return self.with_planning(READ, self._read)
 
     def steps(self, *, verbose: bool = False) -> list[Step]:
         """Return what is done, the last first."""
@@ -112,10 +112,10 @@ class Operator(RowEstimator, ABC):
             steps.append(self._read_step())
         return steps
 
-    def rows_read(self, fields: Sequence[Field]) -> Estimate:
+    def estimate_reads(self, fields: Sequence[Field]) -> Estimate:
         """Return what is read of rows that are looked at, whose files are opened."""
-        found = super().rows_read(fields)
-        opened = self.opened(self.looks, distinct([*self.early_fields, *self.late_fields]))
+        found = super().estimate_reads(fields)
+        opened = self.opening_reads(self.slices, distinct([*self.early_fields, *self.late_fields]))
         return Estimate(found.fragments, found.rows, found.reads + opened)
 
     def _read_step(self) -> Step:
@@ -144,7 +144,7 @@ class Operator(RowEstimator, ABC):
             seen.update(nodes)
             if not place:
                 nodes.append(INDICES)
-            reads = self.reads_of_part(part.part) + self.planned(nodes)
+            reads = self.reads_of_part(part.part) + self.planning_reads(nodes)
             text = f"query={render_part(part.part)}, estimated_rows={part.estimate}"
             yield Step(f"{ASKED} {text}, {format_io(reads)}", tuple(nodes), reads=True)
 
@@ -160,12 +160,12 @@ class ReadRows(Operator):
         return distinct(self.plan.projection.fields)
 
     @cached_property
-    def looks(self) -> tuple[Look, ...]:
+    def slices(self) -> tuple[RowSlice, ...]:
         """The window that offset and limit leave."""
         if self.plan.is_empty:
             return ()
         return tuple(
-            Look(each.source, each.rows)
+            RowSlice(each.source, each.rows)
             for each in windows(self.plan)
             if isinstance(each.source, FragmentSource)
         )
@@ -187,10 +187,10 @@ class FilterRows(Operator):
         # Where indices are asked for all of a filter, rows are read with all of their columns.
         asked = {each for part in self.parts for each in part.expressions}
         has_rest = any(each.expression not in asked for each in self.plan.conjuncts)
-        return has_rest and (bool(self.looks_apart) or not self.looks)
+        return has_rest and (bool(self.stepwise_slices) or not self.slices)
 
     @property
-    def kept_fields(self) -> Sequence[Field]:
+    def retained_fields(self) -> Sequence[Field]:
         """The fields that are returned."""
         return self.plan.projection.fields
 
@@ -209,7 +209,7 @@ class FilterRows(Operator):
     @cached_property
     def take(self) -> Estimate:
         """What is expected to be read of late columns, for about as many rows as are left."""
-        return self.counted(TAKE, self._take)
+        return self.with_planning(TAKE, self._take)
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
@@ -219,11 +219,11 @@ class FilterRows(Operator):
 
     def _take(self) -> Estimate:
         if not self.late_fields:
-            return NOTHING
-        apart = self.looks_apart
-        share = sum(map(len, apart)) / max(1, sum(map(len, self.looks)))
-        rows = rounded_up(self.rows_left * share, self.plan.options.limit)
-        return self.rows_taken(self.late_fields, rows, rows, one_by_one=False, among=apart)
+            return NO_READS
+        apart = self.stepwise_slices
+        share = sum(map(len, apart)) / max(1, sum(map(len, self.slices)))
+        rows = rounded_up(self.rows_passing * share, self.plan.options.limit)
+        return self.estimate_take(self.late_fields, rows, rows, one_by_one=False, among=apart)
 
     def _own_steps(self) -> Iterator[Step]:
         if self.takes_late:
@@ -238,9 +238,9 @@ class SortRows(Operator):
     @cached_property
     def _keys(self) -> Operator:
         """What reads the columns to sort by, and where the rows are."""
-        with self.plan.meter.asking(INDICES):
+        with self.plan.meter.within_index(INDICES):
             keys = plan_keys(self.plan)
-        return operator_of(keys, is_anew=self.is_anew)
+        return operator_of(keys, is_cold=self.is_cold)
 
     @cached_property
     def early_fields(self) -> tuple[Field, ...]:
@@ -260,19 +260,19 @@ class SortRows(Operator):
 
     def _read(self) -> Estimate:
         keys = self._keys
-        found = keys.rows_read(keys.early_fields)
+        found = keys.estimate_reads(keys.early_fields)
         late = keys._take().reads if isinstance(keys, FilterRows) and keys.takes_late else None  # noqa: SLF001 - of this module
         return Estimate(found.fragments, found.rows, found.reads + (late or IoCounts()))
 
     def _take(self) -> Estimate:
         options = self.plan.options
-        rows = rounded_up(self.rows_left, options.limit)
+        rows = rounded_up(self.rows_passing, options.limit)
         batch = sorted_batch_rows(options)
-        return self.rows_taken(self.late_fields, rows, batch, one_by_one=True)
+        return self.estimate_take(self.late_fields, rows, batch, one_by_one=True)
 
     def _own_steps(self) -> Iterator[Step]:
         if self.late_fields:
-            yield from self._take_steps("sorted rows", self.counted(TAKE, self._take))
+            yield from self._take_steps("sorted rows", self.with_planning(TAKE, self._take))
         yield sort_step(self.plan)
         yield from self._first_rows_steps()
         if self.plan.is_filtered:
@@ -281,13 +281,13 @@ class SortRows(Operator):
 
     def _first_rows_steps(self) -> Iterator[Step]:
         """Yield the step of an index that says which rows come first, if one does."""
-        with self.meter.asking(INDICES):
+        with self.meter.within_index(INDICES):
             bound = bound_of_first_rows(self.plan)
         if bound is not None:
             parts = self._keys.parts
             nodes = (INDICES, *(node for part in parts for node in index_nodes(part)))
             asked = (self.reads_of_part(part.part) for part in parts)
-            reads = format_io(sum(asked, self.planned(nodes)))
+            reads = format_io(sum(asked, self.planning_reads(nodes)))
             yield Step(f"{ASKED} first rows, {bound}, {reads}", nodes, reads=True)
 
 
@@ -301,14 +301,14 @@ class SearchRows(Operator):
         return search
 
     @property
-    def filter_chooses(self) -> bool:
+    def filter_selects_rows(self) -> bool:
         """Whether only rows that pass the filter are searched."""
         return self.plan.is_filtered and self.plan.options.prefilter
 
     @cached_property
     def early_fields(self) -> tuple[Field, ...]:
         """The fields that are read to find rows."""
-        early = self.filter_fields if self.filter_chooses else ()
+        early = self.filter_fields if self.filter_selects_rows else ()
         return distinct([*early, *(field for field, _ in self._beside)])
 
     @cached_property
@@ -324,7 +324,7 @@ class SearchRows(Operator):
     @cached_property
     def _beside(self) -> Sequence[tuple[Field, frozenset[int]]]:
         """The fields that a search looks at row by row, and in which fragments."""
-        with self.meter.asking(SEARCH):
+        with self.meter.within_index(SEARCH):
             return self._search.looked_at(self.plan)
 
     @cached_property
@@ -341,14 +341,14 @@ class SearchRows(Operator):
     @property
     def _is_found_by_index(self) -> bool:
         """Whether a search looks at no rows before it has found some."""
-        return not self._beside and not self.filter_chooses
+        return not self._beside and not self.filter_selects_rows
 
     def _read(self) -> Estimate:
-        found = self.rows_read(self.filter_fields) if self.filter_chooses else NOTHING
+        found = self.estimate_reads(self.filter_fields) if self.filter_selects_rows else NO_READS
         reads, rows, fragments = found.reads, found.rows, found.fragments
         for field, ids in self._beside:
-            beside = [look for look in self.looks if int(look.source.fragment.id) in ids]
-            beside = list(self.share_left(beside))
+            beside = [look for look in self.slices if int(look.source.fragment.id) in ids]
+            beside = list(self.sample_passing(beside))
             reads += self.reads_at(beside, (field,))
             rows, fragments = max(rows, sum(map(len, beside))), max(fragments, len(ids))
         return Estimate(fragments, rows, reads)
@@ -357,33 +357,35 @@ class SearchRows(Operator):
         """Return what a search will read of its index."""
         if self.plan.is_empty:
             return IoCounts()
-        with self.meter.asking(SEARCH):
-            expected = self._search.expected_reads(self.plan)
-            if self._beside and not self.filter_chooses:
-                expected += self._opened(self.looks)
-        return expected + self.planned((SEARCH, INDICES))
+        with self.meter.within_index(SEARCH):
+            expected = self._search.estimate_reads(self.plan)
+            if self._beside and not self.filter_selects_rows:
+                expected += self._opened(self.slices)
+        return expected + self.planning_reads((SEARCH, INDICES))
 
-    def _opened(self, looks: Iterable[Look]) -> IoCounts:
-        return self.opened(looks, distinct([*self.early_fields, *self.late_fields]))
+    def _opened(self, looks: Iterable[RowSlice]) -> IoCounts:
+        return self.opening_reads(looks, distinct([*self.early_fields, *self.late_fields]))
 
     def _take(self) -> Estimate:
         if not self.late_fields:
-            return NOTHING
+            return NO_READS
         found = self._search.expected_rows(self.plan)
-        rows = rounded_up(self.rows_left, self.plan.options.limit, found)
-        taken = self.rows_taken(self.late_fields, rows, rows, one_by_one=True)
+        rows = rounded_up(self.rows_passing, self.plan.options.limit, found)
+        taken = self.estimate_take(self.late_fields, rows, rows, one_by_one=True)
         is_first = self._is_found_by_index and not self._goes_again
-        opened = self._opened(spread(self.looks, rows)) if is_first else IoCounts()
+        opened = self._opened(sample_slices(self.slices, rows)) if is_first else IoCounts()
         return Estimate(taken.fragments, rows, taken.reads + opened)
 
     def _refine(self) -> Estimate:
         """Return what is read to compare rows again that a vector index found."""
         search = self._search
         if not isinstance(search, searches.vector.VectorSearch):
-            return NOTHING
+            return NO_READS
         count = search.count * (search.refine_factor or 1) * len(search.queries)
         chosen = list(sources(self.plan.snapshot, self.plan.options.fragments))
-        looks = spread([Look(each, RowRange(0, each.num_rows)) for each in chosen], count)
+        looks = sample_slices(
+            [RowSlice(each, RowRange(0, each.num_rows)) for each in chosen], count
+        )
         reads = self.reads_at(looks, (search.field,), one_by_one=True)
         if self._is_found_by_index:
             reads += self._opened(looks)
@@ -391,13 +393,13 @@ class SearchRows(Operator):
 
     def _own_steps(self) -> Iterator[Step]:
         plan = self.plan
-        yield from self._take_steps("rows that were found", self.counted(TAKE, self._take))
+        yield from self._take_steps("rows that were found", self.with_planning(TAKE, self._take))
         if plan.options.order_by:
             yield sort_step(plan)
         if not plan.options.prefilter:
             yield from self._filter_steps()
         yield from self._search_steps()
-        if self.filter_chooses:
+        if self.filter_selects_rows:
             yield from self._filter_steps()
             yield from self._index_steps()
 
@@ -405,20 +407,20 @@ class SearchRows(Operator):
         """Yield the steps of a search; one of vectors may look again at what an index found."""
         found, texts = format_io(self._found()), list(self._shown)
         if len(texts) > 1 and self._goes_again:
-            again = self.counted(REFINE, self._refine)
+            again = self.with_planning(REFINE, self._refine)
             yield Step(f"{texts.pop(0)}, {again}", (REFINE,), reads=True)
         yield Step(f"{texts[0]}, {found}", (SEARCH, INDICES), reads=True)
         yield from map(Step, texts[1:])
 
 
-def operator_of(plan: ScanPlan, *, is_anew: bool = False) -> Operator:
-    """Return what finds the rows of a plan; `is_anew` says that its files are read anew."""
+def operator_of(plan: ScanPlan, *, is_cold: bool = False) -> Operator:
+    """Return what finds the rows of a plan; `is_cold` says that its files are read anew."""
     options = plan.options
     if options.search is not None:
-        return SearchRows(plan, is_anew=is_anew)
+        return SearchRows(plan, is_cold=is_cold)
     if options.order_by:
-        return SortRows(plan, is_anew=is_anew)
-    return (FilterRows if plan.is_filtered else ReadRows)(plan, is_anew=is_anew)
+        return SortRows(plan, is_cold=is_cold)
+    return (FilterRows if plan.is_filtered else ReadRows)(plan, is_cold=is_cold)
 
 
 def sort_step(plan: ScanPlan) -> Step:

@@ -85,7 +85,7 @@ class _Parser(OperandParser):
 
     def _prefix(self) -> Expression:
         token = self.lexer.token
-        if token.is_word("not"):
+        if token.is_keyword("not"):
             self.lexer.advance()
             return self.at(token.start, ex.Not(self.expression(ex.NOT)))
         if token.is_sign("-", "+"):

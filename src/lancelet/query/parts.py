@@ -35,7 +35,7 @@ from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, DataOverlay, Fragment
-from lancelet.format.roaring import numbers_of, parse_bitmap
+from lancelet.format.roaring import parse_bitmap, to_numbers
 from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
 
@@ -215,7 +215,7 @@ def _covered_rows(overlay: DataOverlay) -> dict[int, Int64s]:
 
 
 def _numbers(bitmap: bytes) -> Int64s:
-    return numbers_of(parse_bitmap(bitmap)).astype(np.int64)
+    return to_numbers(parse_bitmap(bitmap)).astype(np.int64)
 
 
 def _columns(field: Field) -> list[Field]:

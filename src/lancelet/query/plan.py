@@ -29,15 +29,15 @@ import pyarrow as pa
 from lancelet.format.field import Field
 from lancelet.query import expression as ex
 from lancelet.query import search as searches
-from lancelet.query.compile import SHORT_TEXT, Writable, compile_filter, is_lasting
+from lancelet.query.compile import SHORT_TEXT, ExpressionLike, compile_filter, is_deterministic
 from lancelet.query.data_types import is_text
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Comparison, Expression, Operator
 from lancelet.query.found_columns import (
-    FoundColumn,
+    SearchColumn,
     added_columns,
-    columns_behind,
     split_columns,
+    trailing_columns,
     with_added,
 )
 from lancelet.query.node_meter import UNMETERED, PlanMeter, filter_node
@@ -85,7 +85,7 @@ class FilterStep:
         node = node or filter_node(self.expression)
         with meter.within(node):
             found = evaluate_filter(self.expression, rows)
-        meter.saw(node, [0], found.true_count)
+        meter.count_rows(node, [0], found.true_count)
         return found
 
 
@@ -100,7 +100,7 @@ class ScanPlan:
     steps: tuple[FilterStep, ...]
     behind: tuple[str, ...] = ()
     """The row columns that come behind the others."""
-    search_columns: tuple[FoundColumn, ...] = ()
+    search_columns: tuple[SearchColumn, ...] = ()
     """The columns that take what a search finds, in the order in which they are put in."""
     numbers_queries: bool = False
     """Whether what is returned begins with the number of the query."""
@@ -130,7 +130,7 @@ class ScanPlan:
             return self.projection.schema
         fields = list(self.projection.schema)
         for each in self.search_columns:
-            fields.insert(each.place, each.column.field)
+            fields.insert(each.index, each.column.field)
         found = [searches.hits.QUERY_INDEX, *fields] if self.numbers_queries else fields
         return pa.schema(found, metadata=self.projection.schema.metadata)
 
@@ -172,7 +172,7 @@ class _Columns:
     """The columns that a scan returns: those of the table, and those of what a search finds."""
 
     projection: Projection
-    found: tuple[FoundColumn, ...] = ()
+    found: tuple[SearchColumn, ...] = ()
     numbers_queries: bool = False
 
 
@@ -193,12 +193,12 @@ def _columns_of(snapshot: Snapshot, options: ScanOptions, behind: tuple[str, ...
 def _columns_of_search(
     snapshot: Snapshot, options: ScanOptions, search: Search, behind: tuple[str, ...]
 ) -> _Columns:
-    split = split_columns(snapshot.schema, options.columns, search, behind=behind)
+    split = split_columns(snapshot.schema, options.columns, search, trailing=behind)
     projection = projection_of(snapshot, split.stored, behind=behind)
-    place = len(projection.schema) - len(behind) + len(split.found)
-    added = columns_behind(split, search, place=place, adds_scores=options.adds_scores)
+    place = len(projection.schema) - len(behind) + len(split.computed)
+    added = trailing_columns(split, search, index=place, adds_scores=options.adds_scores)
     numbers_queries = search.is_batch and searches.hits.QUERY_INDEX.name not in split.names
-    return _Columns(projection, (*split.found, *added), numbers_queries)
+    return _Columns(projection, (*split.computed, *added), numbers_queries)
 
 
 def _added_to(options: ScanOptions) -> tuple[pa.Field, ...]:
@@ -221,7 +221,7 @@ def _steps_of(
 
 
 def _filter_of(
-    snapshot: Snapshot, written: Writable | None
+    snapshot: Snapshot, written: ExpressionLike | None
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     """Return a filter and its steps; short texts are compiled once for a schema.
 
@@ -232,7 +232,7 @@ def _filter_of(
     plain = read_plain(written)
     if plain:
         return _plain(snapshot, plain, written)
-    if is_lasting(written):
+    if is_deterministic(written):
         return of_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
     return _compiled(snapshot, written)
 
@@ -294,7 +294,7 @@ def _parts_of(expression: Expression) -> tuple[Expression, ...]:
 
 
 def _compiled(
-    snapshot: Snapshot, written: Writable | None
+    snapshot: Snapshot, written: ExpressionLike | None
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     if written is None:
         return ex.TRUE, ()

@@ -21,7 +21,7 @@ from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.schema import Schema
-from lancelet.query.compile import Writable, compile_value
+from lancelet.query.compile import ExpressionLike, compile_value
 from lancelet.query.evaluate import evaluate
 from lancelet.query.expression import Bound, Column, Expression
 from lancelet.query.row_columns import ROW_FIELDS
@@ -116,7 +116,7 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
     return Projection(tuple(found), fields, row_columns, schema.metadata)
 
 
-def computed_column(name: str, written: Writable, names: pa.Schema) -> OutputColumn:
+def computed_column(name: str, written: ExpressionLike, names: pa.Schema) -> OutputColumn:
     """Return the column of an expression over columns that it may name."""
     bound: Bound = compile_value(written, names)
     if isinstance(bound.expression, Column) and len(bound.expression.path) == 1:

@@ -42,7 +42,7 @@ from lancelet.format.field_path import format_path
 from lancelet.format.schema import Field, Schema
 from lancelet.query import expression as ex
 from lancelet.query.coercion import plain
-from lancelet.query.data_types import is_text, is_ticking
+from lancelet.query.data_types import is_temporal, is_text
 from lancelet.query.evaluate import compare, literal_prefix
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.fragment_reader import FragmentReader
@@ -312,7 +312,7 @@ def _search(ordered: pa.Array, bounds: pa.Array, *, side: Side, otherwise: int) 
 
 def _comparable(values: pa.Array) -> npt.NDArray[Any]:
     """Return values for NumPy, which knows no times of day."""
-    if is_ticking(values.type):
+    if is_temporal(values.type):
         values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
     found: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found

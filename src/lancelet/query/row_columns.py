@@ -91,7 +91,7 @@ class FragmentRows:
 
     @cached_property
     def _first_place(self) -> int:
-        place = self.snapshot.fragments.place_of(self.fragment.id)
+        place = self.snapshot.fragments.index_of(self.fragment.id)
         return int(live_rows_before(self.snapshot)[place])
 
     @cached_property

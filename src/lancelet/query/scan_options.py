@@ -12,14 +12,14 @@ from uuid import UUID
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
-from lancelet.query.compile import Writable
+from lancelet.query.compile import ExpressionLike
 from lancelet.rowids.selection import RowMask
 from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search
 
-Columns: TypeAlias = "tuple[str, ...] | Mapping[str, Writable] | None"
+Columns: TypeAlias = "tuple[str, ...] | Mapping[str, ExpressionLike] | None"
 """Paths of columns, or expressions by the name each shall have, or None for all columns."""
 
 
@@ -61,7 +61,7 @@ class ScanOptions:
     """
 
     columns: Columns = None
-    filter: Writable | None = None
+    filter: ExpressionLike | None = None
     limit: int | None = None
     offset: int = 0
     order_by: tuple[Ordering, ...] = field(default=())

@@ -1,7 +1,7 @@
-"""Row addresses and row ids: two 64-bit numbers that must not mix.
+"""Row addresses and row ids: two distinct kinds of 64-bit row numbers.
 
-An address says where a row is now, and changes when the row moves. An id says which row it is,
-and stays, in tables with stable row ids. In other tables the address is the id.
+A row address is the current location of a row and changes when the row moves. In tables with stable
+row ids, a row id identifies the row permanently; in other tables, the row id is the row address.
 
     address = fragment << 32 | offset      fragment 2, offset 5 -> 8589934597
 """
@@ -24,11 +24,11 @@ UInt64s: TypeAlias = npt.NDArray[np.uint64]
 OFFSET_BITS: Final = 32
 OFFSETS_MAX: Final = 1 << OFFSET_BITS
 NO_ADDRESS: Final = np.uint64(2**64 - 1)
-"""Stands for a row that is nowhere: the last offset of the last fragment, which none can have."""
+"""Marks a missing row. Equals the last offset of the last fragment, which is never used."""
 
 _SLOTS_PER_ROW: Final = 64
 _SLOTS_MAX: Final = 1 << 28
-"""Rows that lie so close on average are put in order without being compared, in so many bytes."""
+"""Limits of the memory used to sort dense addresses with a mask, in bytes."""
 
 _SHIFT: Final = np.uint64(OFFSET_BITS)
 _OFFSET_MASK: Final = np.uint64(OFFSETS_MAX - 1)
@@ -42,7 +42,9 @@ def row_address(fragment_id: int, offset: int) -> RowAddress:
     """
     if not (0 <= fragment_id < OFFSETS_MAX and 0 <= offset < OFFSETS_MAX):
         raise InvalidInputError(
-            "a fragment id and an offset have 32 bits", fragment_id=fragment_id, offset=offset
+            "fragment ids and row offsets must fit in 32 bits",
+            fragment_id=fragment_id,
+            offset=offset,
         )
     return RowAddress(fragment_id << OFFSET_BITS | offset)
 
@@ -53,17 +55,17 @@ def addresses_of(fragment_id: int, offsets: npt.NDArray[np.integer]) -> UInt64s:
 
 
 def fragments_of(addresses: UInt64s) -> Int64s:
-    """Return the fragment of each address."""
+    """Return the fragment id of each address."""
     return (addresses >> _SHIFT).view(np.int64)
 
 
 def offsets_of(addresses: UInt64s) -> Int64s:
-    """Return the offset of each address within its fragment."""
+    """Return the row offset of each address."""
     return (addresses & _OFFSET_MASK).view(np.int64)
 
 
 def distinct(addresses: UInt64s) -> UInt64s:
-    """Return addresses in ascending order, each once.
+    """Return the distinct addresses in ascending order.
 
     >>> distinct(np.array([7, 4294967297, 3, 7], np.uint64)).tolist()
     [3, 7, 4294967297]
@@ -74,21 +76,21 @@ def distinct(addresses: UInt64s) -> UInt64s:
     span = int(addresses.max() - low) + 1
     if span > min(_SLOTS_PER_ROW * len(addresses), _SLOTS_MAX):
         return np.unique(addresses)
-    # Rows of one fragment mostly: to mark each is faster than to sort them.
-    is_there = np.zeros(span, np.bool_)
-    is_there[addresses - low] = True
-    ordered: UInt64s = np.flatnonzero(is_there).view(np.uint64) + low
+    # For dense addresses, setting a mask is faster than sorting.
+    mask = np.zeros(span, np.bool_)
+    mask[addresses - low] = True
+    ordered: UInt64s = np.flatnonzero(mask).view(np.uint64) + low
     return ordered
 
 
 def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
-    """Return where the addresses of each fragment are, by fragment, in order of appearance.
+    """Return the indices of the addresses of each fragment, in input order.
 
     >>> group_by_fragment(np.array([5, 8589934597, 6], np.uint64))
     {0: array([0, 2]), 2: array([1])}
     """
     fragments = fragments_of(addresses)
-    # What a scan finds is in order already, and sorting would take most of the time.
+    # Scan results are already sorted, and sorting them would take most of the time.
     if (fragments[1:] >= fragments[:-1]).all():
         order = np.arange(len(fragments))
     else:
@@ -98,7 +100,7 @@ def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
 
 
 def offsets_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
-    """Return the offsets of ascending addresses by fragment.
+    """Return the row offsets of ascending addresses by fragment.
 
     >>> offsets_by_fragment(np.array([5, 6, 8589934597], np.uint64))
     {0: array([5, 6]), 2: array([5])}
@@ -108,7 +110,7 @@ def offsets_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
 
 
 def _runs(fragments: Int64s) -> Iterator[tuple[int, slice]]:
-    """Yield each number of an ascending sequence, with where it is."""
+    """Yield each distinct value of an ascending sequence and its slice."""
     if len(fragments):
         stops = (np.flatnonzero(fragments[1:] != fragments[:-1]) + 1).tolist()
         for start, stop in zip([0, *stops], [*stops, len(fragments)], strict=True):

@@ -1,11 +1,13 @@
-"""Deletion vectors: which rows of a fragment are deleted, and the two files that say so.
+"""Deletion vectors: the deleted rows of a fragment, and the two file types that store them.
 
-Few deletions are an Arrow file with one column of offsets; many are a Roaring bitmap. Once a
-fragment's deletions were a bitmap they stay one, so the form is part of the value.
+Small vectors are stored as an Arrow file with one column of offsets, large ones as a Roaring
+bitmap. A vector that was once stored as a bitmap remains one, so the file type is part of the
+value.
 
     offsets {1, 7}    fewer than 5000    _deletions/0-3-<id>.arrow
 
-Both have a checksum if we wrote them: a note beside the Arrow batch, and a seal behind the bitmap.
+Files written by this library carry a checksum: in the metadata of the Arrow batch, or in a trailer
+after the bitmap.
 """
 
 from __future__ import annotations
@@ -22,29 +24,31 @@ from pyroaring import BitMap, FrozenBitMap
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.fragment import DeletionFileType
-from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_bitmap
-from lancelet.format.seal import (
+from lancelet.format.roaring import parse_bitmap, render_bitmap, to_bitmap, to_numbers
+from lancelet.format.trailer import (
     check_name,
     name_checksum,
-    named,
-    sealed,
-    unnamed,
-    unsealed,
+    split_name_checksum,
+    strip_trailer,
+    with_name_checksum,
+    with_trailer,
 )
 from lancelet.kernels import crc32c
 from lancelet.rowids.address import OFFSETS_MAX
 from lancelet.values import dataclass
 
 BITMAP_FROM_ROWS: Final = 5000
-"""How many deleted rows make a set a bitmap."""
+"""Number of deleted rows from which a vector is stored as a bitmap."""
 
 _COMPRESSED_FROM_ROWS: Final = 256
-"""Fewer offsets are written as they are: a compressor takes longer to set up than to save."""
+"""Number of offsets from which the Arrow batch is compressed. Smaller batches save less than the
+setup costs.
+"""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
 _RATIO_MAX: Final = 64
-"""By how much a compressed batch of offsets may expand."""
+"""Maximum expansion of a compressed batch of offsets."""
 
 _CHECKSUM: Final = b"lancelet.crc32c"
 _NAME: Final = b"lancelet.name"
@@ -60,12 +64,12 @@ class DeletionVector:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, about: two bytes a row, or a bit for each of many."""
+        """Approximate memory use: two bytes per row, or one bit per row of a dense bitmap."""
         return 100 + min(2 * len(self.offsets), (self.offsets.max() if self.offsets else 0) // 8)
 
     @staticmethod
     def of(offsets: npt.ArrayLike) -> DeletionVector:
-        """Return the vector of these offsets, in the form that so many rows take.
+        """Return the vector of these offsets; its size decides the file type.
 
         >>> len(DeletionVector.of([7, 1, 7]))
         2
@@ -73,7 +77,7 @@ class DeletionVector:
         found = np.asarray(offsets)
         if len(found) and not 0 <= int(found.min()) <= int(found.max()) < OFFSETS_MAX:
             raise InvalidInputError("a row offset has 32 bits")
-        return NO_DELETIONS.union(bitmap_of(found))
+        return NO_DELETIONS.union(to_bitmap(found))
 
     @staticmethod
     def parse(
@@ -83,26 +87,26 @@ class DeletionVector:
         *,
         physical_rows: int = OFFSETS_MAX,
     ) -> DeletionVector:
-        """Return the vector of a deletion file; what was written to another path is refused.
+        """Parse a deletion file. Raise if it was written to a path other than `path`.
 
-        A compressed file of a few bytes may claim any number of rows, so one with more than
-        `physical_rows`, the rows of its fragment, is refused before memory is allocated for them.
+        `physical_rows` bounds the rows of a compressed file before memory is allocated for them.
         """
         if file_type is DeletionFileType.BITMAP:
-            content, found = unnamed(unsealed(np.frombuffer(data, np.uint8)).tobytes())
+            content, stored_name = split_name_checksum(
+                strip_trailer(np.frombuffer(data, np.uint8)).tobytes()
+            )
             offsets = parse_bitmap(content)
         else:
             _check_arrow_size(data, physical_rows)
-            offsets, found = _parse_arrow(data)
+            offsets, stored_name = _parse_arrow(data)
         if path is not None:
-            check_name(found, path.rpartition("/")[2])
+            check_name(stored_name, path.rpartition("/")[2])
         return DeletionVector(offsets, file_type)
 
-    def checked(self, physical_rows: int, num_deleted_rows: int) -> DeletionVector:
-        """Return the vector if it is of a fragment of so many rows, so many of which are deleted.
+    def validated(self, physical_rows: int, num_deleted_rows: int) -> DeletionVector:
+        """Return the vector if it fits a fragment with these row counts.
 
-        A few bytes may claim that all rows are deleted which a number of 32 bits can count, so this
-        comes before anything is made of them. Manifests that say 0 do not know how many are.
+        A manifest with 0 deleted rows does not record the count.
         """
         if self.offsets and self.offsets.max() >= physical_rows:
             raise CorruptDataError(
@@ -112,21 +116,20 @@ class DeletionVector:
             )
         if num_deleted_rows and num_deleted_rows != len(self.offsets):
             raise CorruptDataError(
-                "a deletion file does not have as many rows as the manifest says",
+                "a deletion file and its manifest disagree on the number of deleted rows",
                 expected=num_deleted_rows,
                 found=len(self.offsets),
             )
         return self
 
     def render(self, path: str) -> bytes:
-        """Return the deletion file of the vector, of the type that it says; it keeps its name."""
+        """Return the bytes of the deletion file, which include a checksum of its file name."""
         name = path.rpartition("/")[2]
         if self.file_type is DeletionFileType.BITMAP:
-            return sealed(named(render_bitmap(self.offsets), name))
+            return with_trailer(with_name_checksum(render_bitmap(self.offsets), name))
         return _render_arrow(self.to_array(), name)
 
     def __len__(self) -> int:
-        """Return how many rows are deleted."""
         return len(self.offsets)
 
     def union(self, offsets: FrozenBitMap | BitMap) -> DeletionVector:
@@ -143,7 +146,7 @@ class DeletionVector:
 
     def to_array(self) -> npt.NDArray[np.uint32]:
         """Return the offsets, ascending."""
-        return numbers_of(self.offsets)
+        return to_numbers(self.offsets)
 
     def live_offsets(self, physical_rows: int) -> Int64s:
         """Return the offsets of the rows that are not deleted, ascending."""
@@ -151,10 +154,9 @@ class DeletionVector:
         return np.flatnonzero(self.live_within(0, physical_rows)).astype(np.int64)
 
     def live_within(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """Return for each row from `start` up to `stop` whether it is not deleted.
+        """Return a mask of the rows in `[start, stop)` that are not deleted.
 
-        How many rows a fragment has is for manifests to claim, and what is made here is as large
-        as the range, so callers go by what they read of files.
+        The result is as large as the range, so validate row counts from a manifest first.
 
         >>> DeletionVector.of([0, 2, 9]).live_within(1, 4).tolist()
         [True, False, True]
@@ -162,7 +164,7 @@ class DeletionVector:
         live = np.ones(stop - start, np.bool_)
         if start < stop:
             within = self.offsets & FrozenBitMap(range(start, stop))
-            live[numbers_of(within) - start] = False
+            live[to_numbers(within) - start] = False
         return live
 
     def check_within(self, physical_rows: int) -> None:
@@ -176,7 +178,7 @@ class DeletionVector:
             )
 
     def physical_offsets(self, live: Int64s) -> Int64s:
-        """Return where live rows are, given their places among the live ones.
+        """Convert positions among the live rows to row offsets.
 
         >>> DeletionVector.of([0, 2]).physical_offsets(np.array([0, 1, 2])).tolist()
         [1, 3, 4]
@@ -191,7 +193,7 @@ NO_DELETIONS: Final = DeletionVector(FrozenBitMap())
 
 
 def _parse_arrow(data: bytes) -> tuple[FrozenBitMap, int | None]:
-    """Return the offsets, and the checksum of the name that the file keeps."""
+    """Return the offsets, and the checksum of the file name if the file has one."""
     try:
         with pa.ipc.open_file(pa.py_buffer(data)) as reader:
             if reader.num_record_batches != 1 or reader.schema.types != _SCHEMA.types:
@@ -214,7 +216,7 @@ def _parse_arrow(data: bytes) -> tuple[FrozenBitMap, int | None]:
     if stated not in {None, _checksum_of(offsets)}:
         raise CorruptDataError("the offsets of a deletion file are not those that were written")
     own_name = None if notes is None else notes.get(_NAME)
-    return bitmap_of(offsets), None if own_name is None else _number(own_name)
+    return to_bitmap(offsets), None if own_name is None else _number(own_name)
 
 
 # Field numbers of Arrow's File.fbs and Message.fbs.
@@ -238,9 +240,9 @@ def _check_arrow_size(data: bytes, physical_rows: int) -> None:
         for index in range(min(count, len(footer) // 24)):
             start, metadata_size = struct.unpack_from("<qi", footer, blocks + 4 + 24 * index)
             metadata = data[start : start + metadata_size]
-            is_marked = metadata[:4] == b"\xff" * 4  # before Arrow 0.15 there was only the size
+            has_marker = metadata[:4] == b"\xff" * 4  # before Arrow 0.15 there was only the size
             body = memoryview(data)[start + metadata_size :]
-            _check_batch_size(metadata[8 if is_marked else 4 :], body, rows_max)
+            _check_batch_size(metadata[8 if has_marker else 4 :], body, rows_max)
     except (struct.error, IndexError) as error:
         raise CorruptDataError("a deletion file is not an Arrow file") from error
 
@@ -289,7 +291,7 @@ def _number(text: bytes) -> int:
     try:
         return int(text, 16)
     except ValueError as error:
-        raise CorruptDataError("the name that a deletion file keeps is damaged") from error
+        raise CorruptDataError("the file name checksum of a deletion file is damaged") from error
 
 
 def _checksum_of(offsets: npt.NDArray[np.uint32]) -> bytes:

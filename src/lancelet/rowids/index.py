@@ -1,14 +1,14 @@
-"""The row id index: where the row with a stable id is now.
+"""The row id index: maps stable row ids to current row addresses.
 
-Ids were given out in runs and most rows stay together, so the index is a list of runs of ids
-that lie one after another in one fragment, ordered by id:
+Ids are assigned in runs and most rows keep their neighbors. The index is a sorted list of id runs,
+each contiguous in one fragment:
 
     ids 0..3     fragment 0 from offset 0
     ids 3..4     fragment 1 from offset 0        row 3 was updated and moved
     ids 4..5     fragment 0 from offset 4
 
-A table of 10^9 rows that was only appended to has as many runs as fragments. A lookup is one
-binary search for all ids together.
+An append-only table of 10^9 rows has one run per fragment. A lookup is one vectorized binary
+search.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowIdIndex:
-    """Runs of ids `start <= id < stop`, ascending, and the address of the first of each."""
+    """Sorted runs of ids `start <= id < stop`, and the address of the first row of each run."""
 
     start: UInt64s
     stop: UInt64s
@@ -38,7 +38,7 @@ class RowIdIndex:
     def build(
         fragments: Iterable[tuple[int, RowIdSequence, DeletionVector | None]],
     ) -> RowIdIndex:
-        """Return the index of the live rows of fragments, given by id, sequence and deletions."""
+        """Build the index for the live rows of (fragment id, row ids, deletions) tuples."""
         ranges: list[tuple[int, int, int]] = []
         parts: list[tuple[UInt64s, UInt64s, UInt64s]] = []
         for fragment_id, sequence, deletions in fragments:
@@ -52,52 +52,54 @@ class RowIdIndex:
         start, stop, address = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(start, kind="stable")
         start, stop, address = start[order], stop[order], address[order]
-        twice = start[1:] < stop[:-1]
-        if twice.any():
+        is_duplicate = start[1:] < stop[:-1]
+        if is_duplicate.any():
             raise CorruptDataError(
-                "two live rows have one row id", row_id=int(start[1:][twice.argmax()])
+                "two live rows have the same row id", row_id=int(start[1:][is_duplicate.argmax()])
             )
-        # A run may go on where another ends, since writers cut sequences where batches ended.
-        goes_on = (start[1:] == stop[:-1]) & (address[1:] - address[:-1] == stop[:-1] - start[:-1])
-        first = np.append(True, ~goes_on)[: len(start)]
-        last = np.append(~goes_on, True)[: len(start)]
+        # Writers split sequences at batch boundaries, so adjacent runs can be merged.
+        is_continued = (start[1:] == stop[:-1]) & (
+            address[1:] - address[:-1] == stop[:-1] - start[:-1]
+        )
+        first = np.append(True, ~is_continued)[: len(start)]
+        last = np.append(~is_continued, True)[: len(start)]
         return RowIdIndex(start[first], stop[last], address[first])
 
     def __len__(self) -> int:
-        """Return how many rows have an id here."""
+        """Return the number of indexed rows."""
         return int((self.stop - self.start).sum())
 
     def addresses(self, ids: UInt64s) -> UInt64s:
-        """Return the address of each row, `NO_ADDRESS` where no live row has the id."""
+        """Return the address of each row id, `NO_ADDRESS` if no live row has the id."""
         if not len(self.start):
             return np.full(len(ids), NO_ADDRESS)
-        place = np.searchsorted(self.start, ids, side="right") - 1
-        at = np.maximum(place, 0)
-        found = (place >= 0) & (ids < self.stop[at])
-        return np.where(found, self.address[at] + (ids - self.start[at]), NO_ADDRESS)
+        runs = np.searchsorted(self.start, ids, side="right") - 1
+        clipped = np.maximum(runs, 0)
+        is_indexed = (runs >= 0) & (ids < self.stop[clipped])
+        return np.where(is_indexed, self.address[clipped] + (ids - self.start[clipped]), NO_ADDRESS)
 
     def ids(self, addresses: UInt64s) -> UInt64s:
-        """Return the id of the row at each address, `NO_ADDRESS` where no live row is."""
+        """Return the row id at each address, `NO_ADDRESS` if there is no live row."""
         order = np.argsort(self.address, kind="stable")
-        turned = RowIdIndex(
+        inverse = RowIdIndex(
             self.address[order],
             self.address[order] + (self.stop - self.start)[order],
             self.start[order],
         )
-        return turned.addresses(addresses)
+        return inverse.addresses(addresses)
 
 
 def _whole_ranges(fragment_id: int, sequence: RowIdSequence) -> list[tuple[int, int, int]] | None:
-    """Return the runs of a fragment whose ids are ranges, or None if they are not."""
+    """Return the runs of a fragment, or None if a segment is not a range."""
     address = int(row_address(fragment_id, 0))
-    found: list[tuple[int, int, int]] = []
+    runs: list[tuple[int, int, int]] = []
     for segment in sequence.segments:
         if not isinstance(segment, Range):
             return None
         if len(segment):
-            found.append((segment.start, segment.stop, address))
+            runs.append((segment.start, segment.stop, address))
         address += len(segment)
-    return found
+    return runs
 
 
 def _live_runs(
@@ -108,7 +110,7 @@ def _live_runs(
     ids = sequence.to_array()[offsets]
     if not len(ids):
         return (np.empty(0, np.uint64),) * 3
-    # A run breaks where the next id or the next offset is not one more.
+    # A run ends where the next id or offset is not consecutive.
     breaks = (ids[1:] - ids[:-1] != 1) | (np.diff(offsets) != 1)
     starts = np.append(0, np.flatnonzero(breaks) + 1)
     ends = np.append(starts[1:], len(ids)) - 1

@@ -1,11 +1,11 @@
-"""Segments: some 64-bit numbers in order, in whichever of five forms is smallest.
+"""Segments: sequences of 64-bit numbers in the smallest of five encodings.
 
     5 6 7 8 9            range 5..10
     5 6 8 9              range 5..10 with holes [7], or with the bitmap 11011
     5 700 90000          sorted array
     700 5                array
 
-An array is stored as offsets from its smallest number, in 16 or 32 bits where they suffice.
+Arrays are stored as offsets from the minimum, in 16 or 32 bits where possible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lancelet.format.protos import rowids_pb
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 
-# Sizes by which the forms of a sorted run compare: a head, and so much for each item.
+# Estimated sizes used to choose an encoding: a fixed header, and bytes per item.
 _HEAD_BYTES: Final = 24
 _HOLE_BYTES: Final = 4
 _ITEM_BYTES: Final = 2
@@ -36,28 +36,28 @@ class Range:
     stop: int
 
     def __len__(self) -> int:
-        """Return how many numbers there are."""
+        """Return the count of numbers."""
         return self.stop - self.start
 
     def to_array(self) -> UInt64s:
-        """Return the numbers."""
+        """Return the numbers as an array."""
         return np.arange(self.start, self.stop, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeWithHoles:
-    """A range without the numbers in `holes`, which are sorted."""
+    """A range without the sorted numbers in `holes`."""
 
     start: int
     stop: int
     holes: UInt64s
 
     def __len__(self) -> int:
-        """Return how many numbers there are."""
+        """Return the count of numbers."""
         return self.stop - self.start - len(self.holes)
 
     def to_array(self) -> UInt64s:
-        """Return the numbers."""
+        """Return the numbers as an array."""
         present = np.ones(self.stop - self.start, np.bool_)
         present[(self.holes - np.uint64(self.start)).astype(np.int64)] = False
         return _numbers_at(present, self.start)
@@ -65,18 +65,18 @@ class RangeWithHoles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeWithBitmap:
-    """A range of which bit i, lowest first, says whether `start + i` is present."""
+    """A range and a bitmap; bit i, least significant first, is set if `start + i` is present."""
 
     start: int
     stop: int
     bitmap: Bytes
 
     def __len__(self) -> int:
-        """Return how many numbers there are."""
+        """Return the count of numbers."""
         return int(self._present().sum())
 
     def to_array(self) -> UInt64s:
-        """Return the numbers."""
+        """Return the numbers as an array."""
         return _numbers_at(self._present(), self.start)
 
     def _present(self) -> npt.NDArray[np.bool_]:
@@ -86,17 +86,17 @@ class RangeWithBitmap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """An array of numbers; `is_sorted` says that each is larger than the one before."""
+    """An array of numbers, strictly ascending if `is_sorted`."""
 
     values: UInt64s
     is_sorted: bool
 
     def __len__(self) -> int:
-        """Return how many numbers there are."""
+        """Return the count of numbers."""
         return len(self.values)
 
     def to_array(self) -> UInt64s:
-        """Return the numbers."""
+        """Return the numbers as an array."""
         return self.values
 
 
@@ -106,7 +106,7 @@ EMPTY: Final = Range(0, 0)
 
 
 def segment_of(values: UInt64s) -> Segment:
-    """Return the smallest segment that holds these numbers in this order.
+    """Return the smallest segment for a sequence of numbers.
 
     >>> segment_of(np.array([5, 6, 7], np.uint64))
     Range(start=5, stop=8)
@@ -136,7 +136,7 @@ def segment_of(values: UInt64s) -> Segment:
 
 
 def slice_segment(segment: Segment, start: int, stop: int) -> Segment:
-    """Return the numbers from one place to before another."""
+    """Return the numbers at positions in `[start, stop)`."""
     if isinstance(segment, Range):
         return Range(segment.start + start, segment.start + max(start, stop))
     if start == 0 and stop >= len(segment):
@@ -144,15 +144,15 @@ def slice_segment(segment: Segment, start: int, stop: int) -> Segment:
     return segment_of(segment.to_array()[start:stop])
 
 
-def drop_places(segment: Segment, places: Int64s) -> Segment:
-    """Return the numbers without those at these places."""
-    if not len(places):
+def drop_positions(segment: Segment, positions: Int64s) -> Segment:
+    """Return the segment without the numbers at these positions."""
+    if not len(positions):
         return segment
-    return segment_of(np.delete(segment.to_array(), places))
+    return segment_of(np.delete(segment.to_array(), positions))
 
 
 def segment_from_proto(proto: rowids_pb.U64Segment) -> Segment:
-    """Return the segment of a message."""
+    """Convert a protobuf message to a segment."""
     match proto.WhichOneof("segment"):
         case "range":
             return Range(*_bounds(proto.range.start, proto.range.end))
@@ -161,14 +161,16 @@ def segment_from_proto(proto: rowids_pb.U64Segment) -> Segment:
             holes = _decode_array(proto.range_with_holes.holes)
             in_order = (holes[1:] > holes[:-1]).all()
             if not in_order or (len(holes) and not start <= holes[0] <= holes[-1] < stop):
-                raise CorruptDataError("the holes of a range are not within it, in order")
+                raise CorruptDataError(
+                    "the holes of a row id range are unsorted or outside of the range"
+                )
             return RangeWithHoles(start, stop, holes)
         case "range_with_bitmap":
             ranged = proto.range_with_bitmap
             start, stop = _bounds(ranged.start, ranged.end)
             if 8 * len(ranged.bitmap) < stop - start:
                 raise CorruptDataError(
-                    "the bitmap of a range is too short",
+                    "the bitmap of a row id range is too short",
                     span=stop - start,
                     bitmap_bytes=len(ranged.bitmap),
                 )
@@ -177,11 +179,11 @@ def segment_from_proto(proto: rowids_pb.U64Segment) -> Segment:
             return Numbers(_decode_array(proto.sorted_array), is_sorted=True)
         case "array":
             return Numbers(_decode_array(proto.array), is_sorted=False)
-    raise CorruptDataError("a row id segment is of no known kind")
+    raise CorruptDataError("unknown encoding of a row id segment")
 
 
 def segment_to_proto(segment: Segment) -> rowids_pb.U64Segment:
-    """Return the message of a segment."""
+    """Convert a segment to a protobuf message."""
     kinds = rowids_pb.U64Segment
     match segment:
         case Range(start, stop):
@@ -206,7 +208,7 @@ def segment_to_proto(segment: Segment) -> rowids_pb.U64Segment:
 def _bounds(start: int, stop: int) -> tuple[int, int]:
     if not start <= stop <= start + _ROWS_MAX:
         raise CorruptDataError(
-            "a row id range goes backwards or is longer than a fragment", start=start, stop=stop
+            "a row id range is reversed or longer than a fragment", start=start, stop=stop
         )
     return start, stop
 
@@ -229,11 +231,13 @@ def _decode_array(proto: rowids_pb.EncodedU64Array) -> UInt64s:
 def _from_offsets(base: int, data: bytes, dtype: str) -> UInt64s:
     if len(data) % np.dtype(dtype).itemsize:
         raise CorruptDataError(
-            "an array of row ids ends within a number", array_bytes=len(data), item_type=dtype
+            "the size of a row id array is not a multiple of its item size",
+            array_bytes=len(data),
+            item_type=dtype,
         )
     offsets = np.frombuffer(data, dtype).astype(np.uint64)
     if len(offsets) and base + int(offsets.max()) >= 1 << 64:
-        raise CorruptDataError("a row id has more than 64 bits", base=base)
+        raise CorruptDataError("a row id exceeds 64 bits", base=base)
     return offsets + np.uint64(base)
 
 

@@ -1,12 +1,12 @@
-"""Row sets: which rows of which fragments, by address or by stable id.
+"""Row sets: rows of fragments, by row address or stable row id.
 
-Filters, deletions and index results meet here. A set has a bitmap of offsets per fragment, or
-says that it has all of a fragment without counting its rows.
+Deletions, filters and index results are combined as row sets. A set maps each fragment to a bitmap
+of row offsets, or to `ALL` rows without their count.
 
     {0: {1, 5}, 3: all}      rows 1 and 5 of fragment 0, and every row of fragment 3
 
-Index files store it as a count, then for each fragment its id, the size of the bitmap and the
-bitmap; size 0 stands for all.
+In index files, a set is a count, then for each fragment its id, the size of the bitmap and the
+bitmap; size 0 represents `ALL`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pyroaring import BitMap, FrozenBitMap
 
 from lancelet.errors import CorruptDataError
-from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_bitmap
+from lancelet.format.roaring import parse_bitmap, render_bitmap, to_bitmap, to_numbers
 from lancelet.rowids.address import (
     UInt64s,
     addresses_of,
@@ -30,7 +30,7 @@ from lancelet.rowids.address import (
 from lancelet.values import dataclass
 
 ALL: Final = None
-"""Stands for every row of a fragment."""
+"""Represents every row of a fragment."""
 
 _FRAGMENT: Final = 1 << 32
 
@@ -39,13 +39,13 @@ Offsets: TypeAlias = FrozenBitMap | None
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """Rows by fragment; a fragment whose bitmap is `ALL` is in the set with every row."""
+    """A set of rows by fragment. The value `ALL` selects every row of a fragment."""
 
     parts: Mapping[int, Offsets]
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, about: two bytes a row, or a bit for each of many."""
+        """Approximate memory use: two bytes per row, or one bit per row of a dense bitmap."""
         return sum(
             100 if own is ALL else 100 + min(2 * len(own), (own.max() if own else 0) // 8 + 1)
             for own in self.parts.values()
@@ -61,7 +61,7 @@ class RowSet:
         if len(addresses) == 1:
             fragment, offset = divmod(int(addresses[0]), _FRAGMENT)
             return RowSet({fragment: FrozenBitMap((offset,))})
-        # Looking is several times cheaper than sorting, and most lists are in order.
+        # Most inputs are sorted, and checking is several times cheaper than sorting.
         is_ordered = bool((addresses[1:] >= addresses[:-1]).all())
         ordered = addresses if is_ordered else np.sort(addresses)
         fragments = fragments_of(ordered)
@@ -69,7 +69,7 @@ class RowSet:
         parts = np.split(ordered.astype(np.uint32), starts[1:]) if len(ordered) else []
         return RowSet(
             {
-                int(fragments[start]): bitmap_of(part)
+                int(fragments[start]): to_bitmap(part)
                 for start, part in zip(starts, parts, strict=True)
             }
         )
@@ -81,57 +81,57 @@ class RowSet:
 
     @staticmethod
     def parse(data: bytes) -> RowSet:
-        """Return the set of the form that index files hold."""
+        """Parse the index file representation."""
         count = int.from_bytes(data[:4], "little")
         if len(data) < 4 or count > (len(data) - 4) // 8:
-            raise CorruptDataError("a row set is cut short", set_bytes=len(data))
+            raise CorruptDataError("a row set is truncated", set_bytes=len(data))
         parts: dict[int, Offsets] = {}
-        at = 4
+        position = 4
         for _ in range(count):
-            head = data[at : at + 8]
+            head = data[position : position + 8]
             part, size = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:], "little")
-            at += 8
-            if len(head) < 8 or size > len(data) - at or part in parts:
+            position += 8
+            if len(head) < 8 or size > len(data) - position or part in parts:
                 raise CorruptDataError(
-                    "a row set is cut short, or has a fragment twice", set_bytes=len(data)
+                    "a row set is truncated or lists a fragment twice", set_bytes=len(data)
                 )
-            parts[part] = parse_bitmap(data[at : at + size]) if size else ALL
-            at += size
+            parts[part] = parse_bitmap(data[position : position + size]) if size else ALL
+            position += size
         return RowSet(parts)
 
     def render(self) -> bytes:
-        """Return the form that index files hold."""
-        pieces = [len(self.parts).to_bytes(4, "little")]
+        """Return the index file representation."""
+        buffers = [len(self.parts).to_bytes(4, "little")]
         for part in sorted(self.parts):
             offsets = self.parts[part]
             body = b"" if offsets is ALL else render_bitmap(offsets)
-            pieces += [part.to_bytes(4, "little"), len(body).to_bytes(4, "little"), body]
-        return b"".join(pieces)
+            buffers += [part.to_bytes(4, "little"), len(body).to_bytes(4, "little"), body]
+        return b"".join(buffers)
 
     def __bool__(self) -> bool:
-        """Return whether there are any rows; a whole fragment counts as some."""
+        """Return whether the set is not empty. An `ALL` fragment counts as not empty."""
         return any(offsets is ALL or len(offsets) for offsets in self.parts.values())
 
     def num_rows(self, physical_rows: Mapping[int, int]) -> int:
-        """Return how many rows there are, given how many each whole fragment has."""
+        """Return the number of rows; `physical_rows` holds the row counts of `ALL` fragments."""
         return sum(
             physical_rows[part] if offsets is ALL else len(offsets)
             for part, offsets in self.parts.items()
         )
 
     def contains(self, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return for each address whether its row is in the set."""
+        """Return a mask of the addresses that are in the set."""
         hits = np.zeros(len(addresses), np.bool_)
         offsets = offsets_of(addresses)
-        for part, places in group_by_fragment(addresses).items():
+        for part, indices in group_by_fragment(addresses).items():
             if part not in self.parts:
                 continue
             bitmap = self.parts[part]
-            hits[places] = True if bitmap is ALL else _members(bitmap, offsets[places])
+            hits[indices] = True if bitmap is ALL else _members(bitmap, offsets[indices])
         return hits
 
     def __or__(self, other: RowSet) -> RowSet:
-        """Return the rows that are in either set."""
+        """Return the union of both sets."""
         merged = dict(self.parts)
         for part, offsets in other.parts.items():
             mine = merged.get(part, _NONE)
@@ -139,7 +139,7 @@ class RowSet:
         return RowSet(merged)
 
     def __and__(self, other: RowSet) -> RowSet:
-        """Return the rows that are in both sets."""
+        """Return the intersection of both sets."""
         shared: dict[int, Offsets] = {}
         for part, mine in self.parts.items():
             if part not in other.parts:
@@ -154,45 +154,46 @@ class RowSet:
     def minus(self, other: RowSet, physical_rows: Mapping[int, int]) -> RowSet:
         """Return the rows of this set that are not in the other.
 
-        `physical_rows` says how many rows whole fragments have, from which some are taken.
+        `physical_rows` holds the row counts of `ALL` fragments from which rows are removed.
         """
-        rest: dict[int, Offsets] = {}
+        remaining: dict[int, Offsets] = {}
         for part, mine in self.parts.items():
             theirs = other.parts.get(part, _NONE)
             if theirs is ALL:
                 continue
             if not theirs:
-                rest[part] = mine
+                remaining[part] = mine
                 continue
             whole = FrozenBitMap(BitMap(range(physical_rows[part]))) if mine is ALL else mine
             if whole - theirs:
-                rest[part] = whole - theirs
-        return RowSet(rest)
+                remaining[part] = whole - theirs
+        return RowSet(remaining)
 
     def restricted(self, fragment_ids: Iterable[int]) -> RowSet:
-        """Return the rows that are in one of these fragments."""
+        """Return the rows within these fragments."""
         return RowSet({part: self.parts[part] for part in fragment_ids if part in self.parts})
 
     def addresses(self, physical_rows: Mapping[int, int]) -> UInt64s:
-        """Return the addresses of all rows, by fragment and offset, ascending."""
+        """Return the addresses of all rows in ascending order."""
         arrays = list(self._arrays(physical_rows))
         return np.concatenate(arrays) if arrays else np.empty(0, np.uint64)
 
     def listed(self) -> UInt64s:
-        """Return the numbers of all rows, of a set that names each one."""
+        """Return the row numbers of a set without `ALL` fragments."""
         self._check_listed()
         return self.addresses({})
 
     @property
     def num_listed(self) -> int:
-        """How many rows are named one by one."""
+        """Number of rows listed in bitmaps."""
         return sum(len(offsets) for offsets in self.parts.values() if offsets is not ALL)
 
     def _check_listed(self) -> None:
         whole = [part for part, offsets in self.parts.items() if offsets is ALL]
         if whole:
             raise CorruptDataError(
-                "a row set says all rows of a fragment where each must be named", fragment=whole[0]
+                "a row set selects a whole fragment where individual rows are required",
+                fragment=whole[0],
             )
 
     def _arrays(self, physical_rows: Mapping[int, int]) -> Iterator[UInt64s]:
@@ -201,7 +202,7 @@ class RowSet:
             if offsets is ALL:
                 yield addresses_of(part, np.arange(physical_rows[part], dtype=np.uint64))
             else:
-                yield addresses_of(part, numbers_of(offsets))
+                yield addresses_of(part, to_numbers(offsets))
 
 
 _NONE: Final = FrozenBitMap()
@@ -210,13 +211,13 @@ NO_ROWS: Final = RowSet({})
 
 @dataclass(frozen=True, slots=True)
 class RowMask:
-    """Rows that an index may return: those in `allowed`, if it is given, and not in `blocked`."""
+    """Rows that an index may return: those in `allowed`, if set, except those in `blocked`."""
 
     allowed: RowSet | None = None
     blocked: RowSet | None = None
 
     def admits(self, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return for each address whether its row passes."""
+        """Return a mask of the addresses that pass."""
         passes = np.ones(len(addresses), np.bool_)
         if self.allowed is not None:
             passes &= self.allowed.contains(addresses)
@@ -225,7 +226,7 @@ class RowMask:
         return passes
 
     def __and__(self, other: RowMask) -> RowMask:
-        """Return the mask of rows that pass both."""
+        """Return the mask of rows that pass both masks."""
         allowed = [mask.allowed for mask in (self, other) if mask.allowed is not None]
         blocked = [mask.blocked for mask in (self, other) if mask.blocked is not None]
         return RowMask(
@@ -235,10 +236,10 @@ class RowMask:
 
 
 def _members(bitmap: FrozenBitMap, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return for each offset whether the bitmap has it."""
-    members = numbers_of(bitmap)
+    """Return a mask of the offsets that are in the bitmap."""
+    members = to_numbers(bitmap)
     if not len(members):
         return np.zeros(len(offsets), np.bool_)
-    place = np.minimum(np.searchsorted(members, offsets), len(members) - 1)
-    hits: npt.NDArray[np.bool_] = members[place] == offsets
+    indices = np.minimum(np.searchsorted(members, offsets), len(members) - 1)
+    hits: npt.NDArray[np.bool_] = members[indices] == offsets
     return hits

@@ -1,7 +1,7 @@
-"""Row id sequences: the stable ids of a fragment's rows, in row order.
+"""Row id sequences: the stable row ids of a fragment, in row order.
 
-The sequence is as long as the fragment, deleted rows included: a row that an update moved away
-keeps its id in the old fragment, where it is deleted, and has it again in the new one.
+The sequence covers all physical rows, including deleted ones. An updated row keeps its id in the
+old fragment, where the row is deleted, and has the same id in the new fragment.
 
     fragment 0, 5 rows     range 0..5
     update of row 3        range 0..5, row 3 deleted      fragment 1: range 3..4
@@ -21,7 +21,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.rowids.segment import (
     Range,
     Segment,
-    drop_places,
+    drop_positions,
     segment_from_proto,
     segment_of,
     segment_to_proto,
@@ -32,23 +32,23 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RowIdSequence:
-    """Row ids in row order, as segments one after another."""
+    """Row ids in row order, as a sequence of segments."""
 
     segments: tuple[Segment, ...]
 
     @staticmethod
     def of(ids: UInt64s) -> RowIdSequence:
-        """Return the sequence of these ids."""
+        """Build the sequence of these ids."""
         return RowIdSequence((segment_of(ids),) if len(ids) else ())
 
     @staticmethod
     def of_range(start: int, stop: int) -> RowIdSequence:
-        """Return the sequence `start..stop`."""
+        """Build the sequence `start..stop`."""
         return RowIdSequence((Range(start, stop),) if start < stop else ())
 
     @staticmethod
     def parse(data: bytes, *, expected_rows: int | None = None) -> RowIdSequence:
-        """Return the sequence of its wire form, which must have as many ids as expected.
+        """Parse the protobuf message. Raise if it does not have `expected_rows` ids.
 
         >>> RowIdSequence.parse(bytes.fromhex("0a06 0a04 0802 1005")).to_array()
         array([2, 3, 4], dtype=uint64)
@@ -57,24 +57,24 @@ class RowIdSequence:
         sequence = RowIdSequence(tuple(map(segment_from_proto, proto.segments)))
         if expected_rows is not None and len(sequence) != expected_rows:
             raise CorruptDataError(
-                "a row id sequence is not as long as its fragment",
+                "a row id sequence and its fragment have different row counts",
                 expected=expected_rows,
                 found=len(sequence),
             )
         return sequence
 
     def render(self) -> bytes:
-        """Return the wire form."""
+        """Return the protobuf message."""
         return render_message(
             rowids_pb.RowIdSequence(segments=map(segment_to_proto, self.segments))
         )
 
     def __len__(self) -> int:
-        """Return how many ids there are."""
+        """Return the number of ids."""
         return sum(map(len, self.segments))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same ids in the same order, however segmented."""
+        """Return whether both have the same ids in the same order, regardless of segments."""
         return isinstance(other, RowIdSequence) and np.array_equal(
             self.to_array(), other.to_array()
         )
@@ -82,21 +82,21 @@ class RowIdSequence:
     __hash__ = None  # type: ignore[assignment]  # equality looks at every id
 
     def to_array(self) -> UInt64s:
-        """Return the ids."""
+        """Return the ids as an array."""
         if not self.segments:
             return np.empty(0, np.uint64)
         return np.concatenate([segment.to_array() for segment in self.segments])
 
     def slice(self, start: int, stop: int) -> RowIdSequence:
-        """Return the ids of the rows from one offset to before another."""
-        kept: list[Segment] = []
-        at = 0
+        """Return the ids of the rows in `[start, stop)`."""
+        segments: list[Segment] = []
+        offset = 0
         for segment in self.segments:
-            first, last = max(start - at, 0), min(stop - at, len(segment))
+            first, last = max(start - offset, 0), min(stop - offset, len(segment))
             if first < last:
-                kept.append(slice_segment(segment, first, last))
-            at += len(segment)
-        return RowIdSequence(tuple(kept))
+                segments.append(slice_segment(segment, first, last))
+            offset += len(segment)
+        return RowIdSequence(tuple(segments))
 
     def take(self, offsets: Int64s) -> UInt64s:
         """Return the ids of the rows at these offsets."""
@@ -105,21 +105,21 @@ class RowIdSequence:
         return self.to_array()[offsets]
 
     def without(self, offsets: Int64s) -> RowIdSequence:
-        """Return the ids of the rows that are left when those at these offsets are dropped."""
+        """Return the sequence without the rows at these offsets."""
         dropped = np.unique(offsets)
-        kept: list[Segment] = []
-        at = 0
+        segments: list[Segment] = []
+        offset = 0
         for segment in self.segments:
-            first, last = np.searchsorted(dropped, [at, at + len(segment)])
-            rest = drop_places(segment, dropped[first:last] - at)
-            if len(rest):
-                kept.append(rest)
-            at += len(segment)
-        return RowIdSequence(tuple(kept))
+            first, last = np.searchsorted(dropped, [offset, offset + len(segment)])
+            remaining = drop_positions(segment, dropped[first:last] - offset)
+            if len(remaining):
+                segments.append(remaining)
+            offset += len(segment)
+        return RowIdSequence(tuple(segments))
 
     @staticmethod
     def concat(sequences: Iterable[RowIdSequence]) -> RowIdSequence:
-        """Join sequences end to end; ranges that continue each other become one."""
+        """Concatenate sequences, merging adjacent ranges."""
         joined: list[Segment] = []
         for sequence in sequences:
             for segment in sequence.segments:

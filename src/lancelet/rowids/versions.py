@@ -1,10 +1,10 @@
-"""Version sequences: in which version of the table each row was created, or last changed.
+"""Version sequences: the table version in which each row was created or last updated.
 
     fragment of 6 rows    versions  2 2 2 2 5 5
     stored                runs      4 rows of version 2, 2 rows of version 5
 
-On disk a run carries a segment of numbers, of which only the length matters: compaction drops
-numbers from them without counting anew, so they may overlap.
+In files, each run has a segment of numbers of which only the length is significant. Segments may
+overlap, because compaction removes numbers without renumbering the rest.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VersionSequence:
-    """The versions of rows, in row order, as runs of equal versions."""
+    """The versions of rows in row order, run-length encoded."""
 
     lengths: Int64s
     versions: UInt64s
 
     @staticmethod
     def constant(num_rows: int, version: int) -> VersionSequence:
-        """Return the sequence of rows that all have one version."""
+        """Return a sequence with one version for all rows."""
         count = int(num_rows > 0)
         return VersionSequence(
             np.full(count, num_rows, np.int64), np.full(count, version, np.uint64)
@@ -39,7 +39,7 @@ class VersionSequence:
 
     @staticmethod
     def of(versions: UInt64s) -> VersionSequence:
-        """Return the sequence of these versions, a row each.
+        """Build a sequence from the version of each row.
 
         >>> VersionSequence.of(np.array([2, 2, 5], np.uint64)).lengths
         array([2, 1])
@@ -50,12 +50,12 @@ class VersionSequence:
 
     @staticmethod
     def parse(data: bytes, *, expected_rows: int | None = None) -> VersionSequence:
-        """Return the sequence of its wire form, which must have as many rows as expected."""
+        """Parse the protobuf message. Raise if it does not have `expected_rows` rows."""
         proto = parse_message(rowids_pb.RowDatasetVersionSequence, data)
         lengths = [len(segment_from_proto(run.span)) for run in proto.runs]
         if expected_rows is not None and sum(lengths) != expected_rows:
             raise CorruptDataError(
-                "a version sequence is not as long as its fragment",
+                "a version sequence and its fragment have different row counts",
                 expected=expected_rows,
                 found=sum(lengths),
             )
@@ -63,7 +63,7 @@ class VersionSequence:
         return VersionSequence(np.array(lengths, np.int64), np.array(versions, np.uint64))
 
     def render(self) -> bytes:
-        """Return the wire form."""
+        """Return the protobuf message."""
         proto = rowids_pb.RowDatasetVersionSequence()
         stops = np.cumsum(self.lengths)
         for stop, length, version in zip(
@@ -73,11 +73,11 @@ class VersionSequence:
         return render_message(proto)
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return int(self.lengths.sum())
 
     def __eq__(self, other: object) -> bool:
-        """Return whether every row has the same version in both."""
+        """Return whether all rows have equal versions."""
         return isinstance(other, VersionSequence) and np.array_equal(
             self.to_array(), other.to_array()
         )
@@ -93,28 +93,28 @@ class VersionSequence:
         return self.versions[np.searchsorted(np.cumsum(self.lengths), offsets, side="right")]
 
     def slice(self, start: int, stop: int) -> VersionSequence:
-        """Return the versions of the rows from one offset to before another."""
+        """Return the versions of the rows in `[start, stop)`."""
         stops = np.cumsum(self.lengths)
         lengths = np.minimum(stops, stop) - np.maximum(stops - self.lengths, start)
-        kept = lengths > 0
-        return VersionSequence(lengths[kept], self.versions[kept])
+        remaining = lengths > 0
+        return VersionSequence(lengths[remaining], self.versions[remaining])
 
     def without(self, offsets: Int64s) -> VersionSequence:
-        """Return the versions of the rows that are left when those at these offsets are gone."""
-        gone = np.searchsorted(np.cumsum(self.lengths), np.unique(offsets), side="right")
-        lengths = self.lengths - np.bincount(gone, minlength=len(self.lengths))
-        kept = lengths > 0
-        return VersionSequence(lengths[kept], self.versions[kept])
+        """Return the sequence without the rows at these offsets."""
+        runs = np.searchsorted(np.cumsum(self.lengths), np.unique(offsets), side="right")
+        lengths = self.lengths - np.bincount(runs, minlength=len(self.lengths))
+        remaining = lengths > 0
+        return VersionSequence(lengths[remaining], self.versions[remaining])
 
     def with_version(self, offsets: Int64s, version: int) -> VersionSequence:
-        """Return the versions after the rows at these offsets changed in `version`."""
+        """Return a sequence with `version` at these offsets."""
         versions = self.to_array()
         versions[offsets] = version
         return VersionSequence.of(versions)
 
     @staticmethod
     def concat(sequences: Sequence[VersionSequence]) -> VersionSequence:
-        """Join sequences end to end; neighbouring runs of one version become one."""
+        """Concatenate sequences, merging adjacent runs of the same version."""
         if not sequences:
             return VersionSequence.constant(0, 0)
         lengths = np.concatenate([sequence.lengths for sequence in sequences])

@@ -33,7 +33,7 @@ from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.write_schema import schema_for_new_table, schema_for_table
-from lancelet.table.apply.state import with_true_version
+from lancelet.table.apply.state import with_actual_version
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot, latest_snapshot
@@ -70,10 +70,10 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """How rows become a version: beside those that are there, or instead of them.
+    """Options of a commit of written rows: append or overwrite, and the properties of the version.
 
-    `mark` is which batch of a stream they are, if they are one. `config` is that of a new table, or
-    of one that is replaced beside what it has.
+    `mark` identifies the batch of a stream. `config` is added to the config of a new or replaced
+    table.
     """
 
     replaces: bool = False
@@ -96,7 +96,7 @@ def plan_files(
     settings: WriteSettings, latest: Snapshot | None, schema: StructType, *, replaces: bool
 ) -> FilePlan:
     """Return how the rows of a data frame are written, beside or instead of those of a version."""
-    known = None if latest is None else with_true_version(latest.manifest).data_version
+    known = None if latest is None else with_actual_version(latest.manifest).data_version
     if latest is not None and known is not None and not replaces:
         arrow = schema_for_table(latest.schema, schema)
         return file_plan(settings, latest, arrow, fit_to_table(latest.schema, arrow), known)
@@ -166,7 +166,7 @@ def publish_rows(
         must_create=not plan.read_version,
         read_identity=plan.table.identity,
         checks_files=True,
-        mark=how.mark,
+        watermark=how.mark,
     )
     try:
         return commit_transaction(location, transaction, options)
@@ -196,5 +196,7 @@ def latest_of(table: TableRef) -> Snapshot | None:
 
 def _append(plan: FilePlan, fragments: tuple[Fragment, ...], how: Publication) -> Snapshot:
     transaction = new_transaction(plan.read_version, Append(fragments), how.remarks)
-    options = CommitOptions(mark=how.mark, read_identity=plan.table.identity, checks_files=True)
+    options = CommitOptions(
+        watermark=how.mark, read_identity=plan.table.identity, checks_files=True
+    )
     return commit_transaction(plan.table.locate(), transaction, options)

@@ -155,7 +155,7 @@ def commit_merge(
         mode=UpdateMode.REWRITE_ROWS,
         inserted_rows=_joined_keys(snapshot, on, parts) if on else None,
     )
-    committing = CommitOptions(affected=rows, mark=mark, checks_files=True)
+    committing = CommitOptions(affected=rows, watermark=mark, checks_files=True)
     return publish(snapshot, operation, committing, Remarks()), counts
 
 

@@ -136,7 +136,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         check_distinct(latest, self.plan.schema, fragments, self.upsert_on)
         spec = MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True)
         rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
-        options = CommitOptions(mark=mark, checks_files=True)
+        options = CommitOptions(watermark=mark, checks_files=True)
         merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
         delete_files(self.plan, fragments)
 

@@ -163,7 +163,9 @@ def _replace(
             updated_fragments=found.updated,
             new_fragments=fragments,
         )
-        committing = CommitOptions(affected=found.rows, mark=publication.mark, checks_files=True)
+        committing = CommitOptions(
+            affected=found.rows, watermark=publication.mark, checks_files=True
+        )
         return publish(snapshot, operation, committing, publication.remarks)
 
     return with_retries(latest, attempt, Retries())

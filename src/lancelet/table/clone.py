@@ -1,13 +1,13 @@
-"""Clones: a table that starts as a version of another.
+"""Create shallow and deep clones of a table version.
 
-    shallow   one manifest, whose files stay where they are     source  <root>/data/a.lance
+    shallow   one manifest that refers to the source's files    source  <root>/data/a.lance
                                                                 clone   a.lance of base 0, <root>
-    deep      a manifest and copies of all files it names
+    deep      a manifest and copies of all files it refers to
 
-Either has one version, with the number of the source's. What a clone borrows, the source must not
-clean up: branches are shallow clones that the main table knows of, others are not known to it.
-A clone of a clone keeps the bases of the first and adds one. Shards stay behind: a clone has a
-write-ahead log if its source has one, but no shard yet, and none of its rows are merged.
+A clone has one version, with the number of the source's. The source must retain the files that
+shallow clones refer to: it tracks its branches, which are shallow clones, but no other clones. A
+clone of a clone copies the bases of its source and adds one. MemWAL shards are not cloned: a clone
+has a write-ahead log if its source has one, but without shards or merged generations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lancelet.format.transaction import Transaction
 from lancelet.io import Store
 from lancelet.io.pool import run_requests
 from lancelet.io.uri import name, parse_uri
-from lancelet.table.apply.mem_wal import forget_shards
+from lancelet.table.apply.mem_wal import clear_shards
 from lancelet.table.apply.state import State
 from lancelet.table.commit import publish_first
 from lancelet.table.lineage import sequence_bytes
@@ -45,7 +45,7 @@ from lancelet.table.snapshot import Snapshot, latest_snapshot
 from lancelet.values import replace
 
 _COPY_BYTES: Final = 32 << 20
-"""How much of a file is held while it is copied."""
+"""Bytes of a file held in memory while it is copied."""
 
 
 def shallow_clone(
@@ -55,21 +55,21 @@ def shallow_clone(
     branch: str | None = None,
     tag: str | None = None,
 ) -> Snapshot:
-    """Start a table at `target` whose files are those of `source`, where they are.
+    """Create a table at `target` that refers to the files of `source`.
 
-    `branch` is the name of the branch that the clone is, if it is one, and `tag` the name by which
-    the version was asked for, which is kept as the name of the base.
+    `branch` is the name of the branch that the clone represents, or None. `tag` is the requested
+    tag, stored as the name of the base.
     """
     source.check_changeable()
     _check_nothing_at(target)
-    base = base_path_of(source)
+    base = to_base_path(source)
     if tag is not None:
         base = replace(base, name=tag)
     manifest = source.manifest
     state = with_bases(
         source,
         replace(
-            State(manifest, forget_shards(source.indices.indices)),
+            State(manifest, clear_shards(source.indices.indices)),
             manifest=replace(manifest, base_paths=(*manifest.base_paths, base), branch=branch),
         ),
         lambda base_id: base.id if base_id is None else base_id,
@@ -88,27 +88,29 @@ def shallow_clone(
 
 
 def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
-    """Start a table at `target` with copies of all files of `source`, wherever they are."""
+    """Create a table at `target` with copies of all files of `source`, including files in bases."""
     source.check_changeable()
     _check_nothing_at(target)
     copy_files(source, target)
     manifest = replace(source.manifest, base_paths=(), branch=None)
     state = with_bases(
-        source, State(manifest, forget_shards(source.indices.indices)), lambda _: None
+        source, State(manifest, clear_shards(source.indices.indices)), lambda _: None
     )
     operation = Clone(
         is_shallow=False,
         ref_version=source.version,
-        ref_path=base_path_of(source).path,
+        ref_path=to_base_path(source).path,
         ref_name=source.manifest.branch,
     )
     return _publish(source, target, state, operation)
 
 
-def copy_files(source: Snapshot, target: TableLocation, *, own: bool = False) -> None:
-    """Copy the files of a version to a table; with `own` those that it borrows stay away."""
+def copy_files(source: Snapshot, target: TableLocation, *, own_only: bool = False) -> None:
+    """Copy the files of a version to a table; `own_only` excludes files stored in bases."""
     root = source.location.store.uri
-    copies = _apart(copy for copy in _copies(source) if not own or copy.source.store.uri == root)
+    copies = _unique_copies(
+        copy for copy in _copies(source) if not own_only or copy.source.store.uri == root
+    )
     run_requests([partial(_copy, copy, target.store) for copy in copies])
 
 
@@ -120,16 +122,16 @@ def _publish(source: Snapshot, target: TableLocation, state: State, operation: C
 
 
 def _check_not_removed(source: Snapshot, clone: Snapshot) -> None:
-    """Refuse a clone whose source was being cleaned up, so that it may lack files.
+    """Raise if a concurrent cleanup removes the source, so that the clone may lack files.
 
-    From a cleanup that begins later nothing protects what borrows but those who ask for it.
+    Later cleanups do not protect the files of clones, as the source does not track them.
     """
     removed = Removals.of(source.location.store).transactions
     if source.is_there() and source.version not in removed:
         return
     clone.location.store.delete(clone.entry.path)
     raise VersionRemovedError(
-        "the version was cleaned up while it was cloned; clone a version that stays, or tag it",
+        "the version was cleaned up while it was cloned; clone a retained version, or tag it first",
         uri=source.location.uri,
         version=source.version,
     )
@@ -140,20 +142,20 @@ def _check_nothing_at(target: TableLocation) -> None:
         raise AlreadyExistsError("Dataset already exists", uri=target.uri)
 
 
-def base_path_of(source: Snapshot) -> BasePath:
-    """Return the source as a base of a clone, with an id that none of its own bases has."""
-    place = parse_uri(source.location.store.uri)
-    is_local = place.scheme == "file"
-    path = place.authority + place.path if is_local else source.location.store.uri
-    taken = source.manifest.bases
-    base_id = max(taken, default=0) + 1 if 0 in taken else 0
+def to_base_path(source: Snapshot) -> BasePath:
+    """Return the source as a base of a clone, with an id unused by its own bases."""
+    parsed = parse_uri(source.location.store.uri)
+    is_local = parsed.scheme == "file"
+    path = parsed.authority + parsed.path if is_local else source.location.store.uri
+    existing = source.manifest.bases
+    base_id = max(existing, default=0) + 1 if 0 in existing else 0
     return BasePath(base_id, path, is_dataset_root=True, name=source.manifest.branch)
 
 
 def with_bases(source: Snapshot, state: State, rebase: Callable[[int | None], int | None]) -> State:
-    """Return a state of a version in which every file has the base that `rebase` makes of its base.
+    """Return a state of a version with the base id of every file mapped by `rebase`.
 
-    Sequences of row ids and versions that are in files of their own come into the manifest.
+    Row id and version sequences stored in separate files are inlined into the manifest.
     """
     fragments = FragmentList.of(
         _rebased_fragment(source, fragment, rebase) for fragment in state.manifest.fragments
@@ -166,23 +168,24 @@ def _rebased_fragment(
     source: Snapshot, fragment: Fragment, rebase: Callable[[int | None], int | None]
 ) -> Fragment:
     def inlined(stored: StoredSequence | None) -> StoredSequence | None:
-        # A file of sequences has no base: its path is below the root of the table it is in.
+        # External sequences have no base id: their paths are relative to the root of their table.
         if not isinstance(stored, External):
             return stored
         return Inline(sequence_bytes(source, stored))
 
-    def based(file: DataFile) -> DataFile:
+    def with_base(file: DataFile) -> DataFile:
         return replace(file, base_id=rebase(file.base_id))
 
     deletion = fragment.deletion_file
     return replace(
         fragment,
-        files=tuple(map(based, fragment.files)),
+        files=tuple(map(with_base, fragment.files)),
         row_ids=inlined(fragment.row_ids),
         last_updated_at_versions=inlined(fragment.last_updated_at_versions),
         created_at_versions=inlined(fragment.created_at_versions),
         overlays=tuple(
-            replace(overlay, data_file=based(overlay.data_file)) for overlay in fragment.overlays
+            replace(overlay, data_file=with_base(overlay.data_file))
+            for overlay in fragment.overlays
         ),
         deletion_file=None
         if deletion is None
@@ -191,7 +194,7 @@ def _rebased_fragment(
 
 
 class _FileCopy(NamedTuple):
-    """A file to copy: where it is, and its path below the root of the clone."""
+    """A file to copy and its path below the root of the clone."""
 
     source: Place
     target: str
@@ -201,23 +204,23 @@ def _copies(source: Snapshot) -> Iterator[_FileCopy]:
     bases = source.manifest.bases
     for fragment in source.fragments:
         for file in (*fragment.files, *(overlay.data_file for overlay in fragment.overlays)):
-            place = source.location.place(DATA, file.path, file.base_id, bases)
-            yield _FileCopy(place, f"{DATA}/{file.path}")
-            yield from _beside(place, f"{DATA}/{file.path}")
+            data_file = source.location.place(DATA, file.path, file.base_id, bases)
+            yield _FileCopy(data_file, f"{DATA}/{file.path}")
+            yield from _blob_copies(data_file, f"{DATA}/{file.path}")
         deletion = fragment.deletion_file
         if deletion is not None:
             path = name(deletion.path(fragment.id))
-            place = source.location.place(DELETIONS, path, deletion.base_id, bases)
-            yield _FileCopy(place, f"{DELETIONS}/{path}")
+            data_file = source.location.place(DELETIONS, path, deletion.base_id, bases)
+            yield _FileCopy(data_file, f"{DELETIONS}/{path}")
     for index in source.indices.indices:
         yield from _index_copies(source, index, bases)
 
 
-def _beside(place: Place, target: str) -> Iterator[_FileCopy]:
-    """Yield the blobs that a data file has in files of their own."""
-    for info in place.store.list(place.path.removesuffix(DATA_SUFFIX)):
-        blob = info.path.removeprefix(place.path.removesuffix(DATA_SUFFIX))
-        yield _FileCopy(Place(place.store, info.path), target.removesuffix(DATA_SUFFIX) + blob)
+def _blob_copies(data_file: Place, target: str) -> Iterator[_FileCopy]:
+    """Yield the blob files that belong to a data file."""
+    for info in data_file.store.list(data_file.path.removesuffix(DATA_SUFFIX)):
+        blob = info.path.removeprefix(data_file.path.removesuffix(DATA_SUFFIX))
+        yield _FileCopy(Place(data_file.store, info.path), target.removesuffix(DATA_SUFFIX) + blob)
 
 
 def _index_copies(
@@ -229,8 +232,8 @@ def _index_copies(
         yield _FileCopy(Place(folder.store, info.path), index.directory + within)
 
 
-def _apart(copies: Iterable[_FileCopy]) -> list[_FileCopy]:
-    """Return each copy once, and refuse two that would overwrite each other."""
+def _unique_copies(copies: Iterable[_FileCopy]) -> list[_FileCopy]:
+    """Remove duplicate copies; raise if two sources have the same target."""
     by_target: dict[str, _FileCopy] = {}
     for copy in copies:
         other = by_target.setdefault(copy.target, copy).source

@@ -1,19 +1,19 @@
-"""Committing a transaction: the next version of a table, or why there is none.
+"""Commit a transaction as the next version of a table, or report a conflict.
 
-    latest is 7, ours was computed from 5
-    6, 7      judged one by one: compatible, rebase, retry, incompatible
+    latest is 7, the transaction read version 5
+    6, 7      checked one by one: compatible, rebase, retry, incompatible
     rebased   on version 7
     manifest  of version 8, put if absent
-              taken?      version 8 is somebody's; judge it, build version 9
-              no reply?   look for our transaction, then try again: our id tells our own version
-    landed?   if version 8 was another's and was cleaned up, ours came too late; try again
+              exists?     another writer has version 8; check it, build version 9
+              no reply?   search for our transaction id, then try again
+    verify    if another writer had version 8 and it was cleaned up, ours is too late; try again
 
-Nothing that readers see changes before that put, and nothing needs undoing after a failure: files
-that were written for a lost commit have names nobody else uses, and cleaning up finds them.
+Readers see no change before that put, and a failed commit needs no rollback: the files of a failed
+commit have unique names, and cleanup deletes them.
 
-Of what a commit writes, data and deletion files and the manifest must survive a loss of power,
-and those are flushed. The transaction's file repeats what the manifest's file holds, and the note
-of the latest version is only advice; the disk may write both when it likes.
+Data files, deletion files and the manifest are flushed to survive a power loss. The transaction
+file repeats the content of the manifest file, and the latest version hint is optional, so neither
+is flushed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lancelet.errors import (
 )
 from lancelet.format.flags import check_writable
 from lancelet.format.index_metadata import IndexSection
-from lancelet.format.manifest import Manifest, WriterVersion, id_of
+from lancelet.format.manifest import Manifest, WriterVersion, version_identifier
 from lancelet.format.manifest_file import write_manifest_file
 from lancelet.format.operation import Operation, Overwrite, Restore
 from lancelet.format.paths import (
@@ -49,7 +49,7 @@ from lancelet.format.paths import (
     manifest_path,
     render_version_hint,
 )
-from lancelet.format.seal import sealed
+from lancelet.format.trailer import with_trailer
 from lancelet.format.transaction import Transaction
 from lancelet.format.version import FileVersion
 from lancelet.io import Store
@@ -82,8 +82,8 @@ from lancelet.values import dataclass, replace
 ATTEMPTS: Final = 20
 _WAIT_MS_FIRST: Final = 2.0
 _WAIT_MS_MAX: Final = 128.0
-_ROUNDS_MAX: Final = 16
-"""How often one attempt looks for what was committed while it judged what was there."""
+_RECHECKS_MAX: Final = 16
+"""Maximum number of times one attempt rechecks for newer versions after checking the known ones."""
 _LIBRARY: Final = "lancelet"
 _DAY: Final = 24 * 60 * 60.0
 """A commit whose files may be older than this checks that they exist."""
@@ -91,78 +91,81 @@ _DAY: Final = 24 * 60 * 60.0
 
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """How a transaction is committed.
+    """Options of a commit.
 
-    `handler` is None for that of the location. `stable_row_ids`, `data_version` and `naming` are
-    for a table that the commit creates; an overwrite may change the second. With 0 attempts an
-    overwrite follows the version it was computed from or none. A rewrite that `keeps_order` has the
-    live rows of its old fragments in their order and reserved ids, so that rows which others
-    deleted meanwhile can be found in the new ones.
+    `handler` defaults to that of the location. `stable_row_ids`, `data_version` and `naming`
+    configure a table that the commit creates; an overwrite may also change `data_version`. With 0
+    attempts, an overwrite fails unless it directly follows the version it read. With
+    `preserves_order`, the new fragments of a rewrite contain the live rows of the old ones in the
+    same order and have reserved ids, so concurrent deletions can be mapped to them.
     """
 
     attempts: int = ATTEMPTS
     handler: CommitHandler | None = None
     affected: AffectedRows | None = None
-    keeps_order: bool = False
+    preserves_order: bool = False
     detached: bool = False
     stable_row_ids: bool = False
     activates_row_ids: bool = False
-    """Whether a merge that brings row ids for all rows makes them stable from then on."""
+    """Whether a merge that adds row ids for all rows enables stable row ids."""
     data_version: FileVersion | None = None
     naming: ManifestNaming = ManifestNaming.V2
     must_create: bool = False
-    """Whether it is an error if a table is there already."""
+    """Whether an existing table is an error."""
     seconds: float | None = None
-    """For how long to go on adjusting to other writers; None for as often as `attempts` says."""
+    """Time limit for retries after lost races; None to limit them by `attempts` alone."""
     skips_cleanup: bool = False
-    """Whether old versions are left alone even if the config says that they are to be cleaned."""
+    """Whether to skip the automatic cleanup that the table config requests."""
     keys_are_new: KeysAreNew | None = None
-    """Asked where others added rows that may have keys which a merge inserted."""
-    settle: Callable[[], None] | None = None
-    """Waits, before the manifest has its name, until the files it names survive a loss of power."""
-    known: Snapshot | None = None
-    """A version that was read already: not read again if it is the latest, and of the same table,
-    or nothing is committed."""
+    """Checks whether concurrently added rows may have keys that a merge inserted."""
+    sync: Callable[[], None] | None = None
+    """Flushes the new files to disk before the manifest is published."""
+    snapshot: Snapshot | None = None
+    """A version that was already read. It is not read again if it is the latest, and the commit
+    fails if the table was replaced since.
+    """
     read_identity: str | None = None
-    """The `Snapshot.identity` of the version that was read, where another process read it: nothing
-    is committed to another table."""
-    mark: Mark | None = None
-    """Which batch of a sequence this is; a table that has it already stays as it is."""
+    """The `Snapshot.identity` of the version read by another process; the commit fails if the table
+    was replaced since.
+    """
+    watermark: Mark | None = None
+    """The batch of a sequence; the commit is skipped if the table already contains it."""
     checks_files: bool = False
-    """Whether to check that all new files exist, as those of a distributed write, which may be
-    older than the version that was read."""
+    """Whether to check that all new files exist. Needed for distributed writes, whose files may be
+    older than the version that was read.
+    """
 
     def may_lack_files(self) -> bool:
-        """Return whether a cleanup may take the files of the commit for files of no version."""
-        is_old = self.known is not None and not self.known.opened.is_within(_DAY)
+        """Return whether a cleanup may have removed the files of the commit as unreferenced."""
+        is_old = self.snapshot is not None and not self.snapshot.opened.is_within(_DAY)
         return self.checks_files or is_old
 
 
 def commit(
     location: TableLocation, transaction: Transaction, options: CommitOptions | None = None
 ) -> Snapshot:
-    """Publish `transaction` as the next version, adjusting it when other writers were first.
+    """Publish `transaction` as the next version, rebased on concurrent commits.
 
     Raises:
-        CommitConflictError: Another transaction changed the same things; `retryable` in its facts
-            says whether doing the work again from the latest version can succeed.
-        CommitContentionError: Every attempt lost the race for a version.
+        CommitConflictError: Another transaction made conflicting changes; `retryable` in its facts
+            states whether redoing the work from the latest version can succeed.
+        CommitContentionError: Other writers published a version first in every attempt.
         CommittedFilesMissingError: Data, deletion or index files of the transaction were removed,
-            as by a cleanup whose clock is wrong or after a pause of days.
-        CommitOutcomeUnknownError: The store lost its reply and could not be asked, or versions
-            were removed by others in a way that leaves no evidence.
+            for example by a cleanup with a wrong clock or after a pause of days.
+        CommitOutcomeUnknownError: The store lost its reply and the version cannot be checked, or
+            versions were removed without a record.
         DatasetNotFoundError: There is no table, or it was moved or dropped since it was read.
     """
     options = options or CommitOptions()
-    referred = _referred_version(transaction, options)
-    if referred is None:
+    referenced = _referenced_version(transaction, options)
+    if referenced is None:
         return _commit(location, transaction, options)
-    with held(location, referred):
+    with held(location, referenced):
         return _commit(location, transaction, options)
 
 
-def _referred_version(transaction: Transaction, options: CommitOptions) -> int | None:
-    """Return the old version whose files the new one will need, if there is one."""
+def _referenced_version(transaction: Transaction, options: CommitOptions) -> int | None:
+    """Return the old version whose files the new version refers to, or None."""
     if isinstance(transaction.operation, Restore):
         return transaction.operation.version
     return transaction.read_version or None if options.detached else None
@@ -173,7 +176,7 @@ def _commit(location: TableLocation, transaction: Transaction, options: CommitOp
         transaction,
         options.affected,
         attempts=options.attempts,
-        keeps_order=options.keeps_order,
+        preserves_order=options.preserves_order,
         keys_are_new=options.keys_are_new,
     )
     deadline = None if options.seconds is None else surroundings.monotonic() + options.seconds
@@ -183,15 +186,15 @@ def _commit(location: TableLocation, transaction: Transaction, options: CommitOp
         try:
             published = _attempt(location, resolver, options)
         except (StorageError, CommitConflictError, AlreadyExistsError) as error:
-            # What was put without a reply may be a version, whatever failed since.
-            if resolver.lost is None:
+            # A put without a reply may have published the version despite the error.
+            if resolver.unknown_outcome is None:
                 raise
-            raise resolver.lost from error
+            raise resolver.unknown_outcome from error
         if published is not None:
             return published
         _wait(attempt)
-    if resolver.lost is not None:
-        raise resolver.lost
+    if resolver.unknown_outcome is not None:
+        raise resolver.unknown_outcome
     raise CommitContentionError(
         "lost the race for every version; nothing conflicts, so trying again may work",
         uri=location.uri,
@@ -201,37 +204,37 @@ def _commit(location: TableLocation, transaction: Transaction, options: CommitOp
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommit:
-    """A transaction that fits on top of the latest version, not yet published."""
+    """A transaction applied to the latest version, not yet published."""
 
     transaction: Transaction
     state: State
     naming: ManifestNaming
     base: Snapshot | None = None
-    """The version that it follows."""
+    """The preceding version."""
 
 
 def _attempt(
     location: TableLocation, resolver: Resolver, options: CommitOptions
 ) -> Snapshot | None:
-    """Publish on top of what is the latest version now; None if another writer was faster."""
-    ours, known = resolver.ours, options.known
+    """Publish on top of the latest version; return None if another writer was faster."""
+    ours, snapshot = resolver.ours, options.snapshot
     resolver.num_tried += 1
-    latest = latest_snapshot(location, options.handler, known=known)
+    latest = latest_snapshot(location, options.handler, known=snapshot)
     if latest is None:
-        was_read = known is not None or options.read_identity is not None
+        was_read = snapshot is not None or options.read_identity is not None
         if was_read or not isinstance(ours.operation, Overwrite):
             raise DatasetNotFoundError(
-                "the dataset is gone" if was_read else "there is no dataset to commit to",
+                "the dataset was removed" if was_read else "there is no dataset to commit to",
                 uri=location.uri,
             )
         return _publish(location, _prepare_first(ours, options), options, resolver=resolver)
     if options.must_create:
-        own = resolver.own_first(latest)
-        if own is None:
+        existing = resolver.find_own_first(latest)
+        if existing is None:
             raise AlreadyExistsError("Dataset already exists", uri=location.uri)
-        return own
-    if known is not None:
-        check_same_table(known, latest)
+        return existing
+    if snapshot is not None:
+        check_same_table(snapshot, latest)
     elif options.read_identity is not None:
         _check_same_table(ours.read_version, options.read_identity, latest)
     if ours.read_version > latest.version and not is_detached(ours.read_version):
@@ -251,30 +254,33 @@ def _attempt(
     except ObjectNotFoundError:
         if latest.is_there():
             raise
-        return None  # It was cleaned up while it was read, so a newer one is there.
+        return None  # The version was cleaned up while it was read, so a newer one exists.
 
 
 def _follow(
     location: TableLocation, resolver: Resolver, options: CommitOptions, latest: Snapshot
 ) -> Snapshot | None:
-    """Publish what follows the latest version, unless others were faster or ours is there."""
-    own = resolver.own_version(latest)
-    for _ in range(_ROUNDS_MAX):
-        # Judging many versions takes a while; a commit on top of the last would come too late.
-        if own is not None or resolver.num_judged < 2:
+    """Publish after the latest version; return None if another writer was faster.
+
+    Returns the existing version if the transaction was already published.
+    """
+    existing = resolver.find_own_version(latest)
+    for _ in range(_RECHECKS_MAX):
+        # Checking many versions takes time, and newer ones may have been committed meanwhile.
+        if existing is not None or resolver.num_judged < 2:
             break
         latest = latest_snapshot(location, options.handler) or latest
         check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
-        own = resolver.own_version(latest)
-    if own is not None:
-        check_new_files(own, None, is_published=True)
-        return own
-    if options.mark is not None and options.mark.is_reached(latest.manifest.config):
+        existing = resolver.find_own_version(latest)
+    if existing is not None:
+        check_new_files(existing, None, is_published=True)
+        return existing
+    if options.watermark is not None and options.watermark.is_reached(latest.manifest.config):
         return latest
     version = latest.version + 1
     if is_detached(version):
         raise VersionRangeError(
-            "the table has the highest version there can be; copy it to go on",
+            "the table has reached the highest version number; copy it to a new table",
             uri=location.uri,
             version=latest.version,
         )
@@ -282,74 +288,74 @@ def _follow(
     return _publish(location, prepared, options, resolver=resolver)
 
 
-def latest_of(known: Snapshot) -> Snapshot:
-    """Return the latest version of the table that a version is of.
+def refresh_snapshot(snapshot: Snapshot) -> Snapshot:
+    """Return the latest version of the table that a snapshot belongs to.
 
     Raises:
         DatasetNotFoundError: The table was moved or dropped.
-        VersionNotFoundError: It was deleted and made again.
+        VersionNotFoundError: The table was deleted and created again.
     """
-    latest = latest_snapshot(known.location, known=known)
+    latest = latest_snapshot(snapshot.location, known=snapshot)
     if latest is None:
         raise DatasetNotFoundError(
-            "the dataset is gone since it was opened; was it moved or dropped?",
-            uri=known.location.uri,
+            "the dataset was moved or dropped after it was opened",
+            uri=snapshot.location.uri,
         )
-    check_same_table(known, latest)
+    check_same_table(snapshot, latest)
     return latest
 
 
-def check_there(known: Snapshot) -> None:
-    """Refuse to write files for a table that was dropped, or deleted and made again, by now.
+def check_table_exists(snapshot: Snapshot) -> None:
+    """Raise if the table of a snapshot was dropped, or deleted and created again.
 
-    A commit finds out in any case; its files would lie where nobody looks for them.
+    Commits check this as well; the early check avoids writing files that nothing refers to.
 
     Raises:
         DatasetNotFoundError: The table was moved or dropped.
-        VersionNotFoundError: It was deleted and made again.
+        VersionNotFoundError: The table was deleted and created again.
     """
-    entry = known.entry
+    entry = snapshot.entry
     try:
-        info = known.location.store.info(entry.path) if entry.path else None
+        info = snapshot.location.store.info(entry.path) if entry.path else None
     except ObjectNotFoundError:
         info = None
     if info is None or entry.etag is None or info.etag != entry.etag:
-        latest_of(known)
+        refresh_snapshot(snapshot)
 
 
-def check_same_table(known: Snapshot, latest: Snapshot) -> None:
-    """Refuse to go on if the latest version at a place is not of the table that was read there.
+def check_same_table(snapshot: Snapshot, latest: Snapshot) -> None:
+    """Raise if the latest version at a location belongs to another table than a snapshot.
 
-    Where another library cleaned the known version up, nothing says that it is another table.
+    The check cannot detect a new table if another library cleaned up the version of the snapshot.
 
     Raises:
-        VersionNotFoundError: The table was deleted and made again.
+        VersionNotFoundError: The table was deleted and created again.
     """
-    _check_same_table(known.version, known.identity, latest, known.entry)
+    _check_same_table(snapshot.version, snapshot.identity, latest, snapshot.entry)
 
 
 def _check_same_table(
     version: int, identity: str, latest: Snapshot, entry: ManifestEntry | None = None
 ) -> None:
     location, file = latest.location, transaction_file_of(identity)
-    if latest.identity == identity or latest.manifest.ancestor(version) == id_of(file):
+    if latest.identity == identity or latest.manifest.ancestor(version) == version_identifier(file):
         return
     if version < latest.version and not is_detached(version):
         try:
-            found = location.handler.find_version(location.store, version, uri=location.uri)
-            is_known = entry is not None and found.is_that_of(entry)
-            if is_known or open_entry(location, found).identity == identity:
+            current = location.handler.find_version(location.store, version, uri=location.uri)
+            is_unchanged = entry is not None and current.is_that_of(entry)
+            if is_unchanged or open_entry(location, current).identity == identity:
                 return
-            is_there = True
+            exists = True
         except (VersionNotFoundError, ObjectNotFoundError):
-            is_there = False
+            exists = False
         recorded = Removals.of(location.store).transactions.get(version)
-        if recorded == file or (recorded is None and not is_there):
+        if recorded == file or (recorded is None and not exists):
             return
     elif is_detached(version):
         return
     raise VersionNotFoundError(
-        "the table was deleted and made again after it was read; open it again",
+        "the table was deleted and created again after it was read; open it again",
         uri=location.uri,
         version=version,
         latest=latest.version,
@@ -369,7 +375,7 @@ def _prepare_first(transaction: Transaction, options: CommitOptions) -> Prepared
 def _prepare(
     transaction: Transaction, base: Snapshot, version: int, options: CommitOptions
 ) -> PreparedCommit:
-    """Apply a transaction to the version it follows."""
+    """Apply a transaction to its base version."""
     operation = transaction.operation
     context = CommitContext(
         version=version,
@@ -381,13 +387,13 @@ def _prepare(
     state = apply_operation(with_creation_versions(operation, base, version), before, context)
     state = with_recorded_moves(state, operation, base)
     if has_merged_tables(state):
-        state = with_index_catchup(state, before, _as_read(transaction, base))
+        state = with_index_catchup(state, before, _read_state(transaction, base))
     state = with_counted_rows(state, base.location)
     return PreparedCommit(transaction, state, base.entry.naming, base)
 
 
-def _as_read(transaction: Transaction, base: Snapshot) -> State | None:
-    """Return the version that a transaction was computed from, if it is still there."""
+def _read_state(transaction: Transaction, base: Snapshot) -> State | None:
+    """Return the state that a transaction was computed from, or None if it was removed."""
     read = base
     if transaction.read_version != base.version:
         try:
@@ -411,60 +417,63 @@ def _publish(
     *,
     resolver: Resolver | None = None,
 ) -> Snapshot | None:
-    """Write the manifest under the name of its version; the one request that decides.
+    """Write the manifest under the name of its version, in the request that decides the commit.
 
-    None if the name is another's, or was: whoever publishes looks again what the latest is. The
-    same is true if the reply was lost and the version is not there; `resolver` remembers it.
+    Returns None if the name is or was used by another version, and the caller reloads the latest
+    version. The same applies if the reply was lost and the version does not exist; `resolver` then
+    records the version as pending.
     """
     transaction, store = prepared.transaction, location.store
-    manifest = _stamped(prepared, options.mark)
+    manifest = _stamped(prepared, options.watermark)
     path = manifest_path(manifest.version, prepared.naming)
-    rendered = sealed(transaction.render())
+    rendered = with_trailer(transaction.render())
     store.put_note(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
-    head = b""
+    dictionary_bytes = b""
     if manifest.data_version is FileVersion.V0_1:
         values = dictionary_values_of(unsaved_snapshot(location, manifest))
-        manifest, head = with_dictionaries(manifest, values)
-    # Fields of newer releases stay, as those of the manifest do.
+        manifest, dictionary_bytes = with_dictionaries(manifest, values)
+    # Retain fields of newer releases, as for the manifest.
     unknown = b"" if prepared.base is None else prepared.base.indices.unknown
     indices = IndexSection(prepared.state.indices, unknown)
-    data, stored = write_manifest_file(manifest, indices, rendered, dictionary_values=head)
-    # What starts a table or a branch, as a clone does, refers to files of versions that exist.
+    data, stored = write_manifest_file(
+        manifest, indices, rendered, dictionary_values=dictionary_bytes
+    )
+    # The first version of a clone or branch refers to files of existing versions.
     adds_files = resolver is not None or options.detached
     may_lack_files = adds_files and options.may_lack_files()
     handler = options.handler or location.handler
-    if options.settle is not None:
-        options.settle()
+    if options.sync is not None:
+        options.sync()
     entry = ManifestEntry(manifest.version, prepared.naming, path, len(data), manifest.timestamp)
     published = written_snapshot(location, entry, stored, indices, transaction)
     if may_lack_files:
         check_new_files(published, prepared.base, is_published=False)
-    found = None
+    existing = None
     try:
         handler.publish(store, path, data, version=manifest.version)
     except AlreadyExistsError:
         return None
     except CommitOutcomeUnknownError as error:
-        found = _found_ours(published)
-        if found is None:
+        existing = _load_if_ours(published)
+        if existing is None:
             lost = error.with_facts(version=manifest.version, uuid=transaction.uuid)
             if resolver is None:
                 raise lost from None
-            resolver.lose(published, lost)
+            resolver.add_pending(published, lost)
             return None
     if options.detached:
         folder = VersionFolder.of(store)
     else:
-        landed = landed_in(found or published, prepared.base, handler)
-        if landed is None:
+        listing = landed_in(existing or published, prepared.base, handler)
+        if listing is None:
             return None
-        folder = landed
+        folder = listing
         _write_hint(store, manifest.version)
     read_version = transaction.read_version if resolver is None else resolver.ours.read_version
     if may_lack_files or (adds_files and read_version <= last_sweep(folder)):
         check_new_files(published, prepared.base, is_published=True)
-    if found is not None:
-        return found  # which an earlier attempt may have put, at another time
+    if existing is not None:
+        return existing  # It may have been put by an earlier attempt, with another timestamp.
     keep_manifest(data, stored, location.kept.cache)
     entry = replace(entry, etag=store.etag_at_hand(path))
     return written_snapshot(location, entry, stored, indices, transaction)
@@ -478,10 +487,10 @@ def publish_first(
     *,
     base: Snapshot | None = None,
 ) -> Snapshot:
-    """Publish a version that nothing comes before, as a clone's is, or just `base`.
+    """Publish the first version of a table, or one that must directly follow `base`.
 
     Raises:
-        AlreadyExistsError: Another writer published the same.
+        AlreadyExistsError: Another writer published the same version.
     """
     prepared = PreparedCommit(transaction, state, naming, base)
     published = _publish(location, prepared, CommitOptions())
@@ -490,30 +499,30 @@ def publish_first(
     return published
 
 
-def _stamped(prepared: PreparedCommit, mark: Mark | None) -> Manifest:
+def _stamped(prepared: PreparedCommit, watermark: Mark | None) -> Manifest:
     manifest, transaction, base = prepared.state.manifest, prepared.transaction, prepared.base
     return replace(
         manifest,
-        config=manifest.config if mark is None else mark.put(manifest.config),
+        config=manifest.config if watermark is None else watermark.put(manifest.config),
         timestamp_ns=surroundings.time_ns(),
         transaction_file=transaction.file_name,
-        ancestors=b"" if base is None else base.manifest.descent(),
+        ancestors=b"" if base is None else base.manifest.child_ancestors(),
         writer_version=WriterVersion.of(_LIBRARY, __version__),
         tag=transaction.tag,
     )
 
 
-def _found_ours(ours: Snapshot) -> Snapshot | None:
-    """Return a version as it is stored if it is ours, after the reply to its put was lost."""
+def _load_if_ours(ours: Snapshot) -> Snapshot | None:
+    """Return the stored version if it contains our transaction, after a lost reply."""
     try:
-        found = open_snapshot(ours.location, ours.version)
+        stored = open_snapshot(ours.location, ours.version)
     except NotFoundError:
         return None
-    return found if found.manifest.transaction_file == ours.manifest.transaction_file else None
+    return stored if stored.manifest.transaction_file == ours.manifest.transaction_file else None
 
 
 def _write_hint(store: Store, version: int) -> None:
-    """Leave a note of the latest version; a note that is missing or old does no harm."""
+    """Write the latest version hint; a missing or outdated hint does no harm."""
     try:
         store.put_note(LATEST_VERSION_HINT, render_version_hint(version))
     except StorageError:
@@ -521,6 +530,6 @@ def _write_hint(store: Store, version: int) -> None:
 
 
 def _wait(attempt: int) -> None:
-    """Wait a random time that grows with every attempt, so that writers spread out."""
+    """Wait a random time with exponential backoff."""
     bound = min(_WAIT_MS_FIRST * 2**attempt, _WAIT_MS_MAX)
     surroundings.sleep(surroundings.uniform(0, bound) / 1000)

@@ -1,10 +1,10 @@
-"""Dictionary values in manifests, which tables of version 0.1 keep beside those in each file.
+"""Dictionary values in manifests of version 0.1 tables, in addition to those in each file.
 
     manifest file   [red, green] ...   field `color`: values at 0, 2 of them
     data file a     [red, green]
-    data file b     [red, green, blue]     later values go behind, so b's serve for both
+    data file b     [red, green, blue]     new values are appended, so b's values fit both files
 
-Readers of old releases look values up in the manifest alone, so every commit writes them again,
+Readers of old releases use only the values in the manifest, so every commit writes them again,
 taken from the newest file.
 """
 
@@ -32,30 +32,30 @@ def dictionary_values_of(snapshot: Snapshot) -> dict[int, pa.Array]:
 
 
 def with_dictionaries(manifest: Manifest, values: Mapping[int, pa.Array]) -> tuple[Manifest, bytes]:
-    """Return a manifest that says where its dictionary values are, and the values as stored.
+    """Return a manifest with the positions of its dictionary values, and the encoded values.
 
-    The values go to the start of the manifest's file.
+    The values are stored at the start of the manifest file.
     """
-    places: dict[int, DictionaryLocation] = {}
+    locations: dict[int, DictionaryLocation] = {}
     stored: list[bytes] = []
     position = 0
     for field_id, array in values.items():
         batch = BatchEncoder(position)
         prepare_values(field_id, array).encode(0, len(array), batch)
         (page,) = batch.pages
-        places[field_id] = DictionaryLocation(page.position, page.length)
+        locations[field_id] = DictionaryLocation(page.position, page.length)
         stored += [buffer.tobytes() for buffer in batch.buffers]
         position = batch.position
-    if not places:
+    if not locations:
         return manifest, b""
-    fields = tuple(_placed(field, places) for field in manifest.schema.fields)
+    fields = tuple(_with_locations(field, locations) for field in manifest.schema.fields)
     return replace(manifest, schema=replace(manifest.schema, fields=fields)), b"".join(stored)
 
 
 def _newest_values(snapshot: Snapshot, node: Field) -> Iterator[pa.Array]:
     values = None
-    for place in reversed(range(len(snapshot.fragments))):
-        file = snapshot.fragments[place].file_of(node.id)
+    for position in reversed(range(len(snapshot.fragments))):
+        file = snapshot.fragments[position].find_file(node.id)
         if file is None:
             continue
         reader = snapshot.open_file(file)
@@ -64,13 +64,13 @@ def _newest_values(snapshot: Snapshot, node: Field) -> Iterator[pa.Array]:
             if len(values):
                 break
     if values is not None:
-        # Also if there are none, as in lists that are all empty: readers want to know the place.
+        # Yield empty values as well, as for empty lists: readers require a dictionary location.
         yield values
 
 
-def _placed(field: Field, places: Mapping[int, DictionaryLocation]) -> Field:
+def _with_locations(field: Field, locations: Mapping[int, DictionaryLocation]) -> Field:
     return replace(
         field,
-        dictionary=places.get(field.id, field.dictionary),
-        children=tuple(_placed(child, places) for child in field.children),
+        dictionary=locations.get(field.id, field.dictionary),
+        children=tuple(_with_locations(child, locations) for child in field.children),
     )

@@ -1,12 +1,12 @@
-r"""Bringing what was done on a branch to where it started, if nothing happened there since.
+r"""Fast-forward a parent branch to the latest version of a branch.
 
-    main      1 - 2                        main      1 - 2 - 3'     what the branch has at 5
+    main      1 - 2                        main      1 - 2 - 3'     content of version 5
                   \                                      \
     trial          2 - 3 - 4 - 5           trial           2 - 3 - 4 - 5
 
-All that the branch did becomes one version, which nobody else can publish at the same time. Files
-of the branch are copied, so that it may be deleted afterwards. Row versions that are counted on
-the branch would lie in the future of the parent; they become the new version.
+All changes of the branch become one version of the parent, which must not have newer versions.
+Files of the branch are copied, so the branch can be deleted afterwards. Row versions that exceed
+the new version of the parent are set to it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from lancelet.values import replace
 
 
 def fast_forward(main: TableLocation, name: str) -> Snapshot:
-    """Make the latest version of a branch the next one of its parent.
+    """Publish the latest version of a branch as the next version of its parent.
 
     Raises:
-        CommitConflictError: The parent has versions that the branch did not start from.
+        CommitConflictError: The parent has newer versions than the start of the branch.
     """
     branch = get_branch(main, name)
     parent = open_snapshot(branch_location(main, branch.parent_branch))
@@ -44,32 +44,32 @@ def fast_forward(main: TableLocation, name: str) -> Snapshot:
     parent.check_changeable()
     source.check_changeable()
     if parent.version != branch.parent_version:
-        raise _moved_on(parent, name, branch.parent_version)
+        raise _diverged_error(parent, name, branch.parent_version)
     if source.version == branch.parent_version:
         return parent
-    copy_files(source, parent.location, own=True)
+    copy_files(source, parent.location, own_only=True)
     operation = Overwrite(tuple(source.fragments), source.schema)
     transaction = Transaction(parent.version, str(surroundings.new_uuid()), operation)
-    state = _as_of_parent(source, parent)
+    state = _relocated_state(source, parent)
     try:
         naming = parent.entry.naming
         return publish_first(parent.location, transaction, state, naming, base=parent)
     except AlreadyExistsError as error:
-        raise _moved_on(parent, name, branch.parent_version) from error
+        raise _diverged_error(parent, name, branch.parent_version) from error
 
 
-def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
-    """Return what the branch is, with files and bases as the parent names them."""
+def _relocated_state(source: Snapshot, parent: Snapshot) -> State:
+    """Return the state of the branch with files and bases relative to the parent."""
     version, root = parent.version + 1, parent.location.store.uri
     location = source.location
-    home = {
+    parent_base_ids = {
         base.id
         for base in source.manifest.base_paths
         if base.is_dataset_root and location.base_store(base).uri == root
     }
     bases: Mapping[int, BasePath] = {
         **parent.manifest.bases,
-        **{key: base for key, base in source.manifest.bases.items() if key not in home},
+        **{key: base for key, base in source.manifest.bases.items() if key not in parent_base_ids},
     }
     manifest = replace(
         source.manifest,
@@ -82,9 +82,9 @@ def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
     state = with_bases(
         source,
         State(manifest, source.indices.indices),
-        lambda base_id: None if base_id in home else base_id,
+        lambda base_id: None if base_id in parent_base_ids else base_id,
     )
-    fragments = FragmentList.of(_until(version, each) for each in state.manifest.fragments)
+    fragments = FragmentList.of(_limit_versions(version, each) for each in state.manifest.fragments)
     indices = tuple(
         replace(index, dataset_version=min(index.dataset_version, version))
         for index in state.indices
@@ -92,15 +92,15 @@ def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
     return State(replace(state.manifest, fragments=fragments).with_flags(), indices)
 
 
-def _until(version: int, fragment: Fragment) -> Fragment:
+def _limit_versions(version: int, fragment: Fragment) -> Fragment:
     return replace(
         fragment,
-        created_at_versions=_not_after(version, fragment.created_at_versions),
-        last_updated_at_versions=_not_after(version, fragment.last_updated_at_versions),
+        created_at_versions=_limit_sequence(version, fragment.created_at_versions),
+        last_updated_at_versions=_limit_sequence(version, fragment.last_updated_at_versions),
     )
 
 
-def _not_after(version: int, stored: StoredSequence | None) -> StoredSequence | None:
+def _limit_sequence(version: int, stored: StoredSequence | None) -> StoredSequence | None:
     if not isinstance(stored, Inline):
         return stored
     sequence = VersionSequence.parse(stored.data)
@@ -108,12 +108,12 @@ def _not_after(version: int, stored: StoredSequence | None) -> StoredSequence | 
     return Inline(VersionSequence(sequence.lengths, versions).render())
 
 
-def _moved_on(parent: Snapshot, name: str, started: int) -> CommitConflictError:
+def _diverged_error(parent: Snapshot, name: str, start_version: int) -> CommitConflictError:
     return CommitConflictError(
-        "the parent of the branch moved on, so that its work cannot just follow",
+        "the parent of the branch has newer versions and cannot be fast-forwarded",
         branch=name,
         parent=parent.manifest.branch or "main",
-        started_from=started,
+        started_from=start_version,
         latest=parent.version,
         retryable=False,
     )

@@ -1,13 +1,13 @@
-"""Reading and keeping the fragment reuse index of a table.
+"""Read and maintain the fragment reuse index of a table.
 
-    index by_id    covers {0, 1}, holds addresses of 0 and 1
+    index by_id    covers {0, 1}, stores addresses in 0 and 1
     rewrite        0, 1 -> 7, recorded
-    next commit    by_id covers {7}, and still holds addresses of 0 and 1
-    a query        translates what by_id says
+    next commit    by_id covers {7}, and still stores addresses in 0 and 1
+    a query        translates the addresses of by_id
 
-So what an index covers is said in today's fragments from the next commit on, while its files stay
-as they are. Whether addresses have to be translated does not follow from what an index covers;
-all are, and those of fragments that were never rewritten stay the same.
+The next commit updates the fragment bitmap of the index, while its files are unchanged. The bitmap
+therefore does not show whether addresses need translation. All addresses are translated; those of
+fragments that were never rewritten stay the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class FragmentReuse:
-    """The rewrites of a table that its indices may not know of, oldest first."""
+    """The rewrites of a table that its indices may not reflect, oldest first."""
 
     versions: tuple[ReuseVersion, ...] = ()
 
@@ -57,22 +57,22 @@ class FragmentReuse:
         return [[_moves_of(group) for group in version.groups] for version in self.versions]
 
     def check(self) -> None:
-        """Raise `CorruptDataError` unless every group has as many rows as it replaced."""
+        """Raise `CorruptDataError` if a rewrite changes the row count of a group."""
         self._moves  # noqa: B018 - working them out is the check
 
     def translate(self, addresses: UInt64s) -> UInt64s:
-        """Return where rows are now, `NO_ADDRESS` for those that were deleted on the way."""
+        """Return the current addresses of rows, or `NO_ADDRESS` for deleted rows."""
         for groups in self._moves:
             moved = addresses
             for moves in groups:
-                # Groups of one version have different fragments, so none undoes another.
+                # The groups of one version have different fragments, so their order is irrelevant.
                 moved = moves.translate(moved)
             addresses = moved
         return addresses
 
 
 def fragment_reuse_of(snapshot: Snapshot) -> FragmentReuse:
-    """Return the rewrites that the indices of a version may not know of."""
+    """Return the rewrites that the indices of a version may not reflect."""
     entry = _entry_of(snapshot.indices.indices)
     if entry is None:
         return FragmentReuse()
@@ -82,12 +82,12 @@ def fragment_reuse_of(snapshot: Snapshot) -> FragmentReuse:
 
 
 def current_coverage(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
-    """Return the index segments of a version, which cover the fragments that their rows are in."""
-    return without_overlaps(indices_of_today(snapshot))
+    """Return the index segments of a version, with current fragments and without overlaps."""
+    return without_overlaps(remapped_indices(snapshot))
 
 
-def indices_of_today(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
-    """Return the index segments of a version with recorded rewrites applied to their fragments."""
+def remapped_indices(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
+    """Return the index segments of a version with recorded rewrites applied to their bitmaps."""
     indices = snapshot.indices.indices
     versions = fragment_reuse_of(snapshot).versions
     if not versions:
@@ -101,9 +101,9 @@ def indices_of_today(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
 
 
 def with_recorded_moves(state: State, operation: Operation, base: Snapshot) -> State:
-    """Return a state about to be committed whose fragment reuse index has the moves of ours.
+    """Return the state to commit with the row moves of the operation added to the reuse index.
 
-    A content that is too large for the manifest is written to a file of the new index.
+    Content that is too large for the manifest is written to a file of the new index.
     """
     if not isinstance(operation, Rewrite) or not operation.moves:
         return state
@@ -117,24 +117,26 @@ def with_recorded_moves(state: State, operation: Operation, base: Snapshot) -> S
 def trimmed_entry(
     snapshot: Snapshot, indices: Sequence[IndexMetadata]
 ) -> tuple[IndexMetadata, IndexMetadata] | None:
-    """Return the entry of a version, and one without the rewrites that `indices` all know of.
+    """Return the reuse index entry of a version, and a copy without obsolete rewrites.
 
-    They know of a rewrite if they were made since and cover none of what it replaced. It is None
-    if there is nothing to leave out.
+    A rewrite is obsolete if all of `indices` reflect it.
+
+    An index reflects a rewrite if it was built later and covers none of the replaced fragments.
+    Returns None if all rewrites are still needed.
     """
     entry = _entry_of(snapshot.indices.indices)
     versions = fragment_reuse_of(snapshot).versions
     needed = tuple(
         version
         for version in versions
-        if not all(index.is_system or _knows(index, version) for index in indices)
+        if not all(index.is_system or _reflects(index, version) for index in indices)
     )
     if entry is None or len(needed) == len(versions):
         return None
     return entry, _new_entry(needed, snapshot, entry)
 
 
-def _knows(index: IndexMetadata, version: ReuseVersion) -> bool:
+def _reflects(index: IndexMetadata, version: ReuseVersion) -> bool:
     if index.dataset_version < version.dataset_version:
         return False
     covered = index.fragment_bitmap or FrozenBitMap()
@@ -179,8 +181,8 @@ def _read(snapshot: Snapshot, entry: IndexMetadata) -> tuple[ReuseVersion, ...]:
     path = f"{entry.uuid}/{content.path}"
     store, path = snapshot.location.place(INDICES, path, entry.base_id, snapshot.manifest.bases)
     with store.open_reader(path) as reader:
-        found = reader.read_ranges(Ranges.of((content.offset, content.size)))
-        return parse_content(found.slice_bytes(0).tobytes())
+        content_bytes = reader.read_ranges(Ranges.of((content.offset, content.size)))
+        return parse_content(content_bytes.slice_bytes(0).tobytes())
 
 
 def _moves_of(group: ReuseGroup) -> RowMoves:

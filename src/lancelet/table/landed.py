@@ -26,7 +26,7 @@ from lancelet.errors import (
     StorageError,
     VersionNotFoundError,
 )
-from lancelet.format.manifest import Manifest, id_of
+from lancelet.format.manifest import Manifest, version_identifier
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.manifests import VersionFolder
 from lancelet.table.removals import Removals
@@ -73,7 +73,7 @@ def _has_landed(published: Snapshot, base: Snapshot | None, folder: VersionFolde
     following = open_entry(published.location, folder.entry(store, above))
     ancestor = following.manifest.ancestor(published.version)
     if ancestor is not None:
-        return ancestor == id_of(ours)
+        return ancestor == version_identifier(ours)
     if not removals.is_forgotten(published.version) and _shows(following, published, base):
         return True
     raise CommitOutcomeUnknownError(

@@ -123,7 +123,7 @@ def sequence_bytes(snapshot: Snapshot, stored: Inline | External) -> bytes:
 
 def _column(snapshot: Snapshot, fragment: Fragment, field_id: int) -> UInt64s:
     """Read the numbers of all rows from the column that a spilled sequence is."""
-    file = fragment.file_of(field_id)
+    file = fragment.find_file(field_id)
     if file is None:
         raise CorruptDataError(
             "no file of the fragment has the column of its row ids or versions",

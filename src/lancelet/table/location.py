@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from lancelet.format.base_paths import BasePath, base_of
+from lancelet.format.base_paths import BasePath, get_base
 from lancelet.format.paths import TREE, branch_path, check_relative_path
 from lancelet.io import Store, open_folder
 from lancelet.io.cache import CACHE, CacheScope
@@ -97,7 +97,7 @@ class TableLocation:
         check_relative_path(path)
         if base_id is None:
             return Place(self.store, f"{directory}/{path}")
-        base = base_of(bases, base_id)
+        base = get_base(bases, base_id)
         within = f"{directory}/{path}" if base.is_dataset_root else path
         return Place(self.base_store(base), within)
 

@@ -34,8 +34,8 @@ from lancelet.format.paths import (
     TAGS,
     branch_path,
     branch_root,
-    lies_within_files,
-    ref_name_of,
+    is_inside_table_directory,
+    parse_ref_name,
     tag_path,
 )
 from lancelet.format.refs import (
@@ -257,7 +257,7 @@ def delete_branch(main: TableLocation, name: str) -> None:
     if name not in branches and next(main.store.list(folder), None) is None:
         raise _no_ref(main, "branch", name, branches)
     children = {other for other, branch in branches.items() if branch.parent_branch == name}
-    children |= {other for other in branches if lies_within_files(other, name)}
+    children |= {other for other in branches if is_inside_table_directory(other, name)}
     tags = sorted(tag for tag, value in list_tags(main).items() if value.branch == name)
     if children or tags:
         raise RefInUseError(
@@ -267,7 +267,7 @@ def delete_branch(main: TableLocation, name: str) -> None:
             tags=tags,
         )
     main.store.delete(branch_path(name))
-    if any(lies_within_files(name, other) for other in branches):
+    if any(is_inside_table_directory(name, other) for other in branches):
         # All but its own folders are files of the other branch.
         for inner in TABLE_FOLDERS:
             main.store.delete_folder(f"{folder}/{inner}")
@@ -337,7 +337,7 @@ def _listed(
     """Return what the names in a folder mean, without those that are taken away meanwhile."""
     found = {}
     for info in main.store.list(folder):
-        name = ref_name_of(last_part(info.path))
+        name = parse_ref_name(last_part(info.path))
         if info.size and name is not None:
             with suppress(ObjectNotFoundError):
                 found[name] = read(main, info.path)

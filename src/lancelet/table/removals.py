@@ -44,7 +44,7 @@ from lancelet.errors import (
     corrupt_within,
 )
 from lancelet.format.paths import VERSIONS
-from lancelet.format.seal import sealed, unsealed
+from lancelet.format.trailer import strip_trailer, with_trailer
 from lancelet.io import Store
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder
@@ -126,12 +126,12 @@ class Removals:
     def render(self) -> bytes:
         """Return the bytes of a record."""
         versions = {str(version): self.transactions[version] for version in self.transactions}
-        return sealed(json.dumps({"forgotten": self.forgotten, "removed": versions}).encode())
+        return with_trailer(json.dumps({"forgotten": self.forgotten, "removed": versions}).encode())
 
     @staticmethod
     def parse(data: bytes) -> Removals:
         """Return what a record says."""
-        content = unsealed(np.frombuffer(data, np.uint8)).tobytes()
+        content = strip_trailer(np.frombuffer(data, np.uint8)).tobytes()
         try:
             found = json.loads(content)
             removed = {int(version): str(name) for version, name in found["removed"].items()}

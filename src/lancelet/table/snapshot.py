@@ -38,7 +38,7 @@ from lancelet.format.manifest_file import (
 )
 from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming, data_file_identity
 from lancelet.format.schema import Schema
-from lancelet.format.seal import unsealed
+from lancelet.format.trailer import strip_trailer
 from lancelet.format.transaction import Transaction
 from lancelet.io.cache import CacheScope
 from lancelet.io.store import Store
@@ -186,7 +186,7 @@ class Snapshot:
             # Cleaning up may remove it; a version is readable without.
             return None
         with corrupt_within(path=path, uri=self.location.uri):
-            return Transaction.parse(unsealed(np.frombuffer(data, np.uint8)).data)
+            return Transaction.parse(strip_trailer(np.frombuffer(data, np.uint8)).data)
 
     def check_changeable(self) -> None:
         """Refuse to change a table that has features which this release would not keep intact.
@@ -273,7 +273,7 @@ class Snapshot:
                     deletion.file_type,
                     path,
                     physical_rows=self.physical_rows(fragment),
-                ).checked(self.physical_rows(fragment), deletion.num_deleted_rows),
+                ).validated(self.physical_rows(fragment), deletion.num_deleted_rows),
             )
 
     def keep_deletions(self, fragment: Fragment, deleted: DeletionVector) -> None:

@@ -147,8 +147,8 @@ def test_ranges_of_one_file_are_one_request(tmp_path: Path, monkeypatch) -> None
     values = [bytes([row]) * 200 for row in range(40)]
     rows = pa.table([values], schema=pa.schema([field]))
     ds = lancelet.write_dataset(rows, tmp_path / "t", max_rows_per_file=20)
-    read, requests = blobs._read_of_file, []
-    monkeypatch.setattr(blobs, "_read_of_file", lambda parts: requests.append(parts) or read(parts))
+    read, requests = blobs._read_file, []
+    monkeypatch.setattr(blobs, "_read_file", lambda parts: requests.append(parts) or read(parts))
     wanted = [(row, 3, 190) for row in range(40)]
     found = ds.read_blob_ranges("b", wanted, selector="indices")
     assert [data for _, _, data in found] == [value[3:193] for value in values]

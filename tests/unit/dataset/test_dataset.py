@@ -261,5 +261,5 @@ def test_columns_must_not_have_the_names_of_row_columns(dataset, tmp_path, name)
 
 
 def test_a_scheme_that_no_store_has_is_a_wrong_value():
-    with pytest.raises(ValueError, match="no store has this scheme"):
+    with pytest.raises(ValueError, match="no store supports this scheme"):
         lancelet.dataset("nope://bucket/t")

@@ -82,7 +82,7 @@ def test_names_that_are_taken_or_unknown_are_errors(ds) -> None:
     with pytest.raises(VersionNotFoundError):
         ds.tags.create("v9", 9)
     for bad in ("", "a b", "a/b", ".a"):
-        with pytest.raises(OSError, match="a tag is made of"):
+        with pytest.raises(OSError, match="a tag name must consist of"):
             ds.tags.create(bad, 1)
 
 

@@ -40,7 +40,7 @@ for read, expected in reads:
     try:
         found = read()
     except CorruptDataError as error:
-        assert "shorter" in str(error), error
+        assert "truncated" in str(error), error
     else:
         # Without a map, what was read to open the file is in memory.
         assert is_warm == "warm" or not NATIVE, "nothing was read before"
@@ -98,7 +98,7 @@ for read in (
     try:
         read()
     except CorruptDataError as error:
-        assert "shorter" in str(error), error
+        assert "truncated" in str(error), error
     else:
         raise AssertionError("no error")
 # Whoever looks at a map in spite of all gets zeros.

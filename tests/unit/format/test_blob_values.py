@@ -30,7 +30,7 @@ def test_the_type_keeps_the_storage_that_it_was_read_with(storage):
 
 
 def test_other_storage_is_no_blob():
-    with pytest.raises(InvalidInputError, match="other fields"):
+    with pytest.raises(InvalidInputError, match="unexpected fields"):
         BlobType.__arrow_ext_deserialize__(pa.struct([("data", pa.int8())]), b"")
 
 

@@ -164,7 +164,7 @@ def test_a_version_from_before_rows_were_counted_is_read():
 
 
 def test_so_many_decoded_fragments_are_kept_and_no_more(monkeypatch):
-    monkeypatch.setattr(fragment_list, "_PARSED_MAX", 8)
+    monkeypatch.setattr(fragment_list, "_CACHED_FRAGMENTS_MAX", 8)
     listed = FragmentList.of([Fragment(number, (), physical_rows=1) for number in range(20)])
     for _ in range(2):
         assert [fragment.id for fragment in listed] == list(range(20))

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format import paths
-from lancelet.format.base_paths import BasePath, base_of
+from lancelet.format.base_paths import BasePath, get_base
 from lancelet.format.flags import (
     DERIVED,
-    UNDERSTOOD,
+    SUPPORTED,
     Feature,
     check_readable,
     check_writable,
@@ -85,8 +85,8 @@ def test_a_data_file_name_spreads_and_is_unique(identity):
 
 
 def test_a_branch_is_a_directory_and_a_file():
-    assert paths.ref_name_of(paths.branch_path("a/b").rpartition("/")[2]) == "a/b"
-    assert paths.ref_name_of("a.txt") is None
+    assert paths.parse_ref_name(paths.branch_path("a/b").rpartition("/")[2]) == "a/b"
+    assert paths.parse_ref_name("a.txt") is None
     assert paths.branch_root("a/b") == "tree/a/b"
     with pytest.raises(InvalidInputError):
         paths.blob_file_path("a.lance", 1 << 32)
@@ -126,7 +126,7 @@ def test_a_commit_sets_what_it_knows_and_carries_the_rest(reader, writer, conten
 @pytest.mark.parametrize("bit", range(64))
 def test_only_what_is_understood_is_read_or_written(bit):
     flag = 1 << bit
-    understood = bool(flag & int(UNDERSTOOD))
+    understood = bool(flag & int(SUPPORTED))
     readable, writable = (accepts(check, flag, flag) for check in (check_readable, check_writable))
     assert readable == (understood and flag != Feature.NON_REUSABLE_FIELD_IDS)
     assert writable == readable
@@ -157,6 +157,6 @@ def test_a_refused_flag_is_named():
 
 def test_a_base_that_is_missing_is_corrupt():
     base = BasePath(3, "s3://landing/")
-    assert base_of({3: base}, 3).locate("data", "f.lance") == "s3://landing/f.lance"
+    assert get_base({3: base}, 3).locate("data", "f.lance") == "s3://landing/f.lance"
     with pytest.raises(CorruptDataError):
-        base_of({3: base}, 0)
+        get_base({3: base}, 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lancelet.errors import InvalidInputError
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Interval, IsNull, OneOf, StartsWith
+from lancelet.index.query import Interval, IsNull, OneOf, StartsWith
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.index.scalar.btree.layout import PAGE_LOOKUP, write_pages
 from lancelet.io.memory import MemoryStore
@@ -66,7 +66,7 @@ def test_an_interval_finds_what_comparing_finds(items, page_rows, low, high, wit
     values = pa.array(items, pa.int32())
     index = small_pages(values, page_rows)
     lower, upper = pa.scalar(low, pa.int32()), pa.scalar(high, pa.int32())
-    question = Interval(lower, upper, includes_lower=with_low, includes_upper=with_high)
+    query = Interval(lower, upper, includes_lower=with_low, includes_upper=with_high)
     expected = [
         place
         for place, item in enumerate(items)
@@ -74,22 +74,22 @@ def test_an_interval_finds_what_comparing_finds(items, page_rows, low, high, wit
         and (item > low or (with_low and item == low))
         and (item < high or (with_high and item == high))
     ]
-    assert rows(index.search(question)) == expected
-    assert index.estimate(question) >= len(expected)
+    assert rows(index.search(query)) == expected
+    assert index.estimate(query) >= len(expected)
 
 
 @given(INTEGERS, st.integers(1, 7), st.lists(st.integers(-6, 6), max_size=12, unique=True))
 def test_one_of_finds_what_membership_finds(items, page_rows, wanted):
     items = sorted(items, key=lambda item: (item is not None, item))
     index = small_pages(pa.array(items, pa.int32()), page_rows)
-    question = OneOf(pa.array(wanted, pa.int32()))
+    query = OneOf(pa.array(wanted, pa.int32()))
     expected = [place for place, item in enumerate(items) if item in wanted]
-    assert rows(index.search(question)) == expected
-    named = index.few_numbers(question, len(items))
+    assert rows(index.search(query)) == expected
+    named = index.lookup_rows(query, len(items))
     assert sorted(named.tolist()) == expected
     if expected:
-        assert index.few_numbers(question, len(expected) - 1) is None
-    assert index.estimate(question) >= len(expected)
+        assert index.lookup_rows(query, len(expected) - 1) is None
+    assert index.estimate(query) >= len(expected)
     nulls = [place for place, item in enumerate(items) if item is None]
     assert rows(index.search(IsNull())) == nulls
 

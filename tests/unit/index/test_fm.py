@@ -9,7 +9,7 @@ import pytest
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Contains, IsNull
+from lancelet.index.query import Contains, IsNull
 from lancelet.index.scalar.fm import kind, layout
 from lancelet.index.scalar.fm.kind import Fm
 from lancelet.io.memory import MemoryStore
@@ -56,10 +56,10 @@ def trained(texts, **how):
 def check(segment, texts, first=0):
     """Every row with a part is found, and none other but where the answer says it is not exact."""
     for part in PARTS:
-        question = Contains(part)
+        query = Contains(part)
         rows = {first + at for at, text in enumerate(texts) if text is not None and part in text}
-        assert segment.estimate(question) >= len(rows)
-        found = segment.search(question)
+        assert segment.estimate(query) >= len(rows)
+        found = segment.search(query)
         listed = set(found.rows.listed().tolist())
         if found.is_exact:
             assert listed == rows, part

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lancelet.index.base import IndexedRows, IndexTypeError, Parameters
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Contains, HasAll, HasAny, Interval, IsNull, OneOf, StartsWith
-from lancelet.index.registry import SCALAR_KINDS, kind_of_name, kind_of_type
+from lancelet.index.query import Contains, HasAll, HasAny, Interval, IsNull, OneOf, StartsWith
+from lancelet.index.registry import SCALAR_KINDS, kind_by_details_type, kind_by_name
 from lancelet.index.scalar.fm.kind import FmSegment
 from lancelet.io.memory import MemoryStore
 from lancelet.rowids.address import NO_ADDRESS, fragments_of
@@ -71,13 +71,13 @@ def addresses(first, count):
     )
 
 
-def matches(question, item):
+def matches(query, item):
     """Whether a value answers a question, by plain Python; floats as filters compare them."""
-    if isinstance(question, IsNull):
+    if isinstance(query, IsNull):
         return item is None
     if item is None:
         return False
-    match question:
+    match query:
         case OneOf(values):
             return total(item) in [total(value) for value in values.to_pylist()]
         case Interval(lower, upper, with_lower, with_upper):
@@ -131,15 +131,15 @@ def questions(draw, data_type, items):
     return Interval(draw(bound), draw(bound), draw(st.booleans()), draw(st.booleans()))
 
 
-def check(segment, question, values, numbers):
-    if segment.estimate(question) is None:
+def check(segment, query, values, numbers):
+    if segment.estimate(query) is None:
         return
-    found = segment.search(question)
+    found = segment.search(query)
     rows = set(found.rows.addresses({}).tolist())
     expected = {
         number
         for number, item in zip(numbers.tolist(), values.to_pylist(), strict=True)
-        if matches(question, item)
+        if matches(query, item)
     }
     assert expected <= rows
     if found.is_exact:
@@ -156,12 +156,12 @@ def check(segment, question, values, numbers):
 @pytest.mark.parametrize(("kind", "name"), CASES)
 @given(data=st.data())
 def test_answers_are_complete_through_the_whole_life(kind, name, data):
-    kind = kind_of_name(kind)
+    kind = kind_by_name(kind)
     data_type, items = TYPES[name]
     drawn = data.draw(st.lists(st.none() | items, max_size=30))
     values = pa.array(drawn, data_type)
     numbers = addresses(0, len(values))
-    question = data.draw(questions(data_type, items))
+    query = data.draw(questions(data_type, items))
     parameters = Parameters(
         {"rows_per_zone": 4, "number_of_items": 4}
         if "ZONE" in kind.name or "BLOOM" in kind.name
@@ -171,7 +171,7 @@ def test_answers_are_complete_through_the_whole_life(kind, name, data):
     place = folder()
     details = kind.train(IndexedRows(data_type, [(values, numbers)]), place, parameters)
     segment = kind.open(place, details)
-    check(segment, question, values, numbers)
+    check(segment, query, values, numbers)
 
     more = pa.array(data.draw(st.lists(st.none() | items, max_size=10)), data_type)
     new_numbers = addresses(5, len(more))
@@ -185,7 +185,7 @@ def test_answers_are_complete_through_the_whole_life(kind, name, data):
     )
     check(
         kind.open(place, details),
-        question,
+        query,
         pa.concat_arrays([values.filter(pa.array(kept)), more]),
         np.concatenate([numbers[kept], new_numbers]),
     )
@@ -198,7 +198,7 @@ def test_answers_are_complete_through_the_whole_life(kind, name, data):
     if details is not None:
         moved = move(numbers)
         left = moved != NO_ADDRESS
-        check(kind.open(place, details), question, values.filter(pa.array(left)), moved[left])
+        check(kind.open(place, details), query, values.filter(pa.array(left)), moved[left])
 
 
 def test_every_kind_has_files_that_are_listed():
@@ -212,4 +212,4 @@ def test_every_kind_has_files_that_are_listed():
                 place.store.size(f"_indices/a/{file.path}") == file.size_bytes
                 for file in place.written
             )
-            assert kind_of_type(kind.type_url.upper()) is kind
+            assert kind_by_details_type(kind.type_url.upper()) is kind

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Meets
+from lancelet.index.query import Intersects
 from lancelet.index.scalar.rtree import layout
 from lancelet.index.scalar.rtree.kind import RTree
 from lancelet.io.memory import MemoryStore
@@ -39,10 +39,10 @@ def test_a_tree_finds_every_box_that_meets_another(pairs, data):
     segment = RTree().open(place, b"")
     low = np.array(data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9))))
     high = low + np.array(data.draw(st.tuples(st.integers(0, 4), st.integers(0, 4))))
-    question = Meets(*low.tolist(), *high.tolist())
-    found = segment.search(question)
+    query = Intersects(*low.tolist(), *high.tolist())
+    found = segment.search(query)
     assert not found.is_exact
-    assert found.rows.listed().tolist() == numbers[question.meets(own)].tolist()
+    assert found.rows.listed().tolist() == numbers[query.intersects(own)].tolist()
     assert segment.nulls().listed().tolist() == [99]
 
 

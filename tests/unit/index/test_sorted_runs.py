@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.index.parts import sorted_runs
-from lancelet.index.parts.ordering import floats_as_keys, keys_as_floats, order_of, sort_texts
+from lancelet.index.parts.ordering import argsort_strings, floats_as_keys, keys_as_floats, order_of
 from lancelet.index.parts.sorted_runs import sorted_parts
 
 VALUES = {
@@ -74,14 +74,14 @@ def test_rows_that_come_in_order_are_handed_on(data_type, data):
 @given(st.lists(st.binary(max_size=3).map(lambda end: b"shared-beginning-of-all-" * 2 + end)))
 def test_texts_are_sorted_as_python_sorts_bytes(values):
     expected = sorted(range(len(values)), key=lambda place: values[place])
-    assert sort_texts(pa.array(values, pa.binary())).tolist() == expected
+    assert argsort_strings(pa.array(values, pa.binary())).tolist() == expected
 
 
 @given(st.lists(st.binary(max_size=60)), st.integers(0, 3))
 def test_slices_are_sorted_by_their_own_values(values, skipped):
     own = values[skipped:]
     expected = sorted(range(len(own)), key=lambda place: own[place])
-    assert sort_texts(pa.array(values, pa.large_binary()).slice(skipped)).tolist() == expected
+    assert argsort_strings(pa.array(values, pa.large_binary()).slice(skipped)).tolist() == expected
 
 
 @given(st.lists(st.none() | st.floats(width=32)))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.index.base import IndexedRows
-from lancelet.index.parts.zone_bounds import bounds_of
-from lancelet.index.parts.zones import NullRows, in_pieces, zone_runs
+from lancelet.index.parts.zone_bounds import compute_bounds
+from lancelet.index.parts.zones import NullRows, concatenate_small, zone_runs
 
 FRAGMENTS = st.lists(st.lists(st.booleans(), max_size=20), max_size=5)
 
@@ -95,7 +95,7 @@ NUMBERS = st.one_of(
 )
 def test_bounds_of_floats_are_in_total_order(data_type, values, zone_rows, skipped):
     array = pa.array([None if v is None else np.float16(v) for v in values], pa.float16())
-    found = bounds_of(array.cast(data_type)[skipped:], zone_rows)
+    found = compute_bounds(array.cast(data_type)[skipped:], zone_rows)
     values = values[skipped:]
     for zone, start in enumerate(range(0, len(values), zone_rows)):
         own = [v for v in values[start : start + zone_rows] if v is not None]
@@ -126,7 +126,7 @@ def test_bounds_of_floats_are_in_total_order(data_type, values, zone_rows, skipp
 )
 @pytest.mark.parametrize("zone_rows", [1, 2, 3, 5])
 def test_bounds_of_other_values_are_the_least_and_the_greatest(array, zone_rows):
-    found = bounds_of(array[1:], zone_rows)
+    found = compute_bounds(array[1:], zone_rows)
     assert found.minimum.type == found.maximum.type == array.type
     values = array[1:].to_pylist()
     for zone, start in enumerate(range(0, len(values), zone_rows)):
@@ -136,14 +136,14 @@ def test_bounds_of_other_values_are_the_least_and_the_greatest(array, zone_rows)
 
 
 def test_values_without_an_order_have_no_bounds():
-    found = bounds_of(pa.array([{"a": 1}, None, {"a": 2}]), 2)
+    found = compute_bounds(pa.array([{"a": 1}, None, {"a": 2}]), 2)
     assert found.minimum.to_pylist() == found.maximum.to_pylist() == [None, None]
 
 
 @given(sizes=st.lists(st.integers(0, 5), max_size=10))
 def test_pieces_have_the_same_rows(sizes):
     tables = [pa.table({"x": pa.array(range(size), pa.int64())}) for size in sizes]
-    pieces = list(in_pieces(tables))
+    pieces = list(concatenate_small(tables))
     assert [x for piece in pieces for x in piece["x"].to_pylist()] == [
         x for table in tables for x in table["x"].to_pylist()
     ]

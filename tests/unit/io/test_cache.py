@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.config import CACHE_BYTES
-from lancelet.io.cache import _ENTRY_BYTES, CACHE, INDEX, LruCache, weight_of
+from lancelet.io.cache import _ENTRY_BYTES, CACHE, INDEX, LruCache, estimate_bytes
 
 steps = st.lists(
     st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 8), st.integers(0, 2000)),
@@ -166,7 +166,7 @@ def test_what_grows_is_weighed_again_and_dropped_when_it_has_no_room():
     scope, value = cache.scope(), Growing()
     assert scope.get_or_make("a", lambda: value) is value
     value.memory_bytes = 1000
-    scope.weigh("a")
+    scope.update_size("a")
     before = cache.stats.bytes - 1000
     assert 0 < before < 400
     value.memory_bytes = 2000
@@ -174,7 +174,7 @@ def test_what_grows_is_weighed_again_and_dropped_when_it_has_no_room():
         assert scope.get("a") is value
     assert cache.stats.bytes == before + 2000
     value.memory_bytes = 9000
-    scope.weigh("a")
+    scope.update_size("a")
     assert scope.get("a") is None
     assert cache.stats.bytes == 0
 
@@ -196,9 +196,9 @@ def test_scopes_of_one_key_are_one_as_long_as_somebody_has_it():
     first = cache.scope_of("table")
     first.put("a", 1, value_bytes=1)
     assert cache.scope_of("table").get("a") == 1
-    inner = first.within("segment", INDEX)
-    assert cache.scope_of("table").within("segment", INDEX) is inner
-    assert cache.scope().within("segment", INDEX) is not inner
+    inner = first.nested("segment", INDEX)
+    assert cache.scope_of("table").nested("segment", INDEX) is inner
+    assert cache.scope().nested("segment", INDEX) is not inner
     del first
     gc.collect()
     assert cache.scope_of("table").get("a") is None
@@ -226,7 +226,7 @@ def test_threads_share_scopes_that_come_and_go():
                 assert scope.get_or_make(key, lambda key=key: bytes(1000 + key)) == bytes(
                     1000 + key
                 )
-            scope.within("x", INDEX).put(number, number, value_bytes=700)
+            scope.nested("x", INDEX).put(number, number, value_bytes=700)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
@@ -238,6 +238,6 @@ def test_threads_share_scopes_that_come_and_go():
 def test_weights_are_of_arrays_and_of_what_holds_them():
     array = np.zeros(1000)
     for value in (array, [array], {"a": array}, (1, (array,)), pa.array(array)):
-        assert 8000 <= weight_of(value) < 12_000
-    assert weight_of(Growing()) == 0
-    assert weight_of(None) < 100
+        assert 8000 <= estimate_bytes(value) < 12_000
+    assert estimate_bytes(Growing()) == 0
+    assert estimate_bytes(None) < 100

@@ -350,7 +350,7 @@ def test_what_was_published_is_not_denied_because_its_folder_was_not_flushed(sto
     def broken(_: str) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(durable, "flush_folder", broken)
+    monkeypatch.setattr(durable, "flush_directory", broken)
     with pytest.warns(durable.DurabilityWarning, match="v/2 was stored"):
         store.put_if_absent("v/2", b"y")
     assert store.read("v/2") == b"y"

@@ -484,4 +484,4 @@ def test_client_is_made_when_it_is_needed():
     """Opening a store sends nothing and reads no certificates, so planning is cheap."""
     client = open_client("s3", "bucket", {"aws_endpoint": "http://127.0.0.1:1"})
     assert isinstance(client, Client)
-    assert client._made is None
+    assert client._cached_stores is None

@@ -98,5 +98,5 @@ def test_uri_of_a_store_opens_it_again(tmp_path: Path):
 
 
 def test_options_of_a_store_are_text():
-    with pytest.raises(TypeError, match="storage options are text"):
+    with pytest.raises(TypeError, match="storage options must be strings"):
         open_store("s3://bucket/a", {"client_max_retries": 3})

@@ -222,7 +222,9 @@ def test_row_ids_that_are_given_twice_are_found(table):
     publish(table.snapshot, Update((), (replace(second, row_ids=first.row_ids),)))
     table.checkout_latest()
     assert table.check("decode") == []
-    assert ["two live rows have one row id" in f.what for f in table.check("indices")] == [True]
+    assert ["two live rows have the same row id" in f.what for f in table.check("indices")] == [
+        True
+    ]
 
 
 def test_row_ids_that_are_missing_are_refused_and_not_made_up(tmp_path):

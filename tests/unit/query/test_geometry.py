@@ -8,7 +8,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import ExpressionError, InvalidInputError, UnsupportedError
-from lancelet.format.geometry import boxes_of, is_geometry_type, to_wkb
+from lancelet.format.geometry import bounding_boxes, is_geometry_type, to_wkb
 from lancelet.indices import IndexConfig
 
 shapely = pytest.importorskip("shapely")
@@ -113,19 +113,19 @@ def test_predicates_and_measures_are_those_of_the_shapes(tmp_path, kind, name):
 def test_boxes_are_those_of_the_shapes(kind):
     array, shapes = column(kind)
     expected = np.array([(np.nan,) * 4 if each is None else each.bounds for each in shapes])
-    np.testing.assert_array_equal(boxes_of(array), expected)
-    np.testing.assert_array_equal(boxes_of(array.slice(1)), expected[1:])
-    np.testing.assert_array_equal(boxes_of(to_wkb(array, kind)), expected)
+    np.testing.assert_array_equal(bounding_boxes(array), expected)
+    np.testing.assert_array_equal(bounding_boxes(array.slice(1)), expected[1:])
+    np.testing.assert_array_equal(bounding_boxes(to_wkb(array, kind)), expected)
     assert is_geometry_type(array.type)
 
 
 def test_interleaved_coordinates_and_empty_lists_have_boxes():
     points = pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float64(), 2))
-    assert boxes_of(points[2:]).tolist() == [[3.0, 4.0, 3.0, 4.0]]
+    assert bounding_boxes(points[2:]).tolist() == [[3.0, 4.0, 3.0, 4.0]]
     assert to_wkb(points, "point").to_pylist()[0] == shapely.to_wkb(shapely.Point(1, 2))
     lines = pa.array([[], [{"x": 1.0, "y": 2.0}, {"x": 0.0, "y": 5.0}], []], pa.list_(POINT))
-    assert np.isnan(boxes_of(lines)).all(axis=1).tolist() == [True, False, True]
-    assert boxes_of(lines)[1].tolist() == [0.0, 2.0, 1.0, 5.0]
+    assert np.isnan(bounding_boxes(lines)).all(axis=1).tolist() == [True, False, True]
+    assert bounding_boxes(lines)[1].tolist() == [0.0, 2.0, 1.0, 5.0]
     for other in (pa.int64(), pa.list_(pa.float64()), pa.struct([("a", pa.float64())])):
         assert not is_geometry_type(other)
 

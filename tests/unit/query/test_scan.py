@@ -17,7 +17,7 @@ from lancelet.ops.rows import read_rows_of
 from lancelet.ops.write import FileLimits, FileOptions
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.query.execute import count_rows, execute, execute_to_table
-from lancelet.query.explain import analyze_plan, expected_reads, explain_plan
+from lancelet.query.explain import analyze_plan, estimate_reads, explain_plan
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.nodes import read
 from lancelet.query.nodes.filter import splits
@@ -168,9 +168,9 @@ def test_zones_that_cannot_match_are_not_read(tmp_path):
     ranges = [(split.rows.start, split.rows.stop) for split in splits(plan)]
     assert ranges[0][0] == 16384
     assert ranges[-1][1] == 24576
-    assert expected_reads(plan).rows == 8192
+    assert estimate_reads(plan).rows == 8192
     without = plan_scan(snapshot, replace(plan.options, use_statistics=False))
-    assert expected_reads(without).rows == count
+    assert estimate_reads(without).rows == count
     assert execute_to_table(plan) == execute_to_table(without) == data.slice(20000, 10)
 
 
@@ -206,7 +206,7 @@ def test_pages_of_large_values_that_cannot_match_are_not_read(tmp_path):
     )
     snapshot = make_table(str(tmp_path / "t.lance"), pa.table({"t": texts}), rows_per_file=count)
     plan = plan_scan(snapshot, ScanOptions(filter="t < '00000100'"))
-    assert expected_reads(plan).rows == 2500
+    assert estimate_reads(plan).rows == 2500
     assert execute_to_table(plan).num_rows == 100
 
 

@@ -104,16 +104,16 @@ def test_a_file_that_claims_all_rows_there_could_be_is_refused_at_once(expected)
     )
     assert len(claimed) == 2**32
     with pytest.raises(CorruptDataError, match="out of range"):
-        claimed.checked(1000, expected)
+        claimed.validated(1000, expected)
 
 
 def test_a_vector_must_have_the_rows_that_the_manifest_counts():
     vector = DeletionVector.of([0, 7, 9])
-    assert vector.checked(10, 3) is vector
-    assert vector.checked(10, 0) is vector
+    assert vector.validated(10, 3) is vector
+    assert vector.validated(10, 0) is vector
     for counted in (2, 4):
-        with pytest.raises(CorruptDataError, match="as many rows") as caught:
-            vector.checked(10, counted)
+        with pytest.raises(CorruptDataError, match="disagree") as caught:
+            vector.validated(10, counted)
         assert (caught.value.facts["expected"], caught.value.facts["found"]) == (counted, 3)
 
 

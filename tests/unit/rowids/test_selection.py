@@ -64,8 +64,8 @@ def test_the_empty_set_is_four_zero_bytes():
 @given(st.lists(st.sampled_from(EVERY)))
 def test_groups_name_every_place_once(addresses):
     groups = group_by_fragment(np.array(addresses, np.uint64))
-    places = sorted(int(place) for part in groups.values() for place in part)
-    assert places == list(range(len(addresses)))
+    positions = sorted(int(place) for part in groups.values() for place in part)
+    assert positions == list(range(len(addresses)))
     for part, where in groups.items():
         assert {addresses[place] >> 32 for place in where} == {part}
 

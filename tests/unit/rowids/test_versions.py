@@ -26,12 +26,14 @@ def test_what_is_done_to_runs_is_done_to_rows(versions, data):
     stop = data.draw(st.integers(start, len(versions)))
     assert sequence.slice(start, stop).to_array().tolist() == versions[start:stop].tolist()
     mask = data.draw(st.lists(st.booleans(), min_size=len(versions), max_size=len(versions)))
-    places = np.flatnonzero(mask)
-    assert sequence.take(places).tolist() == versions[places].tolist()
-    assert sequence.without(places).to_array().tolist() == np.delete(versions, places).tolist()
+    positions = np.flatnonzero(mask)
+    assert sequence.take(positions).tolist() == versions[positions].tolist()
+    assert (
+        sequence.without(positions).to_array().tolist() == np.delete(versions, positions).tolist()
+    )
     changed = versions.copy()
-    changed[places] = 9
-    assert sequence.with_version(places, 9).to_array().tolist() == changed.tolist()
+    changed[positions] = 9
+    assert sequence.with_version(positions, 9).to_array().tolist() == changed.tolist()
 
 
 @given(st.lists(VERSIONS, max_size=3))

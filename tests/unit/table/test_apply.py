@@ -48,7 +48,7 @@ from lancelet.format.version import FileVersion
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.table.apply.mem_wal import DuplicateShardError, StaleCompactionError
-from lancelet.table.apply.state import with_true_version
+from lancelet.table.apply.state import with_actual_version
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.lineage import created_versions_of, row_id_index_of, updated_versions_of
@@ -139,9 +139,9 @@ def test_a_table_that_mixes_the_oldest_files_with_others_is_refused(location):
     fragments = [replace(fragment, files=(file,)), replace(fragment, files=(oldest,))]
     claimed = replace(made, data_version=FileVersion.V0_1)
     mixed = replace(claimed, fragments=FragmentList.of(fragments))
-    assert with_true_version(claimed).data_version is made.data_version
+    assert with_actual_version(claimed).data_version is made.data_version
     with pytest.raises(OSError, match="mixture of file versions"):
-        with_true_version(mixed)
+        with_actual_version(mixed)
 
 
 def test_files_of_another_version_are_flagged_and_0_1_is_refused(location):
@@ -192,7 +192,7 @@ def test_a_merge_lists_every_fragment_with_its_rows(location):
     with pytest.raises(InvalidInputError, match="every fragment") as caught:
         commit_next(first, Merge((one,), first.schema))
     assert caught.value.facts["missing"] == [1]
-    with pytest.raises(InvalidInputError, match="how many rows"):
+    with pytest.raises(InvalidInputError, match="number of rows"):
         commit_next(first, Merge((one, replace(two, physical_rows=9)), first.schema))
     assert commit_next(first, Merge((one, two), first.schema)).num_rows == 5
 
@@ -307,7 +307,7 @@ def test_versions_that_were_cleaned_up_or_say_nothing_call_for_a_retry(location)
         replace(second.manifest, transaction_file=""), second.indices, None
     )
     location.store.put(second.entry.path, silent)
-    with pytest.raises(CommitConflictError, match="does not say"):
+    with pytest.raises(CommitConflictError, match="does not record"):
         commit_next(first, ReserveFragments(1))
 
 

@@ -55,7 +55,7 @@ def test_the_version_that_a_branch_started_from_stays(uri, module):
 
 @pytest.mark.parametrize("name", ["x/data", "x/_versions", "a/b/_indices", "x/_refs/y"])
 def test_no_branch_is_made_among_the_files_of_another(uri, name):
-    with pytest.raises(InvalidInputError, match="among the files of another"):
+    with pytest.raises(InvalidInputError, match="table directory of another"):
         lancelet.dataset(uri).create_branch(name)
 
 

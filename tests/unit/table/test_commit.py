@@ -19,7 +19,7 @@ from lancelet.format.operation import (
     UpdateConfig,
     UpdateMap,
 )
-from lancelet.format.seal import sealed
+from lancelet.format.trailer import with_trailer
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
@@ -99,7 +99,7 @@ def test_one_attempt_follows_what_is_committed_while_it_judges(location, monkeyp
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
     second = append_rows(location, first, simple_rows(1, 2))
     append_rows(location, second, simple_rows(2, 3))
-    judge, meanwhile = Resolver.own_version, iter(range(3, 5))
+    judge, meanwhile = Resolver.find_own_version, iter(range(3, 5))
 
     def slowly(resolver, latest):
         found = judge(resolver, latest)
@@ -108,7 +108,7 @@ def test_one_attempt_follows_what_is_committed_while_it_judges(location, monkeyp
         return found
 
     ours = new_transaction(1, UpdateConfig(config=UpdateMap({"k": "v"})))
-    monkeypatch.setattr(Resolver, "own_version", slowly)
+    monkeypatch.setattr(Resolver, "find_own_version", slowly)
     assert commit(location, ours, CommitOptions(attempts=2)).version == 6
 
 
@@ -215,4 +215,4 @@ def test_transactions_say_what_was_committed(location):
     assert isinstance(found.operation, Overwrite)
     uuid.UUID(found.uuid)
     stored = location.store.read(f"_transactions/{found.file_name}")
-    assert stored == sealed(found.render())
+    assert stored == with_trailer(found.render())

@@ -1,4 +1,4 @@
-"""Manifests of old writers in which two fragments have one id: scanned, and not changed."""
+"""Manifests of old writers in which two fragments share an id: scanned, and not changed."""
 
 from dataclasses import replace
 
@@ -37,9 +37,9 @@ def test_each_fragment_gives_its_own_rows(uri):
 
 def test_no_version_with_equal_ids_is_committed(uri):
     dataset = lancelet.dataset(uri)
-    with pytest.raises(InvalidInputError, match="two fragments have one id"):
+    with pytest.raises(InvalidInputError, match="two fragments share an id"):
         dataset.insert(pa.table({"x": [10]}))
-    with pytest.raises(InvalidInputError, match="two fragments have one id"):
+    with pytest.raises(InvalidInputError, match="two fragments share an id"):
         dataset.delete("x = 7")
     assert lancelet.dataset(uri).version == 1
     whole = dataset.to_table()
@@ -48,7 +48,7 @@ def test_no_version_with_equal_ids_is_committed(uri):
 
 
 def test_tasks_do_not_read_fragments_of_equal_ids(uri):
-    with pytest.raises(InvalidInputError, match="two fragments have one id"):
+    with pytest.raises(InvalidInputError, match="two fragments share an id"):
         plan_splits(lancelet.dataset(uri).snapshot)
 
 

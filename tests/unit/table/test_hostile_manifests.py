@@ -9,7 +9,7 @@ import pytest
 import lancelet
 from lancelet.errors import LanceletError
 from lancelet.format.protos import table_pb
-from lancelet.format.seal import unsealed
+from lancelet.format.trailer import strip_trailer
 
 ROWS = pa.table({"a": [1, 2, 3], "b": ["x", "y", "z"]})
 
@@ -138,7 +138,7 @@ def rewrite(data, change):
     position = int.from_bytes(data[-16:-8], "little")
     size = int.from_bytes(data[position : position + 4], "little")
     stored = np.frombuffer(data[position + 4 : position + 4 + size], np.uint8)
-    proto = table_pb.Manifest.FromString(unsealed(stored).tobytes())
+    proto = table_pb.Manifest.FromString(strip_trailer(stored).tobytes())
     change(proto)
     message = proto.SerializeToString()
     head = data[:position] + len(message).to_bytes(4, "little") + message

@@ -27,7 +27,7 @@ from lancelet.format import refs as stored
 from lancelet.format.manifest import NANOSECONDS
 from lancelet.table import refs
 from lancelet.table.clone import deep_clone, shallow_clone
-from lancelet.table.commit import latest_of
+from lancelet.table.commit import refresh_snapshot
 from lancelet.table.fast_forward import fast_forward
 from lancelet.table.location import TableLocation
 
@@ -315,7 +315,7 @@ class Branches:
             dataset.branches.fast_forward("experiment").count_rows()  # 19
             ```
         """
-        latest_of(self._dataset.snapshot)
+        refresh_snapshot(self._dataset.snapshot)
         forward = partial(fast_forward, name=branch)
         if dry_run:
             return ops.dry_run.rehearse_write(_main(self._dataset), forward, if_nothing="Overwrite")
@@ -430,7 +430,9 @@ class RefMethods:
             ```
         """
         del storage_options  # a branch is in the folder of its table
-        latest_of(self._handle.snapshot)  # the branch is not made from another table at its place
+        refresh_snapshot(
+            self._handle.snapshot
+        )  # the branch is not made from another table at its place
         source = open_reference(self._handle, reference)
         create = partial(refs.create_branch, name=branch, source=source)
         if dry_run:
@@ -546,7 +548,7 @@ def _done(
     dry_run: bool,
 ) -> ChangeReport | None:
     """Change the names of the main table, or say what that would write and delete."""
-    latest_of(dataset.snapshot)  # another table at its place keeps its names
+    refresh_snapshot(dataset.snapshot)  # another table at its place keeps its names
     if dry_run:
         return ops.dry_run.rehearse_apart(_main(dataset), operation, change)
     change(_main(dataset))

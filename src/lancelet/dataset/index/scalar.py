@@ -20,7 +20,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions
-from lancelet.table.fragment_reuse import indices_of_today
+from lancelet.table.fragment_reuse import remapped_indices
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -241,7 +241,7 @@ class IndexMethods:
             stacklevel=2,
         )
         snapshot = self._handle.snapshot
-        ordered = sorted(indices_of_today(snapshot), key=lambda index: index.name)
+        ordered = sorted(remapped_indices(snapshot), key=lambda index: index.name)
         return [_information(snapshot, index) for index in ordered]
 
     def describe_indices(self) -> list[IndexDescription]:
@@ -259,7 +259,7 @@ class IndexMethods:
         """
         snapshot = self._handle.snapshot
         by_name: dict[str, list[IndexMetadata]] = {}
-        for index in sorted(indices_of_today(snapshot), key=lambda index: index.name):
+        for index in sorted(remapped_indices(snapshot), key=lambda index: index.name):
             by_name.setdefault(index.name, []).append(index)
         return [_description(snapshot, name, found) for name, found in by_name.items()]
 
@@ -381,7 +381,7 @@ def _description(
 ) -> IndexDescription:
     first = segments[0]
     details = first.details
-    kind = None if details is None else kinds.registry.kind_of_type(details.type_url)
+    kind = None if details is None else kinds.registry.kind_by_details_type(details.type_url)
     described = [_segment(segment) for segment in segments]
     sizes = [segment.size_bytes for segment in described]
     known = [size for size in sizes if size is not None]

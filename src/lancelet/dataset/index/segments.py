@@ -19,7 +19,7 @@ from lancelet.dataset.index.values import Index, index_from_user, index_to_user
 from lancelet.dataset.index.vector_request import VectorIndexArguments
 from lancelet.dataset.show.progress import IndexProgress, by_stages
 from lancelet.errors import InvalidInputError
-from lancelet.table.commit import check_there
+from lancelet.table.commit import check_table_exists
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -124,7 +124,7 @@ class IndexSegmentMethods:
                 "create_index_uncommitted requires fragment_ids for distributed index build"
             )
         snapshot = self._handle.snapshot
-        check_there(snapshot)
+        check_table_exists(snapshot)
         if str(index_type).upper() not in kinds.vector.quantizers.registry.KINDS:
             request = index_request(column, index_type, name, parameters)
             if index_uuid is not None and request.kind.upper() in _OWN_IDS:
@@ -163,7 +163,7 @@ class IndexSegmentMethods:
             ```
         """
         stored = [index_from_user(segment) for segment in segments]
-        check_there(self._handle.snapshot)
+        check_table_exists(self._handle.snapshot)
         return index_to_user(ops.indexing.optimize.merge_segments(self._handle.snapshot, stored))
 
     def merge_index_metadata(

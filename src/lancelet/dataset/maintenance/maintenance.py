@@ -19,7 +19,7 @@ from lancelet.dataset.show.progress import ProgressOption, shown
 from lancelet.errors import InvalidInputError
 from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
-from lancelet.table.commit import CommitOptions, latest_of
+from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
@@ -231,7 +231,7 @@ class MaintenanceMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        latest_of(snapshot)  # another table at its place keeps its versions
+        refresh_snapshot(snapshot)  # another table at its place keeps its versions
         policy = _policy(
             older_than,
             retain_versions,

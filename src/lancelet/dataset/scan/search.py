@@ -22,7 +22,7 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import instance
 from lancelet.query import search as searches
-from lancelet.query.compile import Writable, both
+from lancelet.query.compile import ExpressionLike, conjunction
 from lancelet.query.execute import execute_to_table
 from lancelet.query.full_text import FullTextQuery, MatchQuery
 from lancelet.query.plan import plan_scan
@@ -218,7 +218,7 @@ def check_vector_search(wanted: Mapping[str, Any]) -> None:
 class SplitFilter:
     """What a caller passed as a filter: an expression, a search, or one of each."""
 
-    expression: Writable | None = None
+    expression: ExpressionLike | None = None
     search: SearchFilter | None = None
 
 
@@ -269,7 +269,7 @@ def with_search_filter(
                 found=type(filtering).__name__,
             )
         matches = mask_expression(_found(snapshot, alone, search))
-        kept = matches if options.filter is None else both(options.filter, matches)
+        kept = matches if options.filter is None else conjunction(options.filter, matches)
         return replace(options, filter=kept)
     cut = replace(alone, limit=options.limit, offset=options.offset)
     texts = _found(snapshot, cut, options.search)

@@ -88,7 +88,7 @@ class _Destination:
             _check_naming(location)
         # A dataset, unlike a URI, is one table: another one at its place is not changed.
         known = None if self.handle is None else self.handle.snapshot
-        options = replace(self.options, known=known, checks_files=True)
+        options = replace(self.options, snapshot=known, checks_files=True)
         snapshot = ops.publish.commit_transaction(location, transaction, options)
         return Handle(snapshot, meter, self.opening)
 

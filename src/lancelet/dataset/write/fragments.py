@@ -24,7 +24,7 @@ from lancelet.errors import InternalError
 from lancelet.format.fragment import FragmentId
 from lancelet.format.operation import Append, Overwrite
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.table.commit import latest_of
+from lancelet.table.commit import refresh_snapshot
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
 
@@ -139,4 +139,4 @@ def _located(request: WriteRequest) -> tuple[TableLocation, Snapshot | None]:
     """
     location, _, _ = request.locate()
     known = request.known
-    return location, latest_snapshot(location) if known is None else latest_of(known)
+    return location, latest_snapshot(location) if known is None else refresh_snapshot(known)

@@ -25,7 +25,7 @@ from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import place_columns
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.schema import Schema
-from lancelet.format.seal import named
+from lancelet.format.trailer import with_name_checksum
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
 
@@ -100,7 +100,7 @@ def join_files(
     size = container.finish(
         Description(
             version,
-            named(descriptor_bytes(schema, schema.metadata, num_rows), name),
+            with_name_checksum(descriptor_bytes(schema, schema.metadata, num_rows), name),
             *encode_columns(written, encodings),
             [],
         )

@@ -35,7 +35,7 @@ from lancelet.file.v2.column_metadata import (
 )
 from lancelet.file.v2.footer import FOOTER_BYTES, Footer, parse_footer, parse_table, range_at
 from lancelet.format.protos import file_pb
-from lancelet.format.seal import unnamed
+from lancelet.format.trailer import split_name_checksum
 from lancelet.values import dataclass
 
 _TAIL_BYTES: Final = 64 * 1024
@@ -155,7 +155,7 @@ def read_metadata(
     descriptor = found[0].tobytes()
     if with_checksums and parsed is None:
         check_no_checksums(tail, descriptor, position=start, file_bytes=file_bytes)
-    _, name = unnamed(descriptor.removesuffix(CHECKSUMS_MARK))
+    _, name = split_name_checksum(descriptor.removesuffix(CHECKSUMS_MARK))
     message = _descriptor(descriptor)
     return FileMetadata(footer, columns, buffers, message, file_bytes, tail, parsed, name)
 

@@ -41,7 +41,7 @@ from lancelet.file.v2.generation import columns_of, encode_fields
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
-from lancelet.format.seal import named
+from lancelet.format.trailer import with_name_checksum
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
 
@@ -229,7 +229,7 @@ class FileWriter:
         size = self._container.finish(
             Description(
                 self._options.version,
-                named(
+                with_name_checksum(
                     descriptor_bytes(self._schema, self._metadata, self._num_rows),
                     self._options.name,
                 ),

@@ -30,7 +30,7 @@ import pyarrow as pa
 from lancelet.errors import CorruptDataError, InvalidInputError, ObjectNotFoundError
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
-from lancelet.index.base import Found, IndexedRows, Move, Parameters, ScalarKind
+from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind, SearchResult
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.layout import Codec
@@ -38,7 +38,7 @@ from lancelet.index.inverted.partition import MemoryPartition, Partition, Stored
 from lancelet.index.inverted.postings import Postings, in_order, selected
 from lancelet.index.inverted.tokens import SortedTokens, all_tokens
 from lancelet.index.inverted.write import WAITING_BYTES, SegmentWriter
-from lancelet.index.question import Question
+from lancelet.index.query import ScalarQuery
 from lancelet.index.text.analyzer import Analyzer
 from lancelet.index.text.documents import analyzer_of
 from lancelet.index.text.elements import (
@@ -136,13 +136,13 @@ class InvertedSegment:
         """What makes tokens of texts as the segment was built."""
         return analyzer_of(self.options)
 
-    def estimate(self, question: Question) -> int | None:  # noqa: ARG002
+    def estimate(self, query: ScalarQuery) -> int | None:  # noqa: ARG002
         """Return None: filters are not answered."""
         return None
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Refuse: filters are not answered."""
-        raise InvalidInputError("a text index answers no filter", question=str(question))
+        raise InvalidInputError("a text index answers no filter", question=str(query))
 
     def nulls(self) -> RowSet | None:
         """Return None: rows without tokens are not listed."""
@@ -166,15 +166,15 @@ class Inverted(ScalarKind[InvertedSegment]):
     """Posting lists of tokens."""
 
     name = "INVERTED"
-    reads_documents = True
+    reads_json_text = True
     title = "Inverted"
     type_url = "/lance.table.InvertedIndexDetails"
     newest_version = 3
-    needs = "an INVERTED index needs a column of texts, of lists of texts, or of JSON"
+    unsupported_message = "an INVERTED index needs a column of texts, of lists of texts, or of JSON"
     addresses_since = None
     can_remap = True
-    has_stages = True
-    passes_lists = True
+    reports_progress = True
+    accepts_nested_lists = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return the version of the format, which also says how tails and positions are stored."""
@@ -182,7 +182,7 @@ class Inverted(ScalarKind[InvertedSegment]):
         version = _codec_of(parameters, TextOptions.asked(parameters.values)).version
         return _NEWEST if _is_by_element(parameters) else version
 
-    def name_ending(self, parameters: Parameters) -> str:
+    def name_suffix(self, parameters: Parameters) -> str:
         """Return what is behind the column in the name of an index that was given none."""
         return "list_element_idx" if _is_by_element(parameters) else "idx"
 
@@ -213,7 +213,7 @@ class Inverted(ScalarKind[InvertedSegment]):
             "document_granularity": _ELEMENTS if found.document_granularity else _ROWS,
         }
 
-    def parameters_like(self, details: bytes, segment: InvertedSegment | None) -> Parameters:
+    def infer_parameters(self, details: bytes, segment: InvertedSegment | None) -> Parameters:
         """Return what another segment is asked for; words that are left out are in files alone."""
         found = parse_message(index_details_pb.InvertedIndexDetails, details)
         own = self.describe(details)
@@ -223,7 +223,7 @@ class Inverted(ScalarKind[InvertedSegment]):
             own["format_version"] = found.posting_format_version
         return Parameters(own)
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it is text, or lists of texts, or documents."""
         texts = data_type.value_type if is_list(data_type) else data_type
         return isinstance(data_type, pa.JsonType) or is_text(texts)

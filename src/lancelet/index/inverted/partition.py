@@ -35,7 +35,7 @@ from lancelet.index.inverted.tokens import (
 )
 from lancelet.index.inverted.write import block_sizes
 from lancelet.index.text.elements import Places, no_places
-from lancelet.io.cache import weight_of
+from lancelet.io.cache import estimate_bytes
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
@@ -240,22 +240,22 @@ class StoredPartition:
             tokens, norms, self._read_list, with_position=with_position, loads=self._loads
         )
         if self._loads.parts != read:
-            self._kept.weigh(self._key(_LISTS))
+            self._kept.update_size(self._key(_LISTS))
         return found
 
-    def expected_reads(self, tokens: Sequence[str], *, with_position: bool) -> IoCounts:
+    def estimate_reads(self, tokens: Sequence[str], *, with_position: bool) -> IoCounts:
         """Return about what searching tokens will read, of what is not in memory."""
         found = IoCounts()
         if not self._has(_NUMBERS):
-            found += self._docs.expected_reads(["_rowid"])
+            found += self._docs.estimate_reads(["_rowid"])
         if not self._has(_LENGTHS):
-            found += self._docs.expected_reads(["_num_tokens"])
+            found += self._docs.estimate_reads(["_num_tokens"])
         if not self._has(_COUNTS):
-            found += self._invert.expected_reads(["_length"])
+            found += self._invert.estimate_reads(["_length"])
         columns = ["_posting", *self._position_columns] if with_position else ["_posting"]
         if not self._has(_TOKENS):
-            found += self._token_file.expected_reads(self._token_columns)
-            each = self._invert.expected_reads(columns)
+            found += self._token_file.estimate_reads(self._token_columns)
+            each = self._invert.estimate_reads(columns)
             share = min(len(tokens), self.num_tokens) / max(1, self.num_tokens)
             return found + IoCounts(each.read_iops * len(tokens), int(each.read_bytes * share))
         for token in tokens:
@@ -266,8 +266,8 @@ class StoredPartition:
 
     def _expected_list(self, columns: Sequence[str], number: int) -> IoCounts:
         """Return about what reading the list of a token asks for, by how many documents it has."""
-        requests = self._invert.expected_reads(columns, RowRange(number, number + 1)).read_iops
-        everything = self._invert.expected_reads(columns).read_bytes
+        requests = self._invert.estimate_reads(columns, RowRange(number, number + 1)).read_iops
+        everything = self._invert.estimate_reads(columns).read_bytes
         counts = self._counts if self._has(_COUNTS) else np.ones(self.num_tokens, np.uint32)
         share = int(counts[number]) / max(1, int(counts.sum(dtype=np.int64)))
         return IoCounts(requests, int(everything * share))
@@ -409,8 +409,8 @@ class MemoryPartition:
     @cached_property
     def _own_bytes(self) -> int:
         arrays = self.numbers, self.lengths, self._ends, self._position_ends
-        names = 2 * sum(map(weight_of, self._names))
-        return sum(each.nbytes for each in arrays) + names + weight_of(self._postings)
+        names = 2 * sum(map(estimate_bytes, self._names))
+        return sum(each.nbytes for each in arrays) + names + estimate_bytes(self._postings)
 
     @property
     def num_tokens(self) -> int:

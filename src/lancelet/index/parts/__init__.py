@@ -1,1 +1,1 @@
-"""What kinds of indices share; nothing here knows a kind."""
+"""Building blocks shared by the index kinds."""

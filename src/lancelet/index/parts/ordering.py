@@ -1,28 +1,28 @@
-"""The order of values in indices, and places in what is sorted.
+"""Value order of indices, and sorting by it.
 
-Nulls come first, then values ascending. Floats are in IEEE total order, which a comparison of
-their bits as integers gives once the bits of negative ones are turned around:
+Nulls come first, then values ascending. Floats are in IEEE total order, which equals the integer
+order of their bits if the magnitude bits of negative values are flipped:
 
     -NaN < -inf < ... < -0.0 < 0.0 < ... < inf < NaN
 
-In filters -0.0 is 0.0 and every NaN is one value, the greatest. So a bound at zero is a bound at
--0.0 from below and at 0.0 from above, and NaN is sought behind infinity; `spans` adds what lies
-before -inf.
+In filters, -0.0 equals 0.0, and all NaN values are equal and greater than infinity. A lower bound
+at zero is therefore searched as -0.0, an upper bound as 0.0, and NaN after infinity; `spans` adds
+the NaN values before -inf.
 
-Sorting texts and byte strings by eight bytes at a time, as numbers.
+Strings and binary values are sorted by eight bytes at a time, as integers:
 
-    user-17, user-9, user-170        shared beginning "user-", left out
-    31370000.., 39000000.., 31373000..    the next eight bytes as a number, and how many there are
-    user-17, user-170, user-9        numbers in order, those that tie decided by the bytes behind
+    user-17, user-9, user-170             common prefix "user-", skipped
+    31370000.., 39000000.., 31373000..    the next eight bytes as integers, and the length
+    user-17, user-170, user-9             sorted; ties are resolved by the following bytes
 
-Numbers are sorted several times faster than strings are compared. What ties for long is compared
-after all.
+Sorting integers is several times faster than comparing strings. Values that share a long prefix are
+compared as strings.
 
-Sorting integers of any width, with what belongs to them.
+Integers of any width are sorted as 64-bit unsigned keys, together with row numbers:
 
-keys  int16    3 -1 3      numbers  10 11 12
-words uint64   the same in order: the sign bit turned around
-sorted        -1  3 3               11 10 12
+    keys  int16     3 -1 3      numbers  10 11 12
+    keys  uint64    the same order, with the sign bit flipped
+    sorted         -1  3 3               11 10 12
 """
 
 from __future__ import annotations
@@ -42,52 +42,52 @@ from lancelet.rowids.address import UInt64s
 
 Side: TypeAlias = Literal["left", "right"]
 
-_FEW: Final = 64
-"""Up to so many values are sought one by one where values have no keys."""
+_BISECT_VALUES_MAX: Final = 64
+"""Up to this number, strings and decimals are searched by bisection."""
 
-_WORD: Final = 8
-_ROUNDS_MAX: Final = 4
-"""Texts that agree for so many words are compared as texts."""
+_PREFIX_BYTES: Final = 8
+_PREFIXES_MAX: Final = 4
+"""Number of 8-byte prefixes compared before falling back to string comparison."""
 
-_SIGN: Final = np.uint64(1 << 63)
-_MANY: Final = 1024
-"""Fewer numbers are sorted by NumPy, which starts sooner."""
+_SIGN_BIT: Final = np.uint64(1 << 63)
+_KERNEL_SORT_MIN: Final = 1024
+"""Below this number, NumPy sorts faster because of its lower setup cost."""
 
 
 class Order(Protocol):
-    """How values of one type are ordered."""
+    """Order of the values of a type."""
 
     def keys(self, ordered: pa.Array) -> Any:
-        """Return ordered values in the form that is searched; whoever asks often keeps it."""
+        """Convert sorted values to search keys. The result can be reused."""
 
-    def sought(self, values: pa.Array) -> Any:
-        """Return values in the form that is looked for; whoever looks often makes it once."""
+    def to_targets(self, values: pa.Array) -> Any:
+        """Convert values to search targets. The result can be reused."""
 
-    def place(self, keys: Any, sought: Any, side: Side) -> Int64s:
-        """Return where each of what is looked for would stand, before or behind its equals."""
+    def search_keys(self, keys: Any, targets: Any, side: Side) -> Int64s:
+        """Return the left or right insertion point of each target."""
 
     def find(self, keys: Any, values: pa.Array, side: Side) -> Int64s:
-        """Return where each value would stand among keys, before or behind its equals."""
-        return self.place(keys, self.sought(values), side)
+        """Return the left or right insertion point of each value among keys."""
+        return self.search_keys(keys, self.to_targets(values), side)
 
     def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
-        """Return where each value would stand among ordered ones, before or behind its equals."""
+        """Return the left or right insertion point of each value among sorted values."""
         return self.find(self.keys(ordered), values, side)
 
     def sort(self, values: pa.Array) -> Int64s:
-        """Return the places of values in their order, nulls first, equals as they come."""
+        """Return the stable sort permutation, nulls first."""
 
     def arrange(self, values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, UInt64s]:
-        """Return values in their order, as `sort` has it, and the numbers that belong to them."""
-        places = self.sort(values)
-        return values.take(pa.array(places)), numbers[places]
+        """Sort values as `sort` does, and the row numbers with them."""
+        indices = self.sort(values)
+        return values.take(pa.array(indices)), numbers[indices]
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return for each of ordered values whether it differs from the one before."""
+        """Return a mask of the sorted values that differ from their predecessor."""
 
 
 def order_of(data_type: pa.DataType) -> Order:
-    """Return how values of a type are ordered.
+    """Return the order of a type.
 
     >>> order = order_of(pa.float64())
     >>> order.sort(pa.array([1.0, None, float("nan"), -1.0])).tolist()
@@ -100,7 +100,7 @@ def order_of(data_type: pa.DataType) -> Order:
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    """Return whether values are texts or byte strings of any length."""
+    """Return whether a type is string or binary with variable-length values."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)
@@ -110,7 +110,7 @@ def is_bytes(data_type: pa.DataType) -> bool:
 
 
 def floats_as_keys(values: pa.Array) -> pa.Array:
-    """Return the integers that have the order of floats, nulls where they are.
+    """Convert floats to integers of the same order. Nulls are preserved.
 
     >>> floats_as_keys(pa.array([0.0, -0.0, None])).to_pylist()
     [0, -1, None]
@@ -122,7 +122,7 @@ def floats_as_keys(values: pa.Array) -> pa.Array:
 
 
 def keys_as_floats(keys: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return the floats that integers stand for: turning bits around twice changes nothing."""
+    """Convert the result of `floats_as_keys` back. The bit transformation is its own inverse."""
     dtype = np.dtype(f"f{data_type.bit_width // 8}")
     bits = bits_of(keys, np.dtype(f"i{dtype.itemsize}"))
     floats = _float_keys(bits.view(dtype)).view(dtype)
@@ -132,7 +132,7 @@ def keys_as_floats(keys: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 class _NumberOrder(Order):
-    """Values that are numbers of a fixed width."""
+    """Fixed-width numbers."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self._dtype = dtype
@@ -140,12 +140,12 @@ class _NumberOrder(Order):
     def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
         return bits_of(ordered, self._dtype)
 
-    def sought(self, values: pa.Array) -> npt.NDArray[Any]:
+    def to_targets(self, values: pa.Array) -> npt.NDArray[Any]:
         return bits_of(values, self._dtype)
 
-    def place(self, keys: npt.NDArray[Any], sought: npt.NDArray[Any], side: Side) -> Int64s:
-        places: Int64s = keys.searchsorted(sought, side)
-        return places
+    def search_keys(self, keys: npt.NDArray[Any], targets: npt.NDArray[Any], side: Side) -> Int64s:
+        indices: Int64s = keys.searchsorted(targets, side)
+        return indices
 
     def sort(self, values: pa.Array) -> Int64s:
         return _nulls_first(values, bits_of(values, self._dtype))
@@ -157,61 +157,63 @@ class _NumberOrder(Order):
         return pa.Array.from_buffers(values.type, len(keys), [None, pa.py_buffer(keys)]), ordered
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
-        return _changes(ordered, bits_of(ordered, self._dtype))
+        return _mark_changes(ordered, bits_of(ordered, self._dtype))
 
 
 class _FloatOrder(Order):
-    """Floats, whose bits are compared as integers."""
+    """Floats, compared by their bits as integers."""
 
     def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
-        return _float_keys(_asked_floats(ordered))
+        return _float_keys(_query_floats(ordered))
 
-    def sought(self, values: pa.Array) -> npt.NDArray[Any]:
-        return _asked_floats(values)
+    def to_targets(self, values: pa.Array) -> npt.NDArray[Any]:
+        return _query_floats(values)
 
-    def place(self, keys: npt.NDArray[Any], sought: npt.NDArray[Any], side: Side) -> Int64s:
-        bounds = sought.copy()
-        bounds[sought == 0] = -0.0 if side == "left" else 0.0
-        wanted = _float_keys(bounds)
-        info = np.iinfo(wanted.dtype)
-        infinity = int(_float_keys(np.array([np.inf], sought.dtype))[0])
-        wanted[np.isnan(sought)] = infinity + 1 if side == "left" else info.max
-        places: Int64s = keys.searchsorted(wanted, side)
-        return places
+    def search_keys(self, keys: npt.NDArray[Any], targets: npt.NDArray[Any], side: Side) -> Int64s:
+        bounds = targets.copy()
+        bounds[targets == 0] = -0.0 if side == "left" else 0.0
+        target_keys = _float_keys(bounds)
+        info = np.iinfo(target_keys.dtype)
+        infinity = int(_float_keys(np.array([np.inf], targets.dtype))[0])
+        target_keys[np.isnan(targets)] = infinity + 1 if side == "left" else info.max
+        indices: Int64s = keys.searchsorted(target_keys, side)
+        return indices
 
     def sort(self, values: pa.Array) -> Int64s:
         return _nulls_first(values, _float_keys(_floats(values)))
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
-        return _changes(ordered, _float_keys(_floats(ordered)))
+        return _mark_changes(ordered, _float_keys(_floats(ordered)))
 
 
 class _ValueOrder(Order):
-    """Values that Arrow knows how to sort: texts, byte strings, decimals."""
+    """Values sorted by Arrow: strings, binary values and decimals."""
 
     def keys(self, ordered: pa.Array) -> pa.Array:
         return ordered
 
-    def sought(self, values: pa.Array) -> pa.Array | list[Any]:
-        return values if len(values) > _FEW else values.to_pylist()
+    def to_targets(self, values: pa.Array) -> pa.Array | list[Any]:
+        return values if len(values) > _BISECT_VALUES_MAX else values.to_pylist()
 
-    def place(self, keys: pa.Array, sought: pa.Array | list[Any], side: Side) -> Int64s:
-        if not isinstance(sought, list):
-            return _ranks(keys, sought, side)
+    def search_keys(self, keys: pa.Array, targets: pa.Array | list[Any], side: Side) -> Int64s:
+        if not isinstance(targets, list):
+            return _search_by_sorting(keys, targets, side)
         find = bisect.bisect_left if side == "left" else bisect.bisect_right
         items = _Items(keys)
-        return np.array([find(items, value) for value in sought], np.int64)
+        return np.array([find(items, value) for value in targets], np.int64)
 
     def sort(self, values: pa.Array) -> Int64s:
         if not values.null_count and is_bytes(values.type):
-            return sort_texts(values)
+            return argsort_strings(values)
         if values.null_count and is_bytes(values.type):
             valid = values.is_valid().to_numpy(zero_copy_only=False)
             filled = np.flatnonzero(valid)
-            return np.concatenate([np.flatnonzero(~valid), filled[sort_texts(values.drop_null())]])
+            return np.concatenate(
+                [np.flatnonzero(~valid), filled[argsort_strings(values.drop_null())]]
+            )
         order = pc.array_sort_indices(values, null_placement="at_start")
-        places: Int64s = numpy_of(order).astype(np.int64)
-        return places
+        indices: Int64s = numpy_of(order).astype(np.int64)
+        return indices
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
         differs = np.ones(len(ordered), np.bool_)
@@ -222,7 +224,7 @@ class _ValueOrder(Order):
 
 
 class _Items:
-    """An Arrow array as a sequence of Python values, made as they are asked for."""
+    """An Arrow array as a sequence of Python values, converted on access."""
 
     def __init__(self, array: pa.Array) -> None:
         self._array = array
@@ -234,34 +236,34 @@ class _Items:
         return self._array[place].as_py()
 
 
-def _ranks(ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
-    """Return places by sorting both together; a stable sort decides between equals."""
+def _search_by_sorting(ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+    """Return insertion points by sorting both arrays together; the stable sort places equals."""
     first_values = side == "left"
     parts = [values, ordered] if first_values else [ordered, values]
     order = pc.array_sort_indices(pa.concat_arrays(parts)).to_numpy().astype(np.int64)
     is_value = order < len(values) if first_values else order >= len(ordered)
     ordered_before = np.cumsum(~is_value)
-    places = np.empty(len(values), np.int64)
-    places[order[is_value] - (0 if first_values else len(ordered))] = ordered_before[is_value]
-    return places
+    indices = np.empty(len(values), np.int64)
+    indices[order[is_value] - (0 if first_values else len(ordered))] = ordered_before[is_value]
+    return indices
 
 
 def _nulls_first(values: pa.Array, keys: npt.NDArray[Any]) -> Int64s:
     if not values.null_count:
-        return sorted_places(keys)
+        return argsort_integers(keys)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     filled = np.flatnonzero(valid)
-    return np.concatenate([np.flatnonzero(~valid), filled[sorted_places(keys[filled])]])
+    return np.concatenate([np.flatnonzero(~valid), filled[argsort_integers(keys[filled])]])
 
 
-def _changes(ordered: pa.Array, keys: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _mark_changes(ordered: pa.Array, keys: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     differs = np.ones(len(ordered), np.bool_)
     differs[1:] = keys[1:] != keys[:-1]
     return _with_first_value(ordered, differs)
 
 
 def _with_first_value(ordered: pa.Array, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Say that nulls are alike, and that the first value differs from them."""
+    """Treat nulls as equal to each other and different from the first value."""
     differs[1 : ordered.null_count] = False
     if ordered.null_count < len(ordered):
         differs[ordered.null_count] = True
@@ -269,7 +271,7 @@ def _with_first_value(ordered: pa.Array, differs: npt.NDArray[np.bool_]) -> npt.
 
 
 def number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """Return the NumPy type that values of an Arrow type are in memory, if it has their order.
+    """Return the NumPy type that has the memory layout and order of an Arrow type, or None.
 
     >>> number_type(pa.timestamp("s")), number_type(pa.string())
     (dtype('int64'), None)
@@ -293,14 +295,14 @@ def _floats(array: pa.Array) -> npt.NDArray[Any]:
     return bits_of(array, np.dtype(f"f{array.type.bit_width // 8}"))
 
 
-def _asked_floats(array: pa.Array) -> npt.NDArray[Any]:
-    """Return floats as questions have them: half ones are compared with single ones."""
+def _query_floats(array: pa.Array) -> npt.NDArray[Any]:
+    """Return floats for a query; half precision is converted to single precision."""
     floats = _floats(array)
     return floats.astype(np.float32) if floats.dtype == np.float16 else floats
 
 
 def bits_of(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return what the values are in memory; whatever is there where they are null."""
+    """Return the values as stored in memory; undefined where they are null."""
     data = array.buffers()[1]
     if data is None:
         return np.zeros(len(array), dtype)
@@ -315,130 +317,140 @@ def _float_keys(floats: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return keys
 
 
-def sort_texts(values: pa.Array) -> Int64s:
-    """Return the places of texts or byte strings in their order, equals as they come.
+def argsort_strings(values: pa.Array) -> Int64s:
+    """Return the stable sort permutation of strings or binary values.
 
-    >>> sort_texts(pa.array(["b", "a", "", "a0", "a"])).tolist()
+    >>> argsort_strings(pa.array(["b", "a", "", "a0", "a"])).tolist()
     [2, 1, 4, 3, 0]
     """
     wide = values.cast(pa.large_binary())
     offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset :][: len(wide) + 1]
     data = np.frombuffer(wide.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    at = _shared(wide)
-    padded = np.concatenate([data, np.zeros(_WORD, np.uint8)])
-    words = _words(padded, starts, lengths, at)
+    offset = _common_prefix_length(wide)
+    padded = np.concatenate([data, np.zeros(_PREFIX_BYTES, np.uint8)])
+    words = _prefix_keys(padded, starts, lengths, offset)
     ordered, numbers = sort_numbers(words, np.arange(len(words), dtype=np.uint64))
     order = numbers.view(np.int64)
-    places = np.flatnonzero(_in_ties(ordered))
-    groups: Int64s = np.cumsum(_is_new(ordered[places]))
-    known = np.minimum(np.maximum(lengths - at, 0), _WORD + 1)
-    for _ in range(_ROUNDS_MAX):
-        if not len(places):
+    indices = np.flatnonzero(_has_equal_neighbor(ordered))
+    groups: Int64s = np.cumsum(_differs_from_previous(ordered[indices]))
+    prefix_bytes_left = np.minimum(np.maximum(lengths - offset, 0), _PREFIX_BYTES + 1)
+    for _ in range(_PREFIXES_MAX):
+        if not len(indices):
             return order
-        rows = order[places]
-        at += _WORD
-        words = _words(padded, starts[rows], lengths[rows], at)
-        own = np.lexsort((words, known[rows], groups))
-        order[places] = rows[own]
-        groups, words, known_now = groups[own], words[own], known[rows[own]]
-        same = np.zeros(len(places), np.bool_)
+        rows = order[indices]
+        offset += _PREFIX_BYTES
+        words = _prefix_keys(padded, starts[rows], lengths[rows], offset)
+        permutation = np.lexsort((words, prefix_bytes_left[rows], groups))
+        order[indices] = rows[permutation]
+        groups, words, sorted_bytes_left = (
+            groups[permutation],
+            words[permutation],
+            prefix_bytes_left[rows[permutation]],
+        )
+        same = np.zeros(len(indices), np.bool_)
         same[1:] = (
             (groups[1:] == groups[:-1])
-            & (known_now[1:] == known_now[:-1])
+            & (sorted_bytes_left[1:] == sorted_bytes_left[:-1])
             & (words[1:] == words[:-1])
-            & (known_now[1:] > _WORD)
+            & (sorted_bytes_left[1:] > _PREFIX_BYTES)
         )
         starts_group = ~same
-        ties = same | np.append(same[1:], False)
-        groups = np.cumsum(starts_group)[ties]
-        places = places[ties]
-        known = np.minimum(np.maximum(lengths - at, 0), _WORD + 1)
-    if len(places):
-        order[places] = _compared(wide, order[places], groups)
+        tied = same | np.append(same[1:], False)
+        groups = np.cumsum(starts_group)[tied]
+        indices = indices[tied]
+        prefix_bytes_left = np.minimum(np.maximum(lengths - offset, 0), _PREFIX_BYTES + 1)
+    if len(indices):
+        order[indices] = _sort_within_groups(wide, order[indices], groups)
     return order
 
 
-def _shared(values: pa.Array) -> int:
-    """Return how many bytes at the beginning all values share."""
+def _common_prefix_length(values: pa.Array) -> int:
+    """Return the length of the common prefix in bytes."""
     if not len(values):
         return 0
     bounds = pc.min_max(values)
-    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
-    pairs = enumerate(zip(least, greatest, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(least), len(greatest)))
+    lowest, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+    pairs = enumerate(zip(lowest, greatest, strict=False))
+    return next(
+        (at for at, (first, second) in pairs if first != second), min(len(lowest), len(greatest))
+    )
 
 
-def _words(padded: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s, at: int) -> UInt64s:
-    """Return eight bytes of each value from a place on as a number; missing bytes are zero."""
-    windows: npt.NDArray[Any] = np.ndarray((len(padded) - _WORD + 1,), ">u8", padded, 0, (1,))
+def _prefix_keys(
+    padded: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s, at: int
+) -> UInt64s:
+    """Return eight bytes of each value from an offset as integers, padded with zeros."""
+    windows: npt.NDArray[Any] = np.ndarray(
+        (len(padded) - _PREFIX_BYTES + 1,), ">u8", padded, 0, (1,)
+    )
     words: UInt64s = windows[np.minimum(starts + at, len(windows) - 1)].astype(np.uint64)
-    # Most values are longer, so only the others are looked at once more.
-    short = np.flatnonzero(lengths < at + _WORD)
+    # Most values are longer, so only short ones need masking.
+    short = np.flatnonzero(lengths < at + _PREFIX_BYTES)
     if len(short):
         rest = np.maximum(lengths[short] - at, 0)
-        shift = ((_WORD - rest) * 8).astype(np.uint64)
+        shift = ((_PREFIX_BYTES - rest) * 8).astype(np.uint64)
         words[short] = np.where(rest > 0, (words[short] >> shift) << shift, np.uint64(0))
     return words
 
 
-def _is_new(ordered: UInt64s) -> npt.NDArray[np.bool_]:
+def _differs_from_previous(ordered: UInt64s) -> npt.NDArray[np.bool_]:
     new = np.ones(len(ordered), np.bool_)
     new[1:] = ordered[1:] != ordered[:-1]
     return new
 
 
-def _in_ties(ordered: UInt64s) -> npt.NDArray[np.bool_]:
-    """Return which of ordered numbers have an equal beside them."""
-    new = _is_new(ordered)
+def _has_equal_neighbor(ordered: UInt64s) -> npt.NDArray[np.bool_]:
+    """Return a mask of the sorted numbers that have an equal neighbor."""
+    new = _differs_from_previous(ordered)
     tied: npt.NDArray[np.bool_] = ~new | ~np.append(new[1:], True)
     return tied
 
 
-def _compared(values: pa.Array, rows: Int64s, groups: Int64s) -> Int64s:
-    """Return rows in the order of their values, within groups that are in order already."""
+def _sort_within_groups(values: pa.Array, rows: Int64s, groups: Int64s) -> Int64s:
+    """Sort rows by value within groups that are already in order."""
     table = pa.table({"group": groups, "value": values.take(pa.array(rows))})
     keys = [("group", "ascending"), ("value", "ascending")]
-    # Arrow does not promise a stable sort by several keys, so places decide at last.
-    table = table.append_column("place", pa.array(np.arange(len(rows))))
-    order = pc.sort_indices(table, sort_keys=[*keys, ("place", "ascending")])
-    found: Int64s = rows[numpy_of(order).astype(np.int64)]
-    return found
+    # Arrow does not guarantee a stable sort by several keys, so the row index is the last key.
+    table = table.append_column("index", pa.array(np.arange(len(rows))))
+    order = pc.sort_indices(table, sort_keys=[*keys, ("index", "ascending")])
+    sorted_rows: Int64s = rows[numpy_of(order).astype(np.int64)]
+    return sorted_rows
 
 
 def sort_numbers(keys: npt.NDArray[Any], numbers: UInt64s) -> tuple[npt.NDArray[Any], UInt64s]:
-    """Return integers in ascending order, and what belongs to each; equals stay as they come."""
-    if len(keys) < _MANY:
-        places = np.argsort(keys, kind="stable")
-        return keys[places], numbers[places]
-    words, ordered = sort_words(_as_words(keys), numbers)
-    return _from_words(words, keys.dtype), ordered
+    """Sort integers and their row numbers. The sort is stable."""
+    if len(keys) < _KERNEL_SORT_MIN:
+        indices = np.argsort(keys, kind="stable")
+        return keys[indices], numbers[indices]
+    words, ordered = sort_words(_to_sort_keys(keys), numbers)
+    return _from_sort_keys(words, keys.dtype), ordered
 
 
-def sorted_places(keys: npt.NDArray[Any]) -> Int64s:
-    """Return the places of integers in ascending order, equals as they come.
+def argsort_integers(keys: npt.NDArray[Any]) -> Int64s:
+    """Return the stable sort permutation of integers.
 
-    >>> sorted_places(np.array([2, -1, 2])).tolist()
+    >>> argsort_integers(np.array([2, -1, 2])).tolist()
     [1, 0, 2]
     """
-    if len(keys) < _MANY:
+    if len(keys) < _KERNEL_SORT_MIN:
         return np.argsort(keys, kind="stable")
-    _, places = sort_words(_as_words(keys), np.arange(len(keys), dtype=np.uint64))
-    return places.view(np.int64)
+    _, indices = sort_words(_to_sort_keys(keys), np.arange(len(keys), dtype=np.uint64))
+    return indices.view(np.int64)
 
 
-def _as_words(keys: npt.NDArray[Any]) -> UInt64s:
-    """Return integers as unsigned ones of the same order."""
+def _to_sort_keys(keys: npt.NDArray[Any]) -> UInt64s:
+    """Convert integers to unsigned ones of the same order."""
     if keys.dtype.kind == "u":
         return keys.astype(np.uint64)
     words: UInt64s = keys.astype(np.int64).view(np.uint64)
-    words ^= _SIGN
+    words ^= _SIGN_BIT
     return words
 
 
-def _from_words(words: UInt64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the integers of a type that `_as_words` made of them."""
+def _from_sort_keys(words: UInt64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Reverse `_to_sort_keys`."""
     if dtype.kind == "u":
         return words.astype(dtype, copy=False)
-    words ^= _SIGN
+    words ^= _SIGN_BIT
     return words.view(np.int64).astype(dtype, copy=False)

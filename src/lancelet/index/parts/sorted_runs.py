@@ -1,16 +1,15 @@
-"""Sorting more rows than fit in memory: sorted runs on disk, read and merged side by side.
+"""External sort: sorted runs are spilled to disk and merged.
 
     run 0      null 1 4 4 9         nulls      run by run
-    run 1      null 2 4 7           loaded     1 4 4 | 2 4 7, of which 4 is the least last value
+    run 1      null 2 4 7           loaded     1 4 4 | 2 4 7; the smallest last value is 4
                                     below 4    1 | 2, sorted together
-                                    equal 4    4 4 | 4, run by run, as far as they go
+                                    equal 4    4 4 | 4, run by run, as long as they continue
                                     then       9 | 7
 
-Of each run only some rows are in memory. Whatever is below the least of the last values that are
-loaded is there in full. A value so frequent that it fills all that is loaded needs no sorting.
-A run is not touched before its first value is reached, so that rows that come in order are read
-one run after the other. Floats are sorted as the integers that have their order, so that equal
-means equal in every bit.
+Only a part of each run is in memory. All values below the smallest last loaded value are loaded
+completely. A value that fills the loaded part needs no sorting. A run is first read when the merge
+reaches its first value, so sorted input is read one run at a time. Floats are sorted as integers of
+the same order, so that equality means identical bits.
 """
 
 from __future__ import annotations
@@ -40,45 +39,45 @@ from lancelet.values import dataclass
 Part: TypeAlias = tuple[pa.Array, UInt64s]
 
 RUN_BYTES: Final = 2 * 1024 * 1024
-_HELD_BYTES: Final = 32 * 1024 * 1024
-"""So much may come in order before it is sorted on disk as anything else."""
-_BATCHES: Final = 64
-"""A run is written in so many batches, each of which is read at once."""
-_PART_ROWS: Final = 1 << 16
-"""So many equal rows are handed on together."""
+_PASS_THROUGH_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Input up to this size is passed through if it is already sorted."""
+_BATCHES_PER_RUN: Final = 64
+"""Number of batches per run. A batch is the unit of reading."""
+_PART_ROWS_MIN: Final = 1 << 16
+"""Number of rows from which small parts are yielded together."""
 
 
 def sorted_parts(
     parts: Iterable[Part], data_type: pa.DataType, run_bytes: int = RUN_BYTES
 ) -> Iterator[Part]:
-    """Yield rows in the order of their values, nulls first and equals as they come.
+    """Yield rows sorted by value. The sort is stable, nulls first.
 
-    Rows that are not too many and come in order already are handed on as they are.
+    Small sorted input is passed through unchanged.
     """
     held: list[Part] = []
-    coming = iter(parts)
-    if _are_in_order(coming, data_type, held):
+    remaining = iter(parts)
+    if _are_in_order(remaining, data_type, held):
         filled = [part for part in held if len(part[1])]
         yield from filled or [(pa.array([], data_type), np.empty(0, np.uint64))]
     else:
-        yield from _sorted_by_runs(chain(held, coming), data_type, run_bytes)
+        yield from _sorted_by_runs(chain(held, remaining), data_type, run_bytes)
 
 
-def _are_in_order(coming: Iterator[Part], data_type: pa.DataType, held: list[Part]) -> bool:
-    """Take rows as long as they are numbers in order and not too many; say if that was all."""
+def _are_in_order(remaining: Iterator[Part], data_type: pa.DataType, held: list[Part]) -> bool:
+    """Consume sorted numbers into `held`. Return whether the input ended in order."""
     is_float = pa.types.is_floating(data_type)
     dtype = number_type(data_type)
     if dtype is None and not is_float:
         return False
     if is_float:
         dtype = np.dtype(f"i{data_type.bit_width // 8}")
-    assert dtype is not None, "they are numbers"
+    assert dtype is not None, "floats and ordered numbers have a NumPy type"
     last = None
     size = 0
-    for values, numbers in coming:
+    for values, numbers in remaining:
         held.append((values, numbers))
         size += values.nbytes + numbers.nbytes
-        if values.null_count or size > _HELD_BYTES:
+        if values.null_count or size > _PASS_THROUGH_BYTES_MAX:
             return False
         if not len(values):
             continue
@@ -97,30 +96,30 @@ def _sorted_by_runs(
     order = order_of(key_type)
     with SpillFolder("sort") as folder:
         spill = _Spill(folder.path / "runs.arrow", key_type)
-        waiting: list[Part] = []
+        pending: list[Part] = []
         size = 0
         for values, numbers in parts:
-            waiting.append((floats_as_keys(values) if is_float else values, numbers))
+            pending.append((floats_as_keys(values) if is_float else values, numbers))
             size += values.nbytes + numbers.nbytes
             if size >= run_bytes:
-                spill.add(_sorted(waiting, key_type, order))
-                waiting, size = [], 0
-        last = _sorted(waiting, key_type, order)
+                spill.add(_sorted(pending, key_type, order))
+                pending, size = [], 0
+        last = _sorted(pending, key_type, order)
         if spill.is_empty:
             merged: Iterator[Part] = iter([last])
         else:
             spill.add(last)
             merged = _merge(spill.runs(), order)
-        del waiting, last
+        del pending, last
         for values, numbers in merged:
             yield (keys_as_floats(values, data_type) if is_float else values), numbers
 
 
 def _sorted(parts: Sequence[Part], data_type: pa.DataType, order: Order) -> Part:
-    return order.arrange(*_joined(parts, data_type))
+    return order.arrange(*_concatenate(parts, data_type))
 
 
-def _joined(parts: Sequence[Part], data_type: pa.DataType) -> Part:
+def _concatenate(parts: Sequence[Part], data_type: pa.DataType) -> Part:
     if len(parts) == 1:
         return parts[0]
     values = pa.concat_arrays([pa.array([], data_type), *(part[0] for part in parts)])
@@ -128,19 +127,19 @@ def _joined(parts: Sequence[Part], data_type: pa.DataType) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batches:
-    """Where the rows of a run are in the file: `start` to `middle` are nulls, the others not."""
+class _RunBatches:
+    """Location of a run in the file: batches `start` to `middle` are nulls, the rest values."""
 
     start: int
     middle: int
     stop: int
     rows: int
     first: pa.Array
-    """The first value, if there is any."""
+    """First value of the run; empty if there are only nulls."""
 
 
 class _Spill:
-    """Sorted runs in one file, which is there as long as its folder is."""
+    """Sorted runs in a temporary file."""
 
     def __init__(self, path: Path, data_type: pa.DataType) -> None:
         self._path, self._data_type = str(path), data_type
@@ -148,22 +147,22 @@ class _Spill:
         self._sink = pa.OSFile(self._path, "wb")
         self._writer = pa.ipc.new_file(self._sink, self._schema)
         self._num_batches = 0
-        self._listed: list[_Batches] = []
+        self._batches_by_run: list[_RunBatches] = []
 
     @property
     def is_empty(self) -> bool:
-        return not self._listed
+        return not self._batches_by_run
 
     def add(self, run: Part) -> None:
         values, numbers = run
-        rows = max(1, -(-len(values) // _BATCHES))
+        rows = max(1, -(-len(values) // _BATCHES_PER_RUN))
         start, nulls = self._num_batches, values.null_count
         self._write(values.slice(0, nulls), numbers[:nulls], rows)
         middle = self._num_batches
         filled = values.slice(nulls).drop_null() if nulls else values
         self._write(filled, numbers[nulls:], rows)
-        first = pa.concat_arrays([filled.slice(0, 1)])  # a copy, which does not hold the run
-        self._listed.append(_Batches(start, middle, self._num_batches, rows, first))
+        first = pa.concat_arrays([filled.slice(0, 1)])  # a copy that does not reference the run
+        self._batches_by_run.append(_RunBatches(start, middle, self._num_batches, rows, first))
 
     def _write(self, values: pa.Array, numbers: UInt64s, rows: int) -> None:
         for start in range(0, len(values), rows):
@@ -172,64 +171,66 @@ class _Spill:
             self._num_batches += 1
 
     def runs(self) -> list[_Run]:
-        """Return the runs to be read; no more can be added."""
+        """Finish writing and return the runs."""
         self._writer.close()
         self._sink.close()
         file = pa.ipc.open_file(pa.OSFile(self._path))
-        rows_max = max(batches.rows for batches in self._listed) * _BATCHES
-        # What is loaded of all runs together is about one run.
-        ahead = max(1, rows_max // len(self._listed))
-        return [_Run(file, batches, self._data_type, ahead) for batches in self._listed]
+        rows_max = max(batches.rows for batches in self._batches_by_run) * _BATCHES_PER_RUN
+        # The loaded rows of all runs together have about the size of one run.
+        prefetch_rows = max(1, rows_max // len(self._batches_by_run))
+        return [
+            _Run(file, batches, self._data_type, prefetch_rows) for batches in self._batches_by_run
+        ]
 
 
 class _Run:
-    """The rows of a run that are still to come, some of which are loaded."""
+    """The remaining rows of a run, partly loaded."""
 
     def __init__(
         self,
         file: pa.ipc.RecordBatchFileReader,
-        where: _Batches,
+        batches: _RunBatches,
         data_type: pa.DataType,
-        ahead: int,
+        prefetch_rows: int,
     ) -> None:
-        self._file, self._where, self._ahead = file, where, ahead
+        self._file, self._batches, self._prefetch_rows = file, batches, prefetch_rows
         self._data_type = data_type
-        self._next = where.middle
+        self._next = batches.middle
         self.values: pa.Array = pa.array([], data_type)
         self._numbers: UInt64s = np.empty(0, np.uint64)
 
     @property
     def first(self) -> pa.Array:
-        """The first value, if there is any."""
-        return self._where.first
+        """First value of the run; empty if there are only nulls."""
+        return self._batches.first
 
     @property
     def last(self) -> pa.Array:
-        """The last value that is loaded."""
+        """Last loaded value."""
         return self.values.slice(len(self.values) - 1)
 
     def nulls(self) -> Iterator[Part]:
-        """Yield the rows without a value."""
-        for place in range(self._where.start, self._where.middle):
-            yield self._read(place)
+        """Yield the null rows."""
+        for number in range(self._batches.start, self._batches.middle):
+            yield self._read(number)
 
     def fill(self) -> bool:
-        """Load rows until enough are there or there are no more; return whether there are any."""
-        missing = self._ahead - len(self.values)
-        if missing > 0 and self._next < self._where.stop:
-            stop = min(self._next + -(-missing // self._where.rows), self._where.stop)
-            parts = [self._read(place) for place in range(self._next, stop)]
-            waiting = [(self.values, self._numbers)] if len(self.values) else []
-            self.values, self._numbers = _joined([*waiting, *parts], self._data_type)
+        """Load more rows if needed. Return False at the end of the run."""
+        missing = self._prefetch_rows - len(self.values)
+        if missing > 0 and self._next < self._batches.stop:
+            stop = min(self._next + -(-missing // self._batches.rows), self._batches.stop)
+            parts = [self._read(number) for number in range(self._next, stop)]
+            pending = [(self.values, self._numbers)] if len(self.values) else []
+            self.values, self._numbers = _concatenate([*pending, *parts], self._data_type)
             self._next = stop
         return len(self.values) > 0
 
-    def below(self, bound: pa.Array, order: Order) -> Part:
-        """Take the loaded rows that come before a value."""
+    def take_below(self, bound: pa.Array, order: Order) -> Part:
+        """Remove and return the loaded rows below a value."""
         return self._take(bound, "left", order)
 
-    def equal(self, bound: pa.Array, order: Order) -> Iterator[Part]:
-        """Take the rows that have a value, to be asked for once those below are taken."""
+    def take_equal(self, bound: pa.Array, order: Order) -> Iterator[Part]:
+        """Remove and yield the rows equal to a value. Rows below it must be removed first."""
         while self.fill():
             yield self._take(bound, "right", order)
             if len(self.values):
@@ -241,55 +242,55 @@ class _Run:
         self.values, self._numbers = self.values.slice(stop), self._numbers[stop:]
         return taken
 
-    def _read(self, place: int) -> Part:
-        batch = self._file.get_batch(place)
+    def _read(self, number: int) -> Part:
+        batch = self._file.get_batch(number)
         return batch.column(0), numpy_of(batch.column(1))
 
 
 def _merge(runs: Sequence[_Run], order: Order) -> Iterator[Part]:
     for run in runs:
         yield from run.nulls()
-    filled = [place for place, run in enumerate(runs) if len(run.first)]
+    filled = [run_index for run_index, run in enumerate(runs) if len(run.first)]
     if not filled:
         return
-    firsts = pa.concat_arrays([runs[place].first for place in filled])
+    firsts = pa.concat_arrays([runs[run_index].first for run_index in filled])
     by_first = order.sort(firsts)
     firsts = firsts.take(pa.array(by_first))
-    waiting = [filled[place] for place in by_first.tolist()]
-    begun: list[int] = []
+    pending = [filled[run_index] for run_index in by_first.tolist()]
+    active: list[int] = []
     reached = 0
-    while begun or reached < len(waiting):
-        bound = _least_last([runs[place] for place in begun], order) if begun else None
+    while active or reached < len(pending):
+        bound = _smallest_last([runs[run_index] for run_index in active], order) if active else None
         reach = reached + 1 if bound is None else int(order.search(firsts, bound, "right")[0])
         if bound is None or reach > reached:
-            begun = sorted([*begun, *waiting[reached:reach]])
+            active = sorted([*active, *pending[reached:reach]])
             reached = reach
-            for place in begun:
-                runs[place].fill()
+            for run_index in active:
+                runs[run_index].fill()
             continue
-        parts = [runs[place].below(bound, order) for place in begun]
+        parts = [runs[run_index].take_below(bound, order) for run_index in active]
         parts = [part for part in parts if len(part[1])] or parts[:1]
         below = _sorted(parts, firsts.type, order) if len(parts) > 1 else parts[0]
-        equal = (part for place in begun for part in runs[place].equal(bound, order))
-        yield from _gathered(chain([below], equal), firsts.type)
-        begun = [place for place in begun if runs[place].fill()]
+        equal = (part for run_index in active for part in runs[run_index].take_equal(bound, order))
+        yield from _concatenate_small(chain([below], equal), firsts.type)
+        active = [run_index for run_index in active if runs[run_index].fill()]
 
 
-def _gathered(parts: Iterable[Part], data_type: pa.DataType) -> Iterator[Part]:
-    """Yield the same rows, small parts joined."""
-    waiting: list[Part] = []
+def _concatenate_small(parts: Iterable[Part], data_type: pa.DataType) -> Iterator[Part]:
+    """Concatenate small parts."""
+    pending: list[Part] = []
     size = 0
     for part in parts:
-        waiting.append(part)
+        pending.append(part)
         size += len(part[1])
-        if size >= _PART_ROWS:
-            yield _joined(waiting, data_type)
-            waiting, size = [], 0
+        if size >= _PART_ROWS_MIN:
+            yield _concatenate(pending, data_type)
+            pending, size = [], 0
     if size:
-        yield _joined(waiting, data_type)
+        yield _concatenate(pending, data_type)
 
 
-def _least_last(runs: Sequence[_Run], order: Order) -> pa.Array:
-    """Return the least of the last values that are loaded: all that is below it is loaded too."""
+def _smallest_last(runs: Sequence[_Run], order: Order) -> pa.Array:
+    """Return the smallest last loaded value. All rows below it are loaded."""
     lasts = pa.concat_arrays([run.last for run in runs])
     return lasts.slice(int(order.sort(lasts)[0]), 1)

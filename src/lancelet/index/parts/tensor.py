@@ -1,4 +1,4 @@
-"""Arrays of numbers as index files keep them: a type, a shape and little-endian bytes.
+"""Tensors in index files: an element type, a shape and little-endian bytes.
 
 float32, shape [2, 3], 24 bytes     the centroids of two partitions of three dimensions
 """
@@ -20,31 +20,31 @@ _NUMBERS: Final = {np.dtype(name): number for number, name in _TYPES.items()}
 
 
 def parse_tensor(tensor: index_pb.Tensor) -> npt.NDArray[Any]:
-    """Return the array; bfloat16 becomes float32."""
+    """Convert a protobuf tensor to an array; bfloat16 becomes float32."""
     number, shape = int(tensor.data_type), tuple(int(size) for size in tensor.shape)
     dtype = np.dtype("<u2" if number == _BF16 else _TYPES.get(number, "u1"))
     if len(tensor.data) != math.prod(shape) * dtype.itemsize:
         raise CorruptDataError(
-            "a tensor has not as many bytes as its shape needs",
+            "the size of a tensor does not match its shape",
             shape=list(shape),
             data_type=number,
             tensor_bytes=len(tensor.data),
         )
-    found = np.frombuffer(tensor.data, dtype).reshape(shape)
+    array = np.frombuffer(tensor.data, dtype).reshape(shape)
     if number == _BF16:
-        return (found.astype(np.uint32) << 16).view(np.float32)
-    return found
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array
 
 
 def render_tensor(array: npt.NDArray[Any]) -> index_pb.Tensor:
-    """Return an array as it is stored.
+    """Convert an array to a protobuf tensor.
 
     >>> render_tensor(np.zeros((2, 3), np.float32)).shape
     [2, 3]
     """
     number = _NUMBERS.get(array.dtype)
     if number is None:
-        raise InternalError("no tensor has such elements", found=str(array.dtype))
+        raise InternalError("unsupported tensor element type", found=str(array.dtype))
     return index_pb.Tensor(
         data_type=index_pb.Tensor.DataType.Name(number),
         shape=list(array.shape),

@@ -133,11 +133,11 @@ class StoredGraphs:
             return {"entry_point": entry, "params": params, "level_offsets": levels.tolist()}
         return {}
 
-    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+    def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
         """Return about what reading the graphs of partitions asks of storage."""
         starts, ends = self._places.starts, self._places.starts + self._places.lengths
         rows = [RowRange(int(starts[number]), int(ends[number])) for number in numbers]
-        return self._file.expected_reads(_COLUMNS, *rows) if rows else IoCounts()
+        return self._file.estimate_reads(_COLUMNS, *rows) if rows else IoCounts()
 
     def read(self, number: int, count: int) -> Graph | None:
         """Return the graph of a partition with so many rows, or None if it has none."""

@@ -69,23 +69,23 @@ class Ivf(ScalarKind[IvfSegment]):
         """Return what the details say."""
         return IvfDetails.parse(details).described()
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether the column holds vectors."""
         return vector_type_of(data_type) is not None
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless the column holds vectors."""
-        if not self.takes(data_type):
+        if not self.supports_type(data_type):
             raise NotVectorsError(
                 f"Vector column {column} must be FixedSizeListArray of floats or bytes, or lists "
                 f"of them, got {data_type}",
                 column=column,
             )
 
-    def parameters_like(self, details: bytes, segment: IvfSegment | None) -> Parameters:
+    def infer_parameters(self, details: bytes, segment: IvfSegment | None) -> Parameters:
         """Return the request that a segment was made by, as far as it says."""
         if segment is None:
-            request = IvfRequest.of_details(IvfDetails.parse(details))
+            request = IvfRequest.with_details(IvfDetails.parse(details))
         else:
             request = IvfRequest.like(segment)
         return Parameters({"request": request})

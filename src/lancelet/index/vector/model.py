@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
-from lancelet.index.parts.kmeans import find_clusters, nearest_of
+from lancelet.index.parts.kmeans import assign_nearest, find_clusters
 from lancelet.index.vector.quantizers.base import Matrix, work_type
 from lancelet.kernels import Metric, vector_distances
 from lancelet.kernels.graph import Floats
@@ -83,8 +83,8 @@ class IvfModel:
             signs_of(sample) if is_bits else sample,
             partitions,
             seed=seed,
-            rounds=rounds,
-            shape=_as_signs if is_bits else None,
+            max_iterations=rounds,
+            constrain=_as_signs if is_bits else None,
         )
         if is_bits:
             return IvfModel(metric, np.packbits(found.centroids > 0, axis=1), found.loss / 4)
@@ -103,10 +103,10 @@ class IvfModel:
     def assign(self, vectors: Matrix) -> Int64s:
         """Return the partition of each vector, which is prepared for the metric."""
         if self.metric is Metric.HAMMING:
-            return nearest_of(signs_of(vectors), signs_of(self.centroids))
+            return assign_nearest(signs_of(vectors), signs_of(self.centroids))
         centroids = self.centroids.astype(work_type(self.centroids.dtype))
         own = vectors.astype(centroids.dtype, copy=False)
-        return nearest_of(own, centroids, by_product=self.metric is Metric.DOT)
+        return assign_nearest(own, centroids, by_product=self.metric is Metric.DOT)
 
     def distances(self, query: Matrix) -> Floats:
         """Return how far each centroid is from a query that is prepared for the metric."""

@@ -97,7 +97,7 @@ class OneFile:
         numbers = np.frombuffer(stored[rows * width :].tobytes(), "<u8")
         return numbers.astype(np.uint64), {"code": stored[: rows * width].reshape(rows, width)}
 
-    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+    def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
         """Return about what reading partitions asks of storage."""
         return IoCounts(len(numbers), sum(self._range(number)[1] for number in numbers))
 

@@ -26,9 +26,9 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, InternalError, ObjectNotFoundError
-from lancelet.index.base import Found
+from lancelet.index.base import SearchResult
 from lancelet.index.folder import IndexLoads, SegmentFolder, StoredFile
-from lancelet.index.question import Question
+from lancelet.index.query import ScalarQuery
 from lancelet.index.vector import layout
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.graph import StoredGraphs
@@ -37,7 +37,7 @@ from lancelet.index.vector.one_file import OneFile, Origin, is_one_file
 from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
 from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
 from lancelet.index.vector.vectors import values_of
-from lancelet.io.cache import weight_of
+from lancelet.io.cache import estimate_bytes
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, Metric, PackedCodes
 from lancelet.rowids.address import UInt64s
@@ -64,7 +64,7 @@ class _Models:
     @property
     def memory_bytes(self) -> int:
         """How much memory they take, with the centroids in single precision."""
-        return 2 * self.model.centroids.nbytes + weight_of(self.quantizer)
+        return 2 * self.model.centroids.nbytes + estimate_bytes(self.quantizer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,12 +108,12 @@ class IvfSegment:
         """What index the segment says it is of, if it is one file; others do not say."""
         return self._stored.origin if isinstance(self._stored, OneFile) else None
 
-    def estimate(self, question: Question) -> None:
+    def estimate(self, query: ScalarQuery) -> None:
         """Return None: a vector index answers no filter."""
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Refuse: no filter asks this."""
-        raise InternalError("a vector index answers no filter", question=str(question))
+        raise InternalError("a vector index answers no filter", question=str(query))
 
     def nulls(self) -> RowSet | None:
         """Return None: rows without a vector are not in the index."""
@@ -164,7 +164,7 @@ class IvfSegment:
         read = self._loads.parts
         loaded = self._arena.load(partitions, self._read, self._loads)
         if self._loads.parts != read:
-            self._kept.weigh(_ARENA)
+            self._kept.update_size(_ARENA)
         return loaded
 
     @property
@@ -184,15 +184,15 @@ class IvfSegment:
         numbers, codes = self.codes(number)
         return numbers, self.quantizer.searchable(codes, self.centers[number])
 
-    def expected_reads(self, partitions: Int64s, *, by_graph: Int64s) -> IoCounts:
+    def estimate_reads(self, partitions: Int64s, *, by_graph: Int64s) -> IoCounts:
         """Return about what loading partitions will read, and the graphs of some of them."""
         loaded = self._arena.missing(partitions).tolist()
         found = IoCounts()
         if self.graphs is not None:
             walked = [each for each in by_graph.tolist() if each not in self._kept]
-            found += self.graphs.expected_reads(walked)
+            found += self.graphs.estimate_reads(walked)
             loaded += walked
-        return found + self._stored.expected_reads(loaded) if loaded else found
+        return found + self._stored.estimate_reads(loaded) if loaded else found
 
     def codes(self, number: int) -> tuple[UInt64s, Codes]:
         """Return the numbers of the rows of a partition, and their codes row by row."""
@@ -281,9 +281,9 @@ class TwoFiles:
         arrays = [_array_of(column) for column in columns]
         return ids.to_numpy(zero_copy_only=False).astype(np.uint64), self.quantizer.load(arrays)
 
-    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+    def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
         """Return about what reading partitions asks of storage."""
-        return self._storage.expected_reads(self._columns, *map(self._rows, numbers))
+        return self._storage.estimate_reads(self._columns, *map(self._rows, numbers))
 
     @property
     def _columns(self) -> list[str]:

@@ -152,7 +152,7 @@ class IvfRequest:
         )
 
     @staticmethod
-    def of_details(details: IvfDetails) -> IvfRequest:
+    def with_details(details: IvfDetails) -> IvfRequest:
         """Return the request that an index without rows was made by."""
         if details.name is None:
             raise UnsupportedError(

@@ -221,7 +221,7 @@ def _has_same_rows(one: Fragment, other: Fragment, fields: tuple[int, ...]) -> b
             other.overlays,
         )
         and one.physical_rows == other.physical_rows
-        and all(_place(one.file_of(each)) == _place(other.file_of(each)) for each in fields)
+        and all(_place(one.find_file(each)) == _place(other.find_file(each)) for each in fields)
     )
 
 

@@ -29,7 +29,7 @@ from lancelet.format.paths import DATA, DELETIONS, data_file_identity
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.ops.check.finding import Coverage, Finding, Level, Severity
-from lancelet.query.blobs import places_of
+from lancelet.query.blobs import resolve_descriptors
 from lancelet.query.scan_types import read_as
 from lancelet.rowids.address import addresses_of
 from lancelet.rowids.deletion import DeletionVector
@@ -139,7 +139,7 @@ class FragmentCheck:
             ]
             addresses = addresses_of(self.fragment.id, np.zeros(len(rows), np.int64))
             ends: dict[str, tuple[Store, int]] = {}
-            for place in places_of(self.snapshot, field, rows, addresses):
+            for place in resolve_descriptors(self.snapshot, field, rows, addresses):
                 if place is not None and place.size:
                     end = max(place.position + place.size, ends.get(place.path, (None, 0))[1])
                     ends[place.path] = place.store, end

@@ -33,8 +33,8 @@ from lancelet.file.v2.footer import VERSION_BYTES, parse_version
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES, index_file_identity
-from lancelet.index.base import Listing
-from lancelet.index.question import IsNull, OneOf
+from lancelet.index.base import SupportsEntries
+from lancelet.index.query import IsNull, OneOf
 from lancelet.index.scalar.fm.kind import FmSegment, folded
 from lancelet.ops.check.files import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
@@ -188,9 +188,9 @@ def _finding(severity: Severity, index: IndexMetadata, what: str) -> Finding:
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
-    is_listing = isinstance(opened, Listing)
+    is_listing = isinstance(opened, SupportsEntries)
     rows = covered_rows(snapshot, segment, by_address=not (segment.is_by_id and is_listing))
-    if not isinstance(opened, Listing):
+    if not isinstance(opened, SupportsEntries):
         for values, addresses in rows.parts:
             yield from _overlooked(segment, values, addresses)
         return

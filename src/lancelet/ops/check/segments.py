@@ -89,8 +89,8 @@ def covered_rows(snapshot: Snapshot, segment: TableSegment, *, by_address: bool)
         tuple(field.name for field in snapshot.schema.fields_on_path(path)),
         sorted(segment.covered),
         by_address=by_address,
-        as_text=segment.kind.reads_documents,
-        within=segment.kind.path_within,
+        as_text=segment.kind.reads_json_text,
+        within=segment.kind.json_path,
         value_type=segment.value_type,
     )
 

@@ -30,7 +30,7 @@ from lancelet.format.paths import (
     TRANSACTIONS,
     VERSIONS,
     is_detached,
-    lies_within_files,
+    is_inside_table_directory,
     parse_manifest_name,
 )
 from lancelet.format.refs import Branch
@@ -242,7 +242,7 @@ def _tags_here(main: TableLocation, branch: str | None) -> dict[str, int]:
 
 def _check_apart(branches: Iterable[str], branch: str | None) -> None:
     """Refuse to clean up a branch among whose files another branch lies."""
-    within = sorted(name for name in branches if branch and lies_within_files(name, branch))
+    within = sorted(name for name in branches if branch and is_inside_table_directory(name, branch))
     if within:
         raise CleanupInputError(
             "other branches lie among the files of this one; delete them first, or copy them",

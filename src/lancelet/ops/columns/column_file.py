@@ -31,14 +31,14 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
 from lancelet.ops.columns.fields import ColumnUnsupportedError
-from lancelet.table.apply.state import with_true_version
+from lancelet.table.apply.state import with_actual_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot
 
 
 def file_version_of(snapshot: Snapshot) -> FileVersion:
     """Return the version that new files of a table have."""
-    return with_true_version(snapshot.manifest).data_version
+    return with_actual_version(snapshot.manifest).data_version
 
 
 def write_column_file(

@@ -69,7 +69,9 @@ def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:
     try:
         return schema.fields_on_path(path)
     except FieldNotFoundError as error:
-        hint = similar_names(str(error.facts.get("missing", path)), _names(error.facts["known"]))
+        hint = similar_names(
+            str(error.facts.get("missing", path)), _names(error.facts["available"])
+        )
         raise ColumnNotFoundError(
             f'Column "{path}" does not exist in the dataset{hint}', **error.facts
         ) from None

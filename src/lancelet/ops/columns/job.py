@@ -34,7 +34,7 @@ from lancelet.ops.progress import counted
 from lancelet.ops.publish import Remarks, Retries, publish, with_retries
 from lancelet.query.nodes.source import waits_for_storage
 from lancelet.table.apply.state import column_ids, with_column_file, without_unknown_files
-from lancelet.table.commit import CommitOptions, check_there
+from lancelet.table.commit import CommitOptions, check_table_exists
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -81,7 +81,7 @@ class ColumnJob:
 
     def commit(self, snapshot: Snapshot, committing: Committing) -> Snapshot:
         """Write the files and commit them, again where others were first."""
-        options = replace(committing.options, settle=self._lazy.settle)
+        options = replace(committing.options, sync=self._lazy.settle)
         try:
             published = with_retries(
                 snapshot,
@@ -110,7 +110,7 @@ class ColumnJob:
 
     def one_fragment(self, snapshot: Snapshot, fragment: Fragment) -> tuple[Fragment, Schema]:
         """Write the file of one fragment, and return it with that and the schema to commit."""
-        check_there(snapshot)
+        check_table_exists(snapshot)
         plan = self._planned(snapshot)
         self._complete(plan, snapshot, [fragment])
         self._lazy.settle()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lancelet.ops.columns.checkpoint import BatchUDFCheckpoint
 from lancelet.ops.rows import RowStream
-from lancelet.query.compile import Writable
+from lancelet.query.compile import ExpressionLike
 from lancelet.values import dataclass
 
 BATCH_ROWS = 8192
@@ -26,7 +26,7 @@ BATCH_ROWS = 8192
 class Expressions:
     """Columns that are computed from others; names with dots go into structs that are there."""
 
-    columns: Mapping[str, Writable]
+    columns: Mapping[str, ExpressionLike]
     batch_size: int | None = None
 
 

@@ -30,7 +30,7 @@ from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.projection import Projection
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.apply.state import with_column_file
-from lancelet.table.commit import check_there
+from lancelet.table.commit import check_table_exists
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -48,7 +48,7 @@ def update_fragment_columns(
     snapshot: Snapshot, fragment: Fragment, left: str, joined: Joined
 ) -> UpdatedColumns:
     """Write new values for the rows of a fragment whose keys are among those given."""
-    check_there(snapshot)
+    check_table_exists(snapshot)
     stored = _updated_fields(snapshot.schema, joined.columns.schema)
     projection = key_projection(snapshot.schema, left, joined.keys.type)
     changed: list[Int64s] = []

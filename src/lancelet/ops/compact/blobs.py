@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from lancelet.encodings.blob_v2 import BlobKind
 from lancelet.encodings.v2_0.writer import NULL_BLOB_POSITION
 from lancelet.format import logical_type
-from lancelet.format.base_paths import base_of
+from lancelet.format.base_paths import get_base
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.io.uri import join
-from lancelet.query.blob_scan import list_items, relisted
-from lancelet.query.blobs import BlobPlace, places_of, read_places
+from lancelet.query.blob_scan import list_items, with_items
+from lancelet.query.blobs import BlobExtent, read_blobs, resolve_descriptors
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
@@ -83,13 +83,13 @@ def blob_values(snapshot: Snapshot, field: Field, array: pa.Array, addresses: UI
         return array
     if field.is_blob:
         rows = [None if row in _NULLS_OF_2_0 else row for row in array.to_pylist()]
-        places = places_of(snapshot, field, rows, addresses)
+        places = resolve_descriptors(snapshot, field, rows, addresses)
         if field.is_blob_v2:
             return _blob_structs(snapshot, field, rows, places)
-        return pa.array(read_places(places), pa.large_binary())
+        return pa.array(read_blobs(places), pa.large_binary())
     if field.logical_type != logical_type.STRUCT:
         items, lengths, owners = list_items(array, addresses)
-        return relisted(array, blob_values(snapshot, field.children[0], items, owners), lengths)
+        return with_items(array, blob_values(snapshot, field.children[0], items, owners), lengths)
     children = [
         blob_values(snapshot, child, array.field(index), addresses)
         for index, child in enumerate(field.children)
@@ -106,12 +106,12 @@ def _blob_structs(
     snapshot: Snapshot,
     field: Field,
     rows: Sequence[dict[str, Any] | None],
-    places: Sequence[BlobPlace | None],
+    places: Sequence[BlobExtent | None],
 ) -> pa.Array:
     is_external = [row is not None and row["kind"] == BlobKind.EXTERNAL for row in rows]
     inner = [None if away else place for away, place in zip(is_external, places, strict=True)]
     columns = {
-        "data": pa.array(read_places(inner), pa.large_binary()),
+        "data": pa.array(read_blobs(inner), pa.large_binary()),
         "uri": pa.array(
             [
                 _uri_of(snapshot, row) if away and row is not None else None
@@ -134,4 +134,4 @@ def _uri_of(snapshot: Snapshot, row: dict[str, Any]) -> str:
     uri: str = row["blob_uri"]
     if "://" in uri or uri.startswith("/"):
         return uri
-    return join(base_of(snapshot.manifest.bases, row["blob_id"]).path, uri)
+    return join(get_base(snapshot.manifest.bases, row["blob_id"]).path, uri)

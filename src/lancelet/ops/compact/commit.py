@@ -56,7 +56,9 @@ def commit_results(
     indices = change_indices(read, groups, options)
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     rewrite = Rewrite(groups, indices.rewritten, indices.moves)
-    wanted = replace(committing or CommitOptions(), keeps_order=True, known=read, checks_files=True)
+    wanted = replace(
+        committing or CommitOptions(), preserves_order=True, snapshot=read, checks_files=True
+    )
     transaction = new_transaction(read.version, rewrite)
     published = commit_transaction(snapshot.location, transaction, wanted)
     return Compacted(published, metrics)
@@ -120,7 +122,7 @@ def _reserved(snapshot: Snapshot, results: Sequence[RewriteResult]) -> int:
     if not count:
         return 0
     reserving = new_transaction(snapshot.version, ReserveFragments(count))
-    options = CommitOptions(known=snapshot)
+    options = CommitOptions(snapshot=snapshot)
     reserved = commit(snapshot.location, reserving, options).manifest.max_fragment_id
     assert reserved is not None
     return reserved - count + 1

@@ -25,7 +25,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.ops.compact.options import CompactionOptions
-from lancelet.table.conflict.rebase import files_of
+from lancelet.table.conflict.rebase import file_layout
 from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
@@ -106,7 +106,7 @@ def planned_version(
     known = set(read.fragments.ids.tolist())
     for fragment in fragments:
         found = read.fragments.by_id(fragment.id) if int(fragment.id) in known else None
-        if found is None or files_of(found) != files_of(fragment):
+        if found is None or file_layout(found) != file_layout(fragment):
             raise VersionNotFoundError(
                 "the version does not have a fragment of the compaction; the table was deleted "
                 "and made again since the compaction was planned, so plan it again",

@@ -79,7 +79,7 @@ def check_deferrable(snapshot: Snapshot, options: CompactionOptions) -> None:
     listed = [index for index in snapshot.indices.indices if not index.is_system]
     segments = [(index.name, table_segment(snapshot, index)) for index in listed]
     stuck = sorted(
-        name for name, found in segments if found is None or not found.kind.can_move_later
+        name for name, found in segments if found is None or not found.kind.supports_deferred_remap
     )
     if stuck:
         raise UnsupportedError(

@@ -54,7 +54,7 @@ from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
-from lancelet.table.apply.state import with_true_version
+from lancelet.table.apply.state import with_actual_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.lineage import created_versions_of, row_ids_of, updated_versions_of
 from lancelet.table.snapshot import Snapshot
@@ -368,7 +368,7 @@ def _copied_sources(
 
 def version_of_files(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
     """Return the version that new files of a table get."""
-    own = with_true_version(snapshot.manifest).data_version
+    own = with_actual_version(snapshot.manifest).data_version
     if options.data_storage_version is None:
         return own
     wanted = FileVersion.parse(options.data_storage_version)

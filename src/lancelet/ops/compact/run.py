@@ -31,7 +31,7 @@ from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.progress import counted
-from lancelet.table.commit import CommitOptions, check_there, latest_of
+from lancelet.table.commit import CommitOptions, check_table_exists, refresh_snapshot
 from lancelet.table.snapshot import Snapshot
 
 ROUNDS: Final = 5
@@ -55,7 +55,7 @@ def compact_files(
         CommitConflictError: In every round, others changed all fragments that were rewritten.
     """
     check_deferrable(snapshot, options)
-    check_there(snapshot)
+    check_table_exists(snapshot)
     metrics = CompactionMetrics()
     for attempt in itertools.count(1):
         plan = plan_compaction(snapshot, options)
@@ -67,7 +67,7 @@ def compact_files(
         except CommitConflictError as error:
             if attempt >= ROUNDS or not error.retryable:
                 raise
-            snapshot = latest_of(snapshot)
+            snapshot = refresh_snapshot(snapshot)
             continue
         snapshot, metrics = done.snapshot, metrics + done.metrics
         if not done.left_out or attempt >= ROUNDS:

@@ -32,12 +32,12 @@ from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
 from lancelet.index.base import AnyKind, IndexedRows, Parameters, Progress
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.registry import kind_of_name
+from lancelet.index.registry import kind_by_name
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
 from lancelet.query.indexing.segments import loses_rows
 from lancelet.rowids.address import UInt64s
-from lancelet.table.commit import CommitOptions, check_there
+from lancelet.table.commit import CommitOptions, check_table_exists
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -80,7 +80,7 @@ class IndexRequest:
 
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
-    check_there(snapshot)
+    check_table_exists(snapshot)
     name = name_of(snapshot, request)
     replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
     if request.progress is None:
@@ -204,10 +204,10 @@ def build_segment(
     They go to a folder of their own unless one is given.
     """
     parameters = Parameters(request.parameters)
-    kind = kind_of_name(request.kind).of_parameters(parameters)
+    kind = kind_by_name(request.kind).with_parameters(parameters)
     fields = fields_to(snapshot, request.column)
     leaf = fields[-1]
-    if not kind.passes_lists and any(each.is_list for each in fields[:-1]):
+    if not kind.accepts_nested_lists and any(each.is_list for each in fields[:-1]):
         raise UnknownColumnError(
             f"{kind.name} indices are not of values within lists", column=request.column
         )
@@ -229,8 +229,8 @@ def build_segment(
         path,
         fragments,
         by_address=by_address,
-        as_text=kind.reads_documents,
-        within=kind.path_within,
+        as_text=kind.reads_json_text,
+        within=kind.json_path,
     )
     segment_id = request.uuid or surroundings.new_uuid()
     folder = folder or new_folder(snapshot, segment_id)
@@ -254,7 +254,7 @@ def _train(kind: AnyKind, rows: IndexedRows, folder: SegmentFolder, request: Ind
     report = request.progress
     if report is None:
         return kind.train(rows, folder, parameters)
-    if kind.has_stages:
+    if kind.reports_progress:
         report("start", _LOADING, 0, rows.num_rows)
         report("complete", _LOADING, 0, rows.num_rows)
         return kind.train(replace(rows, progress=_by_stages(report)), folder, parameters)
@@ -351,7 +351,7 @@ def name_of(snapshot: Snapshot, request: IndexRequest) -> str:
     """Return the name of the index that is asked for."""
     if request.name:
         return request.name
-    ending = kind_of_name(request.kind).name_ending(Parameters(request.parameters))
+    ending = kind_by_name(request.kind).name_suffix(Parameters(request.parameters))
     return default_name(path_to(snapshot, request.column), ending)
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from lancelet.errors import UnsupportedError, similar_names
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import index_directory
-from lancelet.index.base import Warming
+from lancelet.index.base import SupportsPrewarm
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.index.scalar.json_path.kind import JsonPath
 from lancelet.index.titles import TITLES
@@ -23,7 +23,7 @@ from lancelet.index.vector.layout import INDEX_FILE
 from lancelet.io.uri import join
 from lancelet.ops.indexing.drop import UnknownIndexError, segments_of
 from lancelet.query.indexing.segments import table_segment
-from lancelet.table.fragment_reuse import indices_of_today
+from lancelet.table.fragment_reuse import remapped_indices
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -67,7 +67,7 @@ def coverage_of(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Covera
 
 def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Return the statistics of an index, under the names that pylance has for them."""
-    segments = tuple(index for index in indices_of_today(snapshot) if index.name == name)
+    segments = tuple(index for index in remapped_indices(snapshot) if index.name == name)
     if not segments:
         names = sorted({index.name for index in snapshot.indices.indices})
         raise UnknownIndexError(f'Index "{name}" not found{similar_names(name, names)}')
@@ -95,7 +95,7 @@ def open_segments(snapshot: Snapshot, name: str, chosen: Collection[UUID] | None
         segment = table_segment(snapshot, metadata)
         if segment is not None and (chosen is None or metadata.uuid in chosen):
             opened = segment.open()
-            if isinstance(opened, Warming):
+            if isinstance(opened, SupportsPrewarm):
                 opened.prewarm()
 
 

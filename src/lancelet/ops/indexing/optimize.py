@@ -26,7 +26,7 @@ from lancelet import surroundings
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
-from lancelet.index.base import IndexedRows, Parameters, Segment, Typed
+from lancelet.index.base import HasDataType, IndexedRows, Parameters, Segment
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.balance import Imbalance, write_balanced
 from lancelet.index.vector.kind import IVF
@@ -318,12 +318,14 @@ class _NewSegment:
         """Return one that is asked for as another was."""
         details = example.metadata.details
         opened = _opened_if_sound(example)
-        parameters = example.kind.parameters_like(b"" if details is None else details.value, opened)
+        parameters = example.kind.infer_parameters(
+            b"" if details is None else details.value, opened
+        )
         stable = snapshot.manifest.uses_stable_row_ids
         version = example.kind.version(parameters, stable_row_ids=stable)
         own_id = surroundings.new_uuid()
         folder = new_folder(snapshot, own_id)
-        value_type = opened.data_type if isinstance(opened, Typed) else None
+        value_type = opened.data_type if isinstance(opened, HasDataType) else None
         return _NewSegment(snapshot, example, parameters, version, value_type, own_id, folder)
 
     @property
@@ -342,8 +344,8 @@ class _NewSegment:
             path,
             fragments,
             by_address=self.by_address,
-            as_text=self.example.kind.reads_documents,
-            within=self.example.kind.path_within,
+            as_text=self.example.kind.reads_json_text,
+            within=self.example.kind.json_path,
             value_type=self.value_type,
         )
 

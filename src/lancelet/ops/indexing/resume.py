@@ -25,7 +25,7 @@ from lancelet.format.index_metadata import IndexMetadata, IndexSection
 from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
 from lancelet.index.base import Parameters
-from lancelet.index.registry import kind_of_name
+from lancelet.index.registry import kind_by_name
 from lancelet.ops.indexing.build import (
     IndexRequest,
     build_segment,
@@ -37,7 +37,7 @@ from lancelet.ops.indexing.build import (
 )
 from lancelet.ops.indexing.optimize import merge_segments
 from lancelet.ops.publish import publish
-from lancelet.table.commit import check_there
+from lancelet.table.commit import check_table_exists
 from lancelet.table.snapshot import Snapshot
 
 _NOTE: Final = "part.binpb"
@@ -51,11 +51,11 @@ def resume_scalar_index(
 
     An index of values within documents has its type from the first of all, so it has no parts.
     """
-    check_there(snapshot)
+    check_table_exists(snapshot)
     name = name_of(snapshot, request)
-    kind = kind_of_name(request.kind).of_parameters(Parameters(request.parameters))
+    kind = kind_by_name(request.kind).with_parameters(Parameters(request.parameters))
     groups = list(_groups(snapshot, fragments_to_index(snapshot, request), part_rows))
-    if len(groups) < 2 or kind.path_within is not None:
+    if len(groups) < 2 or kind.json_path is not None:
         return create_scalar_index(snapshot, request)
     replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
     notes = [_note_of(snapshot, request, group) for group in groups]

@@ -29,7 +29,7 @@ from lancelet.format.paths import index_directory
 from lancelet.index.base import IndexedRows, Progress, silent
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted.kind import Inverted
-from lancelet.index.registry import kind_of_name
+from lancelet.index.registry import kind_by_name
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.ops.dry_run import ChangeReport, rehearse, rehearse_apart, rehearse_reading_back
 from lancelet.ops.indexing.build import (
@@ -47,7 +47,7 @@ from lancelet.ops.indexing.optimize import (
 )
 from lancelet.ops.indexing.vectors import VectorIndexRequest, create_vector_index
 from lancelet.rowids.address import UInt64s
-from lancelet.table.commit import check_there
+from lancelet.table.commit import check_table_exists
 from lancelet.table.snapshot import Snapshot
 
 _STAGING: Final = "staging"
@@ -57,7 +57,7 @@ _NOTHING: Final = "CreateIndex"
 
 def check_parts(request: IndexRequest) -> None:
     """Raise if a part is asked for that no merging makes whole: only texts have such parts."""
-    if request.fragments is not None and not isinstance(kind_of_name(request.kind), Inverted):
+    if request.fragments is not None and not isinstance(kind_by_name(request.kind), Inverted):
         raise InvalidInputError(
             "an index of some fragments is built with create_index_uncommitted(..., "
             f'index_type="{request.kind.upper()}", fragment_ids=...)'
@@ -67,13 +67,13 @@ def check_parts(request: IndexRequest) -> None:
 def is_staged(request: IndexRequest) -> bool:
     """Return whether an index is a part of one that is merged later."""
     has_parts = request.fragments is not None and request.uuid is not None
-    return has_parts and isinstance(kind_of_name(request.kind), Inverted)
+    return has_parts and isinstance(kind_by_name(request.kind), Inverted)
 
 
 def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
     """Write a part of an index."""
     assert request.uuid is not None, "parts are staged under the id of the whole"
-    check_there(snapshot)
+    check_table_exists(snapshot)
     build_segment(snapshot, request, _folder(snapshot, request.uuid, surroundings.new_uuid().hex))
 
 
@@ -81,7 +81,7 @@ def merge_staged(
     snapshot: Snapshot, kind_name: str, segment_id: uuid.UUID, progress: Progress = silent
 ) -> None:
     """Write one segment of all parts that are staged under an id, and remove these."""
-    kind = kind_of_name(kind_name)
+    kind = kind_by_name(kind_name)
     if isinstance(kind, BTree):
         raise InvalidInputError(
             f"{kind.title} no longer supports merge_index_metadata: build segments "

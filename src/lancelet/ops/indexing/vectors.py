@@ -29,7 +29,7 @@ from lancelet.ops.indexing.build import (
 )
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
-from lancelet.table.commit import check_there
+from lancelet.table.commit import check_table_exists
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -53,7 +53,7 @@ class VectorIndexRequest:
 
 def create_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
-    check_there(snapshot)
+    check_table_exists(snapshot)
     name = request.name or default_name(request.column)
     replaced = replaced_on(
         snapshot, name, _leaf(snapshot, request.column), replaces=request.replaces

@@ -23,7 +23,7 @@ from lancelet.buffers import Int64s
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows
-from lancelet.index.registry import kind_of_name
+from lancelet.index.registry import kind_by_name
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.train import IvfRequest, train_models
 from lancelet.index.vector.vectors import vector_type_of
@@ -166,7 +166,7 @@ def plan_groups(
     if isinstance(request, VectorIndexRequest):
         IVF.check_type(leaf.arrow_type, request.column)
     else:
-        kind = kind_of_name(request.kind)
+        kind = kind_by_name(request.kind)
         kind.check_type(kind.indexed_type(leaf.arrow_type), request.column)
     if not request.is_trained:
         return [request.fragments]

@@ -72,7 +72,7 @@ def _sizes(
     snapshot: Snapshot, fields: Sequence[Field] | None, fragments: Sequence[int] | None
 ) -> tuple[list[Fragment], list[int]]:
     """Return the fragments that have live rows, and about how large their fields are."""
-    snapshot.fragments.check_ids_differ()
+    snapshot.fragments.check_unique_ids()
     chosen = [
         fragment
         for fragment in (

@@ -68,7 +68,7 @@ class MaintainedIndex:
         like, name = self.segment, self.segment.metadata.name
         if like.kind is not IVF:
             details = like.metadata.details
-            parameters = like.kind.parameters_like(b"" if details is None else details.value, None)
+            parameters = like.kind.infer_parameters(b"" if details is None else details.value, None)
             request = IndexRequest(self.column, like.kind.name, name, parameters=parameters.values)
             return build_segment(flushed, request)
         metric = _metric_of(like)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lancelet.errors import ObjectNotFoundError
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import IsNull, OneOf
+from lancelet.index.query import IsNull, OneOf
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.kernels import ask_filters
 from lancelet.ops.mem_wal.keys import are_filtered, are_ordered, key_hashes, ordered_keys

@@ -43,7 +43,6 @@ from lancelet.errors import (
     corrupt_within,
 )
 from lancelet.format.paths import MEM_WAL
-from lancelet.format.seal import sealed, unsealed
 from lancelet.format.shard_manifest import (
     ACTIVE,
     HINT_PATH,
@@ -53,6 +52,7 @@ from lancelet.format.shard_manifest import (
     shard_manifest_path,
     wal_entry_path,
 )
+from lancelet.format.trailer import strip_trailer, with_trailer
 from lancelet.format.wire import parse_number
 from lancelet.io.pool import run_requests
 from lancelet.io.store import Store
@@ -354,11 +354,11 @@ def _stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sealed(sink.getvalue().to_pybytes())
+    return with_trailer(sink.getvalue().to_pybytes())
 
 
 def _parsed(position: int, data: bytes) -> WalEntry:
-    content = unsealed(np.frombuffer(data, np.uint8))
+    content = strip_trailer(np.frombuffer(data, np.uint8))
     try:
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
             entry = WalEntry(position, tuple(reader), reader.schema)

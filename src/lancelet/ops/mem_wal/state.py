@@ -29,12 +29,12 @@ from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.table.apply.mem_wal import (
     LOG_TYPE_URL,
-    generations_of,
+    generations_by_shard,
     log_details,
     log_entry,
     with_log_details,
 )
-from lancelet.table.commit import latest_of
+from lancelet.table.commit import refresh_snapshot
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -112,9 +112,9 @@ def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
         tuple(proto.maintained_indexes),
         proto.maintain_all_indexes if proto.HasField("maintain_all_indexes") else None,
         dict(proto.writer_config_defaults),
-        generations_of(proto.compacted_sstables),
+        generations_by_shard(proto.compacted_sstables),
         {
-            each.index_name: generations_of(each.caught_up_generations)
+            each.index_name: generations_by_shard(each.caught_up_generations)
             for each in proto.index_catchup
         },
     )
@@ -142,7 +142,7 @@ def initialize_mem_wal(
     """Give a table a write-ahead log."""
     check_settings(writer_config or {})
     # The shards of a log that there is by now are left alone.
-    snapshot = latest_of(snapshot)
+    snapshot = refresh_snapshot(snapshot)
     if mem_wal_state(snapshot) is not None:
         raise AlreadyInitializedError(
             "MemWAL is already initialized on this dataset.", uri=snapshot.location.uri

@@ -37,7 +37,7 @@ from lancelet.ops.mem_wal.state import (
     require_mem_wal,
 )
 from lancelet.ops.publish import Retries, publish, with_retries
-from lancelet.table.commit import latest_of
+from lancelet.table.commit import refresh_snapshot
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entries
 from lancelet.values import dataclass
@@ -125,7 +125,7 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
             _delete_tables(shard, manifest, manifest.current_generation)
             _delete_entries(shard, manifest)
     late = set(list_shards(dropped.location)).difference(shards)
-    if late and mem_wal_state(latest_of(dropped)) is None:
+    if late and mem_wal_state(refresh_snapshot(dropped)) is None:
         # Other libraries do not note the shards that they begin.
         fence_shards(dropped, late)
     return dropped

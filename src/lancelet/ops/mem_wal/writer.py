@@ -63,7 +63,7 @@ from lancelet.ops.mem_wal.state import (
     note_shard,
     require_mem_wal,
 )
-from lancelet.table.commit import latest_of
+from lancelet.table.commit import refresh_snapshot
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -135,7 +135,7 @@ class MemWalWriter:
             shard_id: Which shard.
             config: How to behave, by the names of `WRITER_DEFAULTS`, before those of the table.
         """
-        base = latest_of(base)
+        base = refresh_snapshot(base)
         state = require_mem_wal(base)
         self._config = _settings(state, config)
         self.base = base
@@ -281,7 +281,7 @@ class MemWalWriter:
         A flush under that version would lose what they hold.
         """
         unknown = logged - {node.id for node in self.base.schema.walk()}
-        if unknown and unknown & {node.id for node in latest_of(self.base).schema.walk()}:
+        if unknown and unknown & {node.id for node in refresh_snapshot(self.base).schema.walk()}:
             raise IrreconcilableError(
                 "columns were added while the writer was opened; open it again",
                 shard=str(self.shard.shard_id),
@@ -504,7 +504,7 @@ class MemWalWriter:
         Asked when rows are flushed, so a writer notes it late, but what was put costs no request.
         """
         try:
-            state = mem_wal_state(latest_of(self.base))
+            state = mem_wal_state(refresh_snapshot(self.base))
         except NotFoundError:
             state = None
         if state is None:

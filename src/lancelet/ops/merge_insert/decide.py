@@ -25,7 +25,7 @@ from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.prepared_source import Source
 from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec
 from lancelet.ops.moved_rows import joined_rows, rows_by_fragment
-from lancelet.query.compile import Writable, compile_filter
+from lancelet.query.compile import ExpressionLike, compile_filter
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
 from lancelet.query.plan import plan_scan, projection_of
@@ -97,7 +97,7 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) 
     )
 
 
-def compile_condition(snapshot: Snapshot, rows: pa.Schema, condition: Writable) -> Expression:
+def compile_condition(snapshot: Snapshot, rows: pa.Schema, condition: ExpressionLike) -> Expression:
     """Return a condition over `source.` and `target.` columns, ready to run."""
     sides = {"source": list(rows), "target": list(scan_schema(snapshot.schema))}
     schema = pa.schema([(name, pa.struct(fields)) for name, fields in sides.items()])
@@ -108,7 +108,7 @@ def compile_condition(snapshot: Snapshot, rows: pa.Schema, condition: Writable) 
 
 
 def _fulfilling(
-    snapshot: Snapshot, source: Source, condition: Writable | None, matches: Matches
+    snapshot: Snapshot, source: Source, condition: ExpressionLike | None, matches: Matches
 ) -> Matches:
     """Return the matches for which a condition is true."""
     if condition is None:
@@ -179,7 +179,7 @@ def _key_text(source: Source, row: int) -> str:
 
 
 def _unmatched(
-    snapshot: Snapshot, condition: Writable | None, matched: UInt64s
+    snapshot: Snapshot, condition: ExpressionLike | None, matched: UInt64s
 ) -> dict[int, Int64s]:
     """Return the rows of the table that no source row matches, by fragment."""
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=condition))

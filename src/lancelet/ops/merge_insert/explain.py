@@ -25,7 +25,7 @@ from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.prepared_source import prepared
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
 from lancelet.ops.rows import RowStream
-from lancelet.query.explain import expected_reads
+from lancelet.query.explain import estimate_reads
 from lancelet.query.indexing.column_indices import column_indices
 from lancelet.query.plan import FilterStep
 from lancelet.table.snapshot import Snapshot
@@ -92,7 +92,7 @@ def _lines(
         f"when_not_matched_by_source={unmatched}{metrics}"
     )
     plan = plan_keys(snapshot, key, steps)
-    expected = expected_reads(plan)
+    expected = estimate_reads(plan)
     yield f"  HashJoin: on=[{names}], build=source, probe=table"
     yield (
         f"    LanceRead: uri={snapshot.location.uri}, projection=[{names}], "

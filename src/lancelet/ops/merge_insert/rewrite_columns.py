@@ -23,7 +23,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Update, UpdateMode
-from lancelet.format.roaring import bitmap_of, render_bitmap
+from lancelet.format.roaring import render_bitmap, to_bitmap
 from lancelet.format.schema import Schema
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.merge_insert.join import Matches
@@ -97,7 +97,7 @@ def rewrite_columns(
     offsets = {}
     if snapshot.manifest.uses_stable_row_ids:
         rows = rows_by_fragment(updates.addresses)
-        offsets = {number: render_bitmap(bitmap_of(own)) for number, own in rows.items()}
+        offsets = {number: render_bitmap(to_bitmap(own)) for number, own in rows.items()}
     operation = Update(
         updated_fragments=tuple(changed),
         fields_modified=tuple(dict.fromkeys(each for file in files for each in file.fields)),

@@ -14,7 +14,7 @@ from lancelet.config import MEMORY_LIMIT_BYTES
 from lancelet.errors import InvalidInputError
 from lancelet.format.operation import CompactedSsTable
 from lancelet.ops.moved_rows import RowFiles
-from lancelet.query.compile import Writable
+from lancelet.query.compile import ExpressionLike
 from lancelet.values import dataclass
 
 
@@ -66,10 +66,10 @@ class MergeSpec:
 
     on: tuple[str, ...]
     matched: Matched = Matched.KEEP
-    update_condition: Writable | None = None
+    update_condition: ExpressionLike | None = None
     inserts: bool = False
     deletes_unmatched: bool = False
-    delete_condition: Writable | None = None
+    delete_condition: ExpressionLike | None = None
     duplicates: Duplicates = Duplicates.FAIL
     mode: RewriteMode = RewriteMode.AUTO
     uses_index: bool = True

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.query.data_types import is_text, is_ticking
+from lancelet.query.data_types import is_temporal, is_text
 from lancelet.query.functions.base import (
     Function,
     Takes,
@@ -32,7 +32,7 @@ _DIRECTIVE_BYTES_MAX: Final = 32
 
 
 def _time(data_type: pa.DataType) -> pa.DataType | None:
-    return data_type if is_ticking(data_type) else None
+    return data_type if is_temporal(data_type) else None
 
 
 def _timestamp(data_type: pa.DataType) -> pa.DataType | None:
@@ -42,7 +42,7 @@ def _timestamp(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def _castable(data_type: pa.DataType) -> pa.DataType | None:
-    wanted = is_text(data_type) or pa.types.is_integer(data_type) or is_ticking(data_type)
+    wanted = is_text(data_type) or pa.types.is_integer(data_type) or is_temporal(data_type)
     return data_type if wanted else None
 
 

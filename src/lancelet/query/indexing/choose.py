@@ -23,15 +23,15 @@ from typing import Final, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from lancelet.index.question import (
+from lancelet.index.query import (
     Contains,
     HasAll,
     HasAny,
+    Intersects,
     Interval,
     IsNull,
-    Meets,
     OneOf,
-    Question,
+    ScalarQuery,
     StartsWith,
 )
 from lancelet.query import expression as ex
@@ -65,12 +65,12 @@ class Usable:
     @staticmethod
     def of(plan: ScanPlan) -> Usable:
         """Return the indices of the version of a plan."""
-        with plan.meter.asking(INDICES):
+        with plan.meter.within_index(INDICES):
             return Usable(column_indices(plan.snapshot), plan.meter)
 
     def on(self, path: tuple[str, ...]) -> tuple[ColumnIndex, ...]:
         """Return the indices on a column, which are opened."""
-        with self.meter.asking(INDICES):
+        with self.meter.within_index(INDICES):
             return self.indices.get(path, ())
 
 
@@ -79,7 +79,7 @@ class Asked:
     """A question to one index; if it is negated, about the rows for which the answer is no."""
 
     index: ColumnIndex
-    question: Question
+    question: ScalarQuery
     estimate: int
     is_exact: bool
     """Whether the index evaluates the predicate exactly, so that found rows need no recheck."""
@@ -253,7 +253,7 @@ def _asked(probe: Probe, usable: Usable, *, is_negated: bool = False) -> Asked |
         is_exact = probe.is_exact and index.is_exact(question)
         if is_negated and not is_exact:
             continue
-        with usable.meter.asking(index_node(index.name)):
+        with usable.meter.within_index(index_node(index.name)):
             estimate = index.estimate(question, is_negated=is_negated)
         if estimate is None:
             continue
@@ -277,7 +277,7 @@ def render_part(part: Part) -> str:
     return joined
 
 
-def _question(question: Question, column: str) -> str:
+def _question(question: ScalarQuery, column: str) -> str:
     match question:
         case Interval(lower, upper, includes_lower, includes_upper):
             bounds = []
@@ -300,7 +300,7 @@ def _question(question: Question, column: str) -> str:
             return f"array_has_any({column}, List([{_listed(values)}]))"
         case HasAll(values):
             return f"array_has_all({column}, List([{_listed(values)}]))"
-        case Meets(xmin, ymin, xmax, ymax):
+        case Intersects(xmin, ymin, xmax, ymax):
             return f"{column} meets BOX({xmin} {ymin}, {xmax} {ymax})"
     assert_never(question)
 

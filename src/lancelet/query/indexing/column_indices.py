@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lancelet import index as kinds
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.index.base import Counting, Foreseeing
-from lancelet.index.question import IsNull, Question, type_of
+from lancelet.index.base import SupportsCount, SupportsReadEstimates
+from lancelet.index.query import IsNull, ScalarQuery, type_of
 from lancelet.index.titles import TITLES
 from lancelet.io.metered import IoCounts
 from lancelet.query.functions.json_path import keys_of_path
@@ -62,11 +62,11 @@ class ColumnIndex:
         """The kinds of its segments, which is one unless somebody mixed them."""
         return frozenset(segment.kind.name for segment in self.segments)
 
-    def is_exact(self, question: Question) -> bool:
+    def is_exact(self, question: ScalarQuery) -> bool:
         """Return whether every segment answers a question exactly."""
         return all(segment.kind.is_exact(question) for segment in self.segments)
 
-    def estimate(self, question: Question, *, is_negated: bool = False) -> int | None:
+    def estimate(self, question: ScalarQuery, *, is_negated: bool = False) -> int | None:
         """Return about how many rows will be found, or None if the index cannot answer.
 
         Negated it is the rows for which the answer is no; the question must be one that the index
@@ -78,7 +78,7 @@ class ColumnIndex:
             return None if nulls is None or found is None else max(0, self.num_rows - found - nulls)
         return self._estimate(question)
 
-    def _estimate(self, question: Question) -> int | None:
+    def _estimate(self, question: ScalarQuery) -> int | None:
         total = 0
         for segment in self.segments:
             if not self._is_of_type(segment, question):
@@ -89,24 +89,24 @@ class ColumnIndex:
             total += own
         return total
 
-    def _is_of_type(self, segment: TableSegment, question: Question) -> bool:
+    def _is_of_type(self, segment: TableSegment, question: ScalarQuery) -> bool:
         """Return whether values in documents are compared as what the segment has."""
         if WITHIN not in self.path:
             return True
         asked = type_of(question)
         return asked is None or asked == segment.value_type
 
-    def expected_reads(self, question: Question, *, is_negated: bool = False) -> IoCounts:
+    def estimate_reads(self, question: ScalarQuery, *, is_negated: bool = False) -> IoCounts:
         """Return about what finding the rows will read, after they were estimated."""
         found = IoCounts()
         for segment in self.segments:
             opened = segment.open()
-            if isinstance(opened, Foreseeing):
-                found += opened.expected_reads(question)
-                found += opened.expected_reads(IsNull()) if is_negated else IoCounts()
+            if isinstance(opened, SupportsReadEstimates):
+                found += opened.estimate_reads(question)
+                found += opened.estimate_reads(IsNull()) if is_negated else IoCounts()
         return found
 
-    def search(self, question: Question) -> tuple[RowSet, bool]:
+    def search(self, question: ScalarQuery) -> tuple[RowSet, bool]:
         """Return the rows that answer a question, and whether no others are among them."""
         rows, is_exact = NO_ROWS, True
         for segment in self.segments:
@@ -115,12 +115,12 @@ class ColumnIndex:
             is_exact &= found.is_exact
         return rows, is_exact
 
-    def count(self, question: Question) -> int | None:
+    def count(self, question: ScalarQuery) -> int | None:
         """Return how many rows answer, or None unless segments know without finding them."""
         total = 0
         for segment in self.segments:
             opened = segment.open()
-            if not isinstance(opened, Counting) or not segment.has_live_rows_only:
+            if not isinstance(opened, SupportsCount) or not segment.has_live_rows_only:
                 return None
             own = opened.count(question)
             if own is None:
@@ -207,7 +207,7 @@ def _find(snapshot: Snapshot, is_wanted: Callable[[TableSegment], bool]) -> _ByC
             _warn_of_unknown(snapshot, metadata)
         elif is_wanted(segment):
             path = snapshot.schema.fields_on_path(snapshot.schema.path_of(metadata.fields[0]))
-            place = _place_of(tuple(field.name for field in path), segment.kind.path_within)
+            place = _place_of(tuple(field.name for field in path), segment.kind.json_path)
             if place is not None:
                 listed.setdefault(place, []).append(segment)
     return _ByColumn(listed)
@@ -239,7 +239,7 @@ def _warn_of_unknown(snapshot: Snapshot, metadata: IndexMetadata) -> None:
         warn_once(snapshot, metadata, "it may have rows where they were before they were moved")
     elif kind is not None:
         warn_once(snapshot, metadata, "its version is newer than this release knows")
-    elif details is not None and kinds.registry.kind_of_type(details.type_url) is not None:
+    elif details is not None and kinds.registry.kind_by_details_type(details.type_url) is not None:
         warn_once(snapshot, metadata, "what it holds is unknown to this release")
     elif details is None or details.type_name not in TITLES:
         warn_once(snapshot, metadata, "its kind is unknown to this release")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
-from lancelet.index.base import Sorted
+from lancelet.index.base import SupportsSortedEntries
 from lancelet.index.parts.ordering import order_of
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
@@ -77,7 +77,7 @@ def _bounds(snapshot: Snapshot, index: ColumnIndex) -> tuple[int, pa.Array] | No
     found: list[pa.Array] = []
     for segment in index.segments:
         opened = segment.open()
-        if not isinstance(opened, Sorted) or pa.types.is_floating(opened.data_type):
+        if not isinstance(opened, SupportsSortedEntries) or pa.types.is_floating(opened.data_type):
             return None  # bounds are numbers, and NaN is none
         for ascending in (True, False):
             values = _first_values(snapshot, segment, opened, 1, ascending=ascending)
@@ -107,7 +107,7 @@ def _find_bound(
     found: list[pa.Array] = []
     for segment in index.segments:
         opened = segment.open()
-        if not isinstance(opened, Sorted) or pa.types.is_floating(opened.data_type):
+        if not isinstance(opened, SupportsSortedEntries) or pa.types.is_floating(opened.data_type):
             return None  # among floats NaN is last in either direction
         values = _first_values(plan.snapshot, segment, opened, count, ascending=ascending)
         found.append(values)
@@ -119,12 +119,17 @@ def _find_bound(
 
 
 def _first_values(
-    snapshot: Snapshot, segment: TableSegment, opened: Sorted, count: int, *, ascending: bool
+    snapshot: Snapshot,
+    segment: TableSegment,
+    opened: SupportsSortedEntries,
+    count: int,
+    *,
+    ascending: bool,
 ) -> pa.Array:
     """Return the first values of live rows, as many as are wanted or there are."""
     wanted = count
     while True:
-        values, numbers = opened.first_entries(wanted, ascending=ascending)
+        values, numbers = opened.sorted_entries(wanted, ascending=ascending)
         addresses = segment.locate(numbers)
         is_live = addresses != NO_ADDRESS
         is_live[is_live] = _are_live(snapshot, addresses[is_live])

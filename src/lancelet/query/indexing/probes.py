@@ -19,17 +19,17 @@ from typing import Final, assert_never
 
 import pyarrow as pa
 
-from lancelet.format.geometry import boxes_of
-from lancelet.index.parts.spans import interval_within
-from lancelet.index.question import (
+from lancelet.format.geometry import bounding_boxes
+from lancelet.index.parts.spans import intersect_intervals
+from lancelet.index.query import (
     Contains,
     HasAll,
     HasAny,
+    Intersects,
     Interval,
     IsNull,
-    Meets,
     OneOf,
-    Question,
+    ScalarQuery,
     StartsWith,
 )
 from lancelet.query import expression as ex
@@ -48,7 +48,7 @@ class Probe:
     """A question about the values of one column."""
 
     path: tuple[str, ...]
-    question: Question
+    question: ScalarQuery
     is_exact: bool = True
     """Whether the question is equivalent to the predicate, not only implied by it."""
 
@@ -56,7 +56,7 @@ class Probe:
 def probe_of(expression: Expression) -> Probe | None:
     """Return the question that an expression asks, or None if it is not one about a column."""
     place: tuple[str, ...] | None
-    question: Question | None
+    question: ScalarQuery | None
     is_exact = True
     match expression:
         case ex.Column(path):
@@ -134,13 +134,13 @@ def join_intervals(probes: Iterable[Probe]) -> list[Probe]:
         else:
             before = joined[places[probe.path]].question
             assert isinstance(before, Interval), "the place is that of an interval"
-            both = interval_within(before, probe.question)
+            both = intersect_intervals(before, probe.question)
             is_exact = joined[places[probe.path]].is_exact and probe.is_exact
             joined[places[probe.path]] = Probe(probe.path, both, is_exact)
     return joined
 
 
-def _compared(operator: Operator, scalar: pa.Scalar) -> Question | None:
+def _compared(operator: Operator, scalar: pa.Scalar) -> ScalarQuery | None:
     if not scalar.is_valid:
         return None
     match operator:
@@ -159,7 +159,7 @@ def _compared(operator: Operator, scalar: pa.Scalar) -> Question | None:
     assert_never(operator)
 
 
-def _like(scalar: pa.Scalar, escape: str) -> tuple[Question | None, bool]:
+def _like(scalar: pa.Scalar, escape: str) -> tuple[ScalarQuery | None, bool]:
     """Return a question that matches of a pattern answer, and whether no other texts do."""
     pattern = like_parts(scalar.as_py(), escape)
     literals = [part for part in pattern if isinstance(part, str)]
@@ -185,14 +185,14 @@ def _geometries_of(operand: Expression) -> tuple[str, ...] | None:
     return operand.path if isinstance(operand, ex.Column) else None
 
 
-def _near(scalar: pa.Scalar, apart: float = 0.0) -> Question | None:
+def _near(scalar: pa.Scalar, apart: float = 0.0) -> ScalarQuery | None:
     """Return the question which geometries may be so near to another."""
     if not scalar.is_valid:
         return None
-    (box,) = boxes_of(pa.array([scalar.as_py()], pa.large_binary())).tolist()
+    (box,) = bounding_boxes(pa.array([scalar.as_py()], pa.large_binary())).tolist()
     if any(math.isnan(side) for side in (*box, apart)):
         return None
-    return Meets(box[0] - apart, box[1] - apart, box[2] + apart, box[3] + apart)
+    return Intersects(box[0] - apart, box[1] - apart, box[2] + apart, box[3] + apart)
 
 
 def _within_distance(one: Expression, other: Expression, most: pa.Scalar) -> Probe | None:
@@ -206,7 +206,7 @@ def _within_distance(one: Expression, other: Expression, most: pa.Scalar) -> Pro
     return None if question is None else Probe(path, question, is_exact=False)
 
 
-def _called(function: str, scalar: pa.Scalar) -> Question | None:
+def _called(function: str, scalar: pa.Scalar) -> ScalarQuery | None:
     if not scalar.is_valid:
         return None
     match function:

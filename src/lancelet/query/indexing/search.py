@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
-from lancelet.index.question import IsNull, OneOf, Question
+from lancelet.index.query import IsNull, OneOf, ScalarQuery
 from lancelet.query.expression import Expression
 from lancelet.query.indexing.choose import (
     ROWS_ALWAYS,
@@ -154,16 +154,16 @@ class _Search:
 
     def _asked(self, part: Asked) -> _Rows:
         node = index_node(part.index.name)
-        with self._meter.asking(node):
+        with self._meter.within_index(node):
             found, is_exact = part.index.search(part.question)
         is_exact = is_exact and part.is_exact
         if self._meter.is_counting:
-            self._meter.saw(node, [0], found.num_rows(self.physical_rows))
+            self._meter.count_rows(node, [0], found.num_rows(self.physical_rows))
         if not part.is_negated:
             return _Rows(found, is_complement=False, is_exact=is_exact)
         if isinstance(part.question, IsNull):
             return _Rows(found, is_complement=True, is_exact=is_exact)
-        with self._meter.asking(node):
+        with self._meter.within_index(node):
             nulls = part.index.nulls() if is_exact else None
         if nulls is None:
             return _Rows(NO_ROWS, is_complement=True, is_exact=False)
@@ -224,11 +224,11 @@ def _named(index: ColumnIndex, question: OneOf, meter: PlanMeter) -> UInt64s | N
         return None
     node, found = index_node(index.name), list[UInt64s]()
     for segment in index.segments:
-        with meter.asking(node):
+        with meter.within_index(node):
             own = segment.named_rows(question, _ROWS_MAX)
         if own is None:
             return None
-        meter.saw(node, [0], len(own))
+        meter.count_rows(node, [0], len(own))
         found.append(own)
     return found[0] if len(found) == 1 else np.concatenate(found)
 
@@ -259,7 +259,7 @@ def _by_fragment(plan: ScanPlan, addresses: UInt64s) -> Iterator[tuple[FragmentS
         starts = np.flatnonzero(np.diff(which, prepend=-1))
         ids = which[starts].tolist()
         groups = list(zip(ids, np.split(offsets, starts[1:]), strict=True))
-        groups.sort(key=lambda group: snapshot.fragments.place_of(group[0]))
+        groups.sort(key=lambda group: snapshot.fragments.index_of(group[0]))
     for fragment_id, own in groups:
         fragment = snapshot.fragments.by_id(fragment_id)
         yield FragmentSource(snapshot, fragment, with_deleted=False), own
@@ -284,10 +284,10 @@ def count_by_index(plan: ScanPlan) -> int | None:
         return None
 
 
-def _count(plan: ScanPlan, index: ColumnIndex, question: Question) -> int | None:
+def _count(plan: ScanPlan, index: ColumnIndex, question: ScalarQuery) -> int | None:
     node = index_node(index.name)
-    with plan.meter.asking(node):
+    with plan.meter.within_index(node):
         found = index.count(question)
     if found is not None:
-        plan.meter.saw(node, [0], found)
+        plan.meter.count_rows(node, [0], found)
     return found

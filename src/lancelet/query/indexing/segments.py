@@ -28,9 +28,16 @@ from lancelet.errors import (
 )
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
-from lancelet.index.base import AnyKind, Complete, Counting, Naming, Segment, Typed
+from lancelet.index.base import (
+    AnyKind,
+    HasDataType,
+    Segment,
+    SupportsCount,
+    SupportsRowLookup,
+    SupportsRowNumbers,
+)
 from lancelet.index.folder import IndexLoads, SegmentFolder
-from lancelet.index.question import OneOf
+from lancelet.index.query import OneOf
 from lancelet.io.cache import INDEX
 from lancelet.rowids.address import (
     NO_ADDRESS,
@@ -85,7 +92,7 @@ class TableSegment:
     def value_type(self) -> pa.DataType | None:
         """The type of the values it has, if it has any."""
         opened = self.open()
-        return opened.data_type if isinstance(opened, Typed) else None
+        return opened.data_type if isinstance(opened, HasDataType) else None
 
     def addresses(self, found: RowSet) -> RowSet:
         """Return where rows that the segment found are now, in fragments that it covers."""
@@ -101,7 +108,7 @@ class TableSegment:
     def named_rows(self, question: OneOf, most: int) -> UInt64s | None:
         """Return where the rows are that answer a question, if the segment names so few."""
         naming = self._naming
-        numbers = None if naming is None else naming.few_numbers(question, most)
+        numbers = None if naming is None else naming.lookup_rows(question, most)
         if numbers is None or not len(numbers):
             return numbers
         if self.is_by_id:
@@ -121,12 +128,12 @@ class TableSegment:
         return inside
 
     @property
-    def _naming(self) -> Naming | None:
-        return cast("Naming", self.open()) if self._is_naming else None
+    def _naming(self) -> SupportsRowLookup | None:
+        return cast("SupportsRowLookup", self.open()) if self._is_naming else None
 
     @cached_property
     def _is_naming(self) -> bool:
-        return isinstance(self.open(), Naming)
+        return isinstance(self.open(), SupportsRowLookup)
 
     @cached_property
     def _rows_covered(self) -> _FragmentSizes:
@@ -155,7 +162,7 @@ class TableSegment:
 
     def _lacks_rows(self) -> bool:
         opened = self.open()
-        if not isinstance(opened, Complete):
+        if not isinstance(opened, SupportsRowNumbers):
             return False
         located = self.locate(opened.numbers())
         rows = RowSet.of(np.unique(_present(located)))
@@ -173,7 +180,7 @@ class TableSegment:
         """Whether it has every live row of its fragments and no row that is gone."""
         opened = self.open()
         live = (self.snapshot.fragments.by_id(each) for each in self.covered)
-        return isinstance(opened, Counting) and opened.num_rows == sum(
+        return isinstance(opened, SupportsCount) and opened.num_rows == sum(
             self.snapshot.live_rows(fragment) for fragment in live
         )
 
@@ -252,7 +259,7 @@ def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
         INDICES, str(metadata.uuid), metadata.base_id, snapshot.manifest.bases
     )
     loads = index_loads(snapshot)
-    kept = snapshot.location.kept.within(("index", metadata.uuid), INDEX)
+    kept = snapshot.location.kept.nested(("index", metadata.uuid), INDEX)
     version = snapshot.manifest.data_version
     return SegmentFolder(store, path, version, loads=loads, kept=kept, listed=metadata.files)
 
@@ -264,8 +271,8 @@ def index_loads(snapshot: Snapshot) -> IndexLoads:
 
 def kind_of(details: AnyDetails | None) -> AnyKind | None:
     """Return the kind that details say, or None if it is unknown."""
-    kind = None if details is None else kinds.registry.kind_of_type(details.type_url)
-    return None if details is None or kind is None else kind.of_details(details.value)
+    kind = None if details is None else kinds.registry.kind_by_details_type(details.type_url)
+    return None if details is None or kind is None else kind.with_details(details.value)
 
 
 def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
@@ -285,7 +292,7 @@ def loses_rows(snapshot: Snapshot, kind: AnyKind, version: int) -> bool:
     They do of values within documents, which they take to be numbered by ids where there are any.
     """
     return (
-        kind.path_within is not None
+        kind.json_path is not None
         and snapshot.manifest.uses_stable_row_ids
         and kind.uses_addresses(version)
     )
@@ -301,7 +308,7 @@ def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> AnyKind | Non
     def look() -> AnyKind | None:
         listed = folder.store.list_delimited(folder.path).objects
         names = {info.path.rsplit("/", 1)[-1] for info in listed}
-        kind = kinds.registry.kind_of_files(names, data_type)
+        kind = kinds.registry.kind_by_files(names, data_type)
         return None if kind is None or _is_ambiguous(snapshot, kind) else kind
 
     return snapshot.location.kept.get_or_make(("kind of files", metadata.uuid), look)

@@ -31,7 +31,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, few_rows, fixed_row_bytes
 from lancelet.format.field import Field
-from lancelet.format.roaring import numbers_of
+from lancelet.format.roaring import to_numbers
 from lancelet.query.indexing.search import Candidates, count_by_index, find_candidates, rows_at_once
 from lancelet.query.node_meter import READ, TAKE
 from lancelet.query.nodes.pace import Pace, WeighedSource, pace_of
@@ -194,7 +194,7 @@ def _splits_of_candidates(
     if last - first + 1 == len(bitmap) > 1:
         yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps, kept)
         return
-    offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
+    offsets = source.without_hidden(to_numbers(bitmap).astype(np.int64))
     for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
         part = offsets[start : start + _CANDIDATES_PER_SPLIT]
         rows = RowRange(int(part[0]), int(part[-1]) + 1)

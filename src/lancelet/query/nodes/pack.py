@@ -25,8 +25,8 @@ from lancelet.errors import LanceletError
 from lancelet.file.small_files import SMALL_BYTES_MAX, SmallFiles
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile
-from lancelet.query.fragment_reader import HeldFields, assembled, held_fields
-from lancelet.query.node_meter import meter_of
+from lancelet.query.fragment_reader import StoredFields, assemble_fields, stored_fields
+from lancelet.query.node_meter import plan_meter
 from lancelet.query.nodes.source import FragmentSource, dense_enough
 from lancelet.rowids.address import UInt64s
 
@@ -34,7 +34,7 @@ PACK_FRAGMENTS_MAX: Final = 64
 _PACK_FRAGMENTS_MIN: Final = 4
 _PACK_ROWS_MAX: Final = 1 << 17
 
-_Joined: TypeAlias = tuple[HeldFields, SmallFiles]
+_Joined: TypeAlias = tuple[StoredFields, SmallFiles]
 
 
 class Pack:
@@ -116,7 +116,7 @@ class Pack:
                 yield member, own - self._bounds[place]
 
     def _read(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
-        with meter_of(self.members[0].snapshot).reading(fields, len(rows)):
+        with plan_meter(self.members[0].snapshot).counting_read(fields, len(rows)):
             return self._read_joined(fields, rows)
 
     def _read_joined(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
@@ -126,7 +126,7 @@ class Pack:
             joined = self._joined[fields]
             if joined is not None:
                 found = [(part, files.read(part.read, rows)) for part, files in joined]
-                return assembled(fields, found, len(rows))
+                return assemble_fields(fields, found, len(rows))
         except LanceletError:
             # Whoever reads one by one can say which file it is, or do without what is wrong.
             self._joined[fields] = None
@@ -141,7 +141,7 @@ class Pack:
         if any(layout != layouts[0] for layout in layouts):
             return None
         joined: list[_Joined] = []
-        for index, held in held_fields(fragments[0].files, fields):
+        for index, held in stored_fields(fragments[0].files, fields):
             if index not in self._opened:
                 self._opened[index] = self.members[0].snapshot.open_small_files(
                     [fragment.files[index] for fragment in fragments],

@@ -101,11 +101,11 @@ class FragmentSource:
         chosen = selected - rows.start if rows.start else selected
         return [rows_at(array, chosen) for array in arrays]
 
-    def expected_reads(
+    def estimate_reads(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> IoCounts:
         """Return about what reading fields in a range, or in rows of it, asks of storage."""
-        return self.reader.expected_reads(fields, _rows_to_read(rows, selected))
+        return self.reader.estimate_reads(fields, _rows_to_read(rows, selected))
 
     def take(self, fields: Sequence[Field], offsets: Int64s) -> list[pa.Array]:
         """Return the values of fields in rows, in any order and as often as they are named."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.kernels import RowMasks, admit_rows
-from lancelet.query.compile import is_lasting
+from lancelet.query.compile import is_deterministic
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.plan import ScanPlan
 from lancelet.rowids.address import UInt64s
@@ -138,7 +138,7 @@ def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Ma
     is_kept = (
         isinstance(written, str)
         and len(written) <= _TEXT_MAX
-        and is_lasting(written)
+        and is_deterministic(written)
         and options.fragments is None
         and options.rows is None
     )

@@ -109,7 +109,7 @@ class Search(Protocol):
     def steps(self, plan: ScanPlan) -> list[str]:
         """Return what the search will do, the last first."""
 
-    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+    def estimate_reads(self, plan: ScanPlan) -> IoCounts:
         """Return about what the search will read of its index."""
 
     def expected_rows(self, plan: ScanPlan) -> int | None:
@@ -147,7 +147,7 @@ class FoundSearch:
         """Return that nothing is left to do."""
         return []
 
-    def expected_reads(self, plan: ScanPlan) -> IoCounts:  # noqa: ARG002
+    def estimate_reads(self, plan: ScanPlan) -> IoCounts:  # noqa: ARG002
         """Return that nothing will be read."""
         return IoCounts()
 

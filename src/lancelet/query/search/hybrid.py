@@ -51,9 +51,9 @@ class HybridSearch:
         """Return what the searches will do, that for vectors last."""
         return [step for each in self._searches for step in each.steps(plan)]
 
-    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+    def estimate_reads(self, plan: ScanPlan) -> IoCounts:
         """Return about what the searches will read of their indices."""
-        return sum((each.expected_reads(plan) for each in self._searches), IoCounts())
+        return sum((each.estimate_reads(plan) for each in self._searches), IoCounts())
 
     def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
         """Return how many rows are wanted."""

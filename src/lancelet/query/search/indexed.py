@@ -272,7 +272,7 @@ class _Asked:
 _FEW_ROWS: Final = 1000
 
 
-def expected_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
+def estimate_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
     """Return about what a search will read of a segment, if it finds enough where it begins."""
     wanted = _within(wanted, segment)
     query = prepare_query(wanted.query, segment.model.metric)
@@ -281,7 +281,7 @@ def expected_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
     _, order, first, _ = _probed(segment, wanted, query)
     chosen = order[:first]
     walked = chosen[segment.lengths[chosen] > _rows_to_walk(wanted)]
-    return segment.expected_reads(chosen, by_graph=walked)
+    return segment.estimate_reads(chosen, by_graph=walked)
 
 
 def _within(wanted: IndexQuery, segment: IvfSegment) -> IndexQuery:

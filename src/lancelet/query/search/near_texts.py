@@ -106,13 +106,13 @@ class NearTexts:
             steps.append(f"MinHashFlatSearch: column={self.query.column}")
         return steps
 
-    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+    def estimate_reads(self, plan: ScanPlan) -> IoCounts:
         """Return about what the search will read of its index."""
         found, wanted = IoCounts(), _Wanted(self.query.text)
         for segment in self._index(plan.snapshot).segments:
             opened = segment.open()
             assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
-            found += opened.expected_reads(wanted.signed_by(_signer(opened)))
+            found += opened.estimate_reads(wanted.signed_by(_signer(opened)))
         return found
 
     def expected_rows(self, plan: ScanPlan) -> int:

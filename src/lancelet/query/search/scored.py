@@ -17,7 +17,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
-from lancelet.query.found_columns import nameable_columns
+from lancelet.query.found_columns import referable_columns
 from lancelet.query.node_meter import SEARCH, SORT, TAKE, filter_node
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.nodes.pace import pace_of
@@ -88,9 +88,9 @@ class ScoredScan:
 
     def _find(self, rows: Mapping[int, Int64s] | None) -> Hits:
         meter = self._plan.meter
-        with meter.asking(SEARCH):
+        with meter.within_index(SEARCH):
             found = self._search.find(self._plan, rows)
-        meter.saw(SEARCH, [0], len(found))
+        meter.count_rows(SEARCH, [0], len(found))
         return found
 
     def _filtered(self, found: Hits) -> Hits:
@@ -112,7 +112,7 @@ class ScoredScan:
         snapshot = self._plan.snapshot
         added = {
             each.name: _added(found, self._search, each)
-            for each in nameable_columns(self._search)
+            for each in referable_columns(self._search)
             if each.name in names
         }
         stored = tuple(each for each in names if each not in added)
@@ -130,7 +130,7 @@ class ScoredScan:
         for each in plan.search_columns:
             source = each.source
             own = next(values) if source is None else _added(found, self._search, source)
-            rows = rows.add_column(each.place, each.column.field, own)
+            rows = rows.add_column(each.index, each.column.field, own)
         if plan.numbers_queries:
             rows = rows.add_column(0, QUERY_INDEX, _added(found, self._search, QUERY_INDEX))
         return rows

@@ -42,7 +42,7 @@ from lancelet.query.full_text import (
     Occur,
     PhraseQuery,
     check_query,
-    leaves_of,
+    leaf_queries,
     render_query,
 )
 from lancelet.query.plan import ScanPlan, projection_of
@@ -136,11 +136,11 @@ class TextSearch:
         """Return what the search will do."""
         return [render_query(self.query)]
 
-    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+    def estimate_reads(self, plan: ScanPlan) -> IoCounts:
         """Return about what the search will read of its index."""
         return sum(
             (
-                partition.expected_reads(
+                partition.estimate_reads(
                     [each.text for each in tokens], with_position=isinstance(leaf, PhraseQuery)
                 )
                 for leaf, tokens, partition in self._asked(plan)
@@ -167,7 +167,7 @@ class TextSearch:
         self, plan: ScanPlan
     ) -> Iterator[tuple[MatchQuery | PhraseQuery, list[Token], StoredPartition]]:
         """Yield queries of one column, their words, and the partitions that are asked for them."""
-        for leaf in leaves_of(self.query):
+        for leaf in leaf_queries(self.query):
             target = target_of(plan.snapshot, leaf.column, leaf.document_granularity)
             for segment in text_indices(plan.snapshot).segments(target) or ():
                 tokens = list(segment.opened.analyzer.tokens(leaf.query))
@@ -179,7 +179,7 @@ class TextSearch:
         """Return the columns, and the fragments of each that no segment covers."""
         options, snapshot = plan.options, plan.snapshot
         found: dict[Target, frozenset[int]] = {}
-        for leaf in leaves_of(self.query):
+        for leaf in leaf_queries(self.query):
             target = target_of(snapshot, leaf.column, leaf.document_granularity)
             segments = text_indices(snapshot).segments(target)
             if segments is not None and options.indexed_only:
@@ -222,7 +222,7 @@ def unindexed_fragments(search: TextSearch, snapshot: Snapshot) -> list[int] | N
 
     They can be looked at apart, each with the statistics of all; None where that is not so.
     """
-    leaves = list(leaves_of(search.query))
+    leaves = list(leaf_queries(search.query))
     is_plain = isinstance(search.query, MatchQuery | PhraseQuery | MultiMatchQuery)
     if not is_plain or search.by_element:
         return None
@@ -246,7 +246,7 @@ def count_unindexed(plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> dict[T
     search, snapshot = plan.options.search, plan.snapshot
     assert isinstance(search, TextSearch), "others count nothing"
     found: dict[Target, Statistics] = {}
-    for leaf in leaves_of(search.query):
+    for leaf in leaf_queries(search.query):
         target = target_of(snapshot, leaf.column, leaf.document_granularity)
         tokens = tokens_of(snapshot, search.query, target)
         assert tokens is not None, "a search for near words is not taken apart"

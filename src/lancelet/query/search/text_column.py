@@ -33,7 +33,7 @@ from lancelet.query.full_text import (
     FullTextQuery,
     MatchQuery,
     PhraseQuery,
-    leaves_of,
+    leaf_queries,
 )
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
@@ -390,7 +390,7 @@ def analyzer_of_column(snapshot: Snapshot, target: Target) -> Analyzer:
 def tokens_of(snapshot: Snapshot, query: FullTextQuery, target: Target) -> frozenset[str] | None:
     """Return the tokens that a query asks of a column, or None if others are asked too."""
     tokens: set[str] = set()
-    for leaf in leaves_of(query):
+    for leaf in leaf_queries(query):
         if target_of(snapshot, leaf.column, leaf.document_granularity) != target:
             continue
         if isinstance(leaf, MatchQuery) and leaf.fuzziness:

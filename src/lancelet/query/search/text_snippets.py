@@ -20,7 +20,7 @@ from lancelet.query.full_text import (
     MultiMatchQuery,
     Occur,
     PhraseQuery,
-    columns_of_query,
+    query_columns,
 )
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.text_column import analyzer_of_column
@@ -38,7 +38,7 @@ def snippets(
     """Return the part of each text with most words of a query, these marked."""
     search = read_text_search(snapshot, wanted)
     query = search.query
-    columns = columns_of_query(query)
+    columns = query_columns(query)
     if column is None and len(columns) != 1:
         raise InvalidInputError("the query names several columns; say which", columns=columns)
     name = column or next(iter(columns))

@@ -37,7 +37,7 @@ from lancelet.kernels.graph import Floats
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.indexing.column_indices import vector_indices
 from lancelet.query.indexing.segments import TableSegment, kind_of, warn_unusable
-from lancelet.query.node_meter import REFINE, meter_of
+from lancelet.query.node_meter import REFINE, plan_meter
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.projection import Projection
@@ -45,7 +45,7 @@ from lancelet.query.search.exact import ExactQuery, distances_to, exact_search
 from lancelet.query.search.hits import NO_HITS, QUERY_INDEX, Hits
 from lancelet.query.search.indexed import (
     IndexQuery,
-    expected_reads,
+    estimate_reads,
     opened_vectors,
     search_segments,
 )
@@ -180,7 +180,7 @@ class VectorSearch:
         through = [below, lowest]
         return [exact, *through] if has_rest or self.refine_factor else through
 
-    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+    def estimate_reads(self, plan: ScanPlan) -> IoCounts:
         """Return about what the search will read of its index."""
         found = IoCounts()
         segments = self._segments_for(plan)
@@ -189,7 +189,7 @@ class VectorSearch:
         bounds = (None, None) if self.refine_factor else (self.lower, self.upper)
         for wanted in self._asked(count, bounds) if segments else ():
             for segment in segments:
-                found += expected_reads(opened_vectors(segment), wanted)
+                found += estimate_reads(opened_vectors(segment), wanted)
         return found
 
     def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
@@ -319,7 +319,7 @@ def distances_of(
     """Return the exact distance of each row from the query that found it."""
     metric = search.metric_in(snapshot) if metric is None else metric
     column = StoredVectors.of(snapshot, search.field)
-    with meter_of(snapshot).within(REFINE):
+    with plan_meter(snapshot).within(REFINE):
         if len(search.queries) == 1:
             return column.distances(snapshot, found.addresses, search.queries[0], metric)
         scores = np.empty(len(found), np.float32)

@@ -45,7 +45,7 @@ from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapsh
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.spark.types import arrow_schema
 from lancelet.spark.writing import write_settings
-from lancelet.table.apply.state import with_true_version
+from lancelet.table.apply.state import with_actual_version
 from lancelet.values import dataclass
 
 FORMATS: Final = ("lance", "parquet", "delta", "files")
@@ -161,7 +161,7 @@ def _plan(
 ) -> FilePlan:
     settings = write_settings(table, options)
     latest = latest_of(table)
-    known = None if latest is None else with_true_version(latest.manifest).data_version
+    known = None if latest is None else with_actual_version(latest.manifest).data_version
     if latest is not None and known is not None and mode == "append":
         fields = fit_to_table(latest.schema, schema)
         arrow = pa.schema([latest.schema.to_arrow().field(name) for name in schema.names])

@@ -1,1 +1,1 @@
-"""What each operation makes of a version: one function per operation, all of them pure."""
+"""Pure functions that apply each operation to a table version."""

@@ -1,11 +1,11 @@
-"""Operations on columns: added or retyped (Merge), dropped or renamed (Project), swapped.
+"""Apply the operations on columns: Merge, Project and DataReplacement.
 
     fragment 0   a.lance [0, 1]                     created and last updated at 1
     Merge        a.lance [0, 1]   b.lance [2]       last updated at the new version
-    Project      a.lance [0, 1]                     field 2 left the schema, and so did its file
+    Project      a.lance [0, 1]                     field 2 and its file are removed
 
-Where values of a fragment changed in place, all its rows were updated, as no operation here says
-which ones.
+These operations do not record which rows they change, so all rows of a fragment whose values change
+in place count as updated.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ def apply_merge(operation: Merge, state: State, context: CommitContext) -> State
 
 
 def apply_project(operation: Project, state: State, context: CommitContext) -> State:
-    """Return the state with another schema, without files of which no field remains."""
+    """Apply a projection: set the schema and drop files without remaining fields."""
     del context
     renamed = state.with_schema(operation.schema)
     remaining = column_ids(operation.schema)
     if column_ids(state.manifest.schema) <= remaining:
-        # No file lost a field, so none of the fragments, which may be many, has to be looked at.
+        # No file lost a field, so the fragments need not be scanned.
         return retain_covering(renamed)
     changed: dict[int, Fragment] = {}
     for fragment in state.manifest.fragments:
-        kept = without_unknown_files(fragment, remaining)
-        if kept is not fragment:
-            changed[fragment.id] = kept
+        pruned = without_unknown_files(fragment, remaining)
+        if pruned is not fragment:
+            changed[fragment.id] = pruned
     fragments = state.manifest.fragments.changed(replaced=changed)
     return retain_covering(renamed.with_fragments(fragments))
 
@@ -75,7 +75,7 @@ def apply_project(operation: Project, state: State, context: CommitContext) -> S
 def apply_data_replacement(
     operation: DataReplacement, state: State, context: CommitContext
 ) -> State:
-    """Return the state in which new files took over their fields."""
+    """Apply a replacement: the new files take over their fields."""
     if len({group.new_file.fields for group in operation.replacements}) > 1:
         raise InvalidInputError("all files of one replacement must have the same fields")
     fragments = state.manifest.fragments
@@ -94,7 +94,7 @@ def apply_data_replacement(
 
 
 def _check_same_rows(before: Mapping[int, Fragment], after: Iterable[Fragment]) -> None:
-    """Refuse new columns for other rows than the table has."""
+    """Raise unless a merge lists the same fragments and row counts as the table."""
     rows = {int(fragment.id): fragment.physical_rows for fragment in after}
     missing = sorted(before.keys() - rows.keys())
     if missing:
@@ -104,7 +104,7 @@ def _check_same_rows(before: Mapping[int, Fragment], after: Iterable[Fragment]) 
     for fragment_id, fragment in before.items():
         if rows[fragment_id] != fragment.physical_rows and fragment.physical_rows:
             raise InvalidInputError(
-                "a merge must not change how many rows a fragment has",
+                "a merge must not change the number of rows of a fragment",
                 fragment_id=fragment_id,
                 expected=fragment.physical_rows,
                 found=rows[fragment_id],
@@ -112,9 +112,9 @@ def _check_same_rows(before: Mapping[int, Fragment], after: Iterable[Fragment]) 
 
 
 def with_active_row_ids(state: State, fragments: Iterable[Fragment]) -> State:
-    """Return the state of a table whose fragments bring a row id for each of their rows."""
+    """Enable stable row ids for a table whose fragments all have inline row ids."""
     manifest = state.manifest
-    following = max((_following(fragment) for fragment in fragments), default=0)
+    next_row_id = max((_next_row_id(fragment) for fragment in fragments), default=0)
     flag = int(Feature.STABLE_ROW_IDS)
     return replace(
         state,
@@ -122,17 +122,18 @@ def with_active_row_ids(state: State, fragments: Iterable[Fragment]) -> State:
             manifest,
             reader_flags=manifest.reader_flags | flag,
             writer_flags=manifest.writer_flags | flag,
-            next_row_id=max(manifest.next_row_id, following),
+            next_row_id=max(manifest.next_row_id, next_row_id),
         ),
         indices=tuple(index for index in state.indices if index.name != FRAGMENT_REUSE_INDEX),
     )
 
 
-def _following(fragment: Fragment) -> int:
-    """Return the first id after those of a fragment."""
+def _next_row_id(fragment: Fragment) -> int:
+    """Return the first unused row id after those of a fragment."""
     if not isinstance(fragment.row_ids, Inline):
         raise InvalidInputError(
-            "row ids become stable only if every fragment brings them", fragment_id=fragment.id
+            "stable row ids can be enabled only if every fragment has inline row ids",
+            fragment_id=fragment.id,
         )
     ids = RowIdSequence.parse(fragment.row_ids.data, expected_rows=fragment.physical_rows)
     return max(

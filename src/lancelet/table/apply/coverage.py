@@ -1,8 +1,8 @@
-"""What index segments cover, after fragments and fields have changed.
+"""Update the fragment bitmaps of index segments after fragments or fields changed.
 
-A segment's bitmap names the fragments that it has rows of, also of fragments that are gone. It
-shrinks where an indexed field of a fragment was rewritten in place, and grows where rows moved to
-a new fragment with their ids and their indexed values unchanged.
+A segment's bitmap contains the fragments that the segment has rows of, including removed ones. It
+shrinks when an indexed field of a fragment is rewritten in place, and grows when rows move to a new
+fragment with unchanged row ids and indexed values.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ _ADDRESSES_FROM_VERSION: Final = {
     "InvertedIndexDetails": 4,
     "VectorIndexDetails": 3,
 }
-"""The version of each kind of index that holds row addresses where earlier ones hold row ids."""
+"""First version of each index type that stores row addresses instead of row ids."""
 
 
 def without_overlaps(indices: tuple[IndexMetadata, ...]) -> tuple[IndexMetadata, ...]:
-    """Return segments of which no two of an index cover the same fragment: the first does.
+    """Remove fragments from segments if an earlier segment of the same index covers them.
 
-    An old release of the reference noted of new segments what others covered as well. Their rows
-    would be found twice, or, if what was noted first did not count, not at all.
+    An old release of the reference added fragments to the bitmap of a new segment that other
+    segments already covered. Searches would return their rows twice; ignoring the earlier segments
+    instead would lose rows.
     """
     names = [index.name for index in indices if index.fragment_bitmap]
     if len(names) == len(set(names)):
         return indices
     covered: dict[str, FrozenBitMap] = {}
-    found = []
+    disjoint = []
     for index in indices:
-        own, before = index.fragment_bitmap, covered.get(index.name)
-        if own and before:
-            own = own - before
-        if own:
-            covered[index.name] = own if before is None else before | own
-        is_whole = own == index.fragment_bitmap
-        found.append(index if is_whole else replace(index, fragment_bitmap=own))
-    return tuple(found)
+        bitmap, covered_before = index.fragment_bitmap, covered.get(index.name)
+        if bitmap and covered_before:
+            bitmap = bitmap - covered_before
+        if bitmap:
+            covered[index.name] = bitmap if covered_before is None else covered_before | bitmap
+        is_unchanged = bitmap == index.fragment_bitmap
+        disjoint.append(index if is_unchanged else replace(index, fragment_bitmap=bitmap))
+    return tuple(disjoint)
 
 
 def retain_covering(state: State) -> State:
-    """Return the state without segments on missing fields and segments that cover no fragment.
+    """Drop segments on missing fields and segments that cover no existing fragment.
 
     If no segment of an index covers a fragment, the oldest one stays. The index keeps its
     parameters, so optimizing the indices can fill it with new rows.
@@ -64,9 +65,9 @@ def retain_covering(state: State) -> State:
         return state
     field_ids = state.manifest.schema.by_id.keys()
     alive = FrozenBitMap(int(fragment_id) for fragment_id in state.manifest.fragments.ids)
-    known = [index for index in state.indices if not index.missing_fields(field_ids)]
-    kept: set[object] = set()
-    ordered = sorted(known, key=lambda index: index.name)
+    valid = [index for index in state.indices if not index.missing_fields(field_ids)]
+    retained: set[object] = set()
+    ordered = sorted(valid, key=lambda index: index.name)
     for name, group in groupby(ordered, key=lambda index: index.name):
         segments = list(group)
         covering = [segment for segment in segments if _covers_any(segment, alive)]
@@ -74,15 +75,15 @@ def retain_covering(state: State) -> State:
             covering = segments
         elif not covering:
             covering = [min(segments, key=lambda segment: segment.dataset_version)]
-        kept.update(segment.uuid for segment in covering)
-    return replace(state, indices=tuple(index for index in known if index.uuid in kept))
+        retained.update(segment.uuid for segment in covering)
+    return replace(state, indices=tuple(index for index in valid if index.uuid in retained))
 
 
-def knows_rows_by_id(index: IndexMetadata) -> bool:
-    """Return whether a segment of a table with stable row ids finds rows that moved.
+def stores_row_ids(index: IndexMetadata) -> bool:
+    """Return whether a segment stores stable row ids, which stay valid when rows move.
 
-    Some kinds hold addresses even there, others do so from some version on, and of what is not
-    known nothing is claimed.
+    Some index types store addresses even in tables with stable row ids, others do from a certain
+    version on. The result is False for unknown types.
     """
     if index.details is None or index.is_system:
         return False
@@ -93,18 +94,18 @@ def knows_rows_by_id(index: IndexMetadata) -> bool:
 def uncover(
     state: State, fragment_ids: Iterable[int], field_ids: Collection[int]
 ) -> tuple[IndexMetadata, ...]:
-    """Return segments that no longer cover fragments whose indexed fields were rewritten.
+    """Remove fragments from the segments on fields that were rewritten in place.
 
-    A file names the fields that own its columns; an index on a list names the list around them.
+    A data file lists leaf fields; an index on a list refers to the list field.
     """
-    gone, rewritten = FrozenBitMap(fragment_ids), set(field_ids)
+    removed, rewritten = FrozenBitMap(fragment_ids), set(field_ids)
     touched = rewritten | {
         field.id
         for field in state.manifest.schema.walk()
         if field.children and not rewritten.isdisjoint(part.id for part in field.walk())
     }
     return tuple(
-        replace(index, fragment_bitmap=FrozenBitMap(index.fragment_bitmap - gone))
+        replace(index, fragment_bitmap=FrozenBitMap(index.fragment_bitmap - removed))
         if index.fragment_bitmap is not None and not touched.isdisjoint(index.fields)
         else index
         for index in state.indices
@@ -118,10 +119,10 @@ def cover_moved(
     moved_from: Sequence[int],
     field_ids: Collection[int],
 ) -> tuple[IndexMetadata, ...]:
-    """Return segments that also cover the fragments that their rows moved to.
+    """Extend segments to the fragments that their rows moved to.
 
-    That holds where rows are known by ids that they keep, all fragments that rows came from are
-    covered, and no indexed field is among those that changed.
+    Applies to segments that store stable row ids, cover all source fragments, and index none of the
+    changed fields.
     """
     sources, targets = FrozenBitMap(moved_from), FrozenBitMap(moved_to)
     return tuple(
@@ -129,7 +130,7 @@ def cover_moved(
         if index.fragment_bitmap is not None
         and targets
         and field_ids
-        and knows_rows_by_id(index)
+        and stores_row_ids(index)
         and sources.issubset(index.fragment_bitmap)
         and set(field_ids).isdisjoint(index.fields)
         else index
@@ -138,7 +139,7 @@ def cover_moved(
 
 
 def cover_rewritten(bitmap: FrozenBitMap, groups: Iterable[RewriteGroup]) -> FrozenBitMap:
-    """Return what a segment covers after groups of fragments were rewritten.
+    """Return the fragment bitmap of a segment after a rewrite.
 
     >>> cover_rewritten(FrozenBitMap([1, 2]), [])
     FrozenBitMap([1, 2])

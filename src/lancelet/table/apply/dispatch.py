@@ -1,4 +1,4 @@
-"""Which function applies which operation."""
+"""Dispatch each operation to the function that applies it."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from lancelet.table.apply.settings import (
     apply_update_bases,
     apply_update_config,
 )
-from lancelet.table.apply.state import CommitContext, State, with_true_version
+from lancelet.table.apply.state import CommitContext, State, with_actual_version
 from lancelet.values import replace
 
 
 def apply_operation(operation: Operation, before: State | None, context: CommitContext) -> State:
-    """Return the next version of a table; `before` is None where there is no table yet.
+    """Return the next state of a table; `before` is None for a new table.
 
-    The manifest that comes out has the context's version and the flags its content calls for.
-    Time and transaction are the committer's to fill in.
+    The manifest has the version of the context and the flags that its content requires. The
+    committer sets the timestamp and the transaction file.
     """
     for version in (before, context.restored):
         if version is not None:
             check_writable(version.manifest.reader_flags, version.manifest.writer_flags)
     if before is not None:
-        before = before.with_manifest(with_true_version(before.manifest))
+        before = before.with_manifest(with_actual_version(before.manifest))
     if isinstance(operation, Overwrite):
         after = apply_overwrite(operation, before, context)
     elif before is None:
         raise InvalidInputError(
-            "the first version of a table must bring a schema",
+            "the first version of a table must define a schema",
             operation=type(operation).__name__,
         )
     else:
@@ -65,11 +65,11 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
             before.manifest.check_row_ids()
             check_next_row_id(before.manifest)
         after = _apply_to_table(operation, before, context)
-    after.manifest.fragments.check_ids_differ()
+    after.manifest.fragments.check_unique_ids()
     manifest = with_file_versions(after.manifest, operation)
     if manifest.max_allocated_field_id is not None:
         manifest = replace(manifest, max_allocated_field_id=manifest.max_field_id)
-    # What was attached to the version before belongs to that alone.
+    # Auxiliary data belongs to the previous version only.
     manifest = replace(manifest, version_aux_data=0)
     return after.with_manifest(manifest.with_flags(version=context.version))
 

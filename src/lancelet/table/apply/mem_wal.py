@@ -1,12 +1,12 @@
-"""UpdateMemWalState: how far each shard's flushed rows have been merged into the table.
+"""UpdateMemWalState: record the generation of each shard merged into the table.
 
-The system index `__lance_mem_wal` holds, per shard, the last generation that is in the table. Rows
-of an older generation would take the place of newer ones, so a commit that merges a generation
-which is not above the recorded one is refused, with its rows:
+The system index `__lance_mem_wal` stores, per shard, the last generation merged into the table.
+Merging an older generation would overwrite newer rows, so a commit whose generation is not above
+the recorded one is rejected:
 
     recorded 1     merge 2    recorded 2
-    recorded 2     merge 2    refused: somebody merged it already, go on with 3
-    recorded 2     merge 1    refused: its rows are older than those of the table
+    recorded 2     merge 2    rejected: already merged, continue with 3
+    recorded 2     merge 1    rejected: its rows are older than those of the table
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LOG_TYPE_URL = "/lance.table.MemWalIndexDetails"
 
 
 def log_entry(indices: Iterable[IndexMetadata]) -> IndexMetadata | None:
-    """Return the system index of a log, None if there is no log."""
+    """Return the MemWAL system index, or None."""
     return next((index for index in indices if index.name == MEM_WAL_INDEX), None)
 
 
 def log_details(entry: IndexMetadata) -> index_details_pb.MemWalIndexDetails:
-    """Return what the system index says."""
+    """Return the details message of the MemWAL system index."""
     stored = b"" if entry.details is None else entry.details.value
     return parse_message(index_details_pb.MemWalIndexDetails, stored)
 
@@ -46,17 +46,19 @@ def log_details(entry: IndexMetadata) -> index_details_pb.MemWalIndexDetails:
 def with_log_details(
     entry: IndexMetadata, details: index_details_pb.MemWalIndexDetails
 ) -> IndexMetadata:
-    """Return a system index that says something else."""
+    """Return the system index with other details."""
     return replace(entry, details=AnyDetails(LOG_TYPE_URL, render_message(details)))
 
 
-def generations_of(stored: Iterable[index_details_pb.MergedGeneration]) -> dict[uuid.UUID, int]:
+def generations_by_shard(
+    stored: Iterable[index_details_pb.MergedGeneration],
+) -> dict[uuid.UUID, int]:
     """Return the last generation by shard."""
     return {uuid_from_proto(each.shard_id): each.generation for each in stored}
 
 
 class StaleCompactionError(CommitError):
-    """The generation, or a later one, is in the table already; leave it out and go on."""
+    """The generation, or a later one, is already merged; skip it and continue."""
 
 
 class DuplicateShardError(InvalidInputError, OSError):
@@ -66,7 +68,7 @@ class DuplicateShardError(InvalidInputError, OSError):
 def apply_update_mem_wal_state(
     operation: UpdateMemWalState, state: State, context: CommitContext
 ) -> State:
-    """Return the state in which shards are merged up to the operation's generations."""
+    """Return the state with the merged generations of shards advanced."""
     return replace(
         state,
         indices=record_generations(
@@ -81,23 +83,23 @@ def record_generations(
     *,
     version: int,
 ) -> tuple[IndexMetadata, ...]:
-    """Return index segments in which the system index knows of merged generations."""
+    """Return the index segments with merged generations recorded in the system index."""
     if not compacted:
         return indices
-    entry, details = _checked(indices, compacted)
+    entry, details = _validated_details(indices, compacted)
     merged = {each.shard_id: each.generation for each in compacted}
-    for known in details.compacted_sstables:
-        known.generation = merged.pop(uuid_from_proto(known.shard_id), known.generation)
+    for stored in details.compacted_sstables:
+        stored.generation = merged.pop(uuid_from_proto(stored.shard_id), stored.generation)
     for shard, generation in merged.items():
         details.compacted_sstables.add(shard_id=uuid_to_proto(shard), generation=generation)
     recorded = replace(with_log_details(entry, details), dataset_version=version)
     return tuple(recorded if index is entry else index for index in indices)
 
 
-def forget_shards(indices: Iterable[IndexMetadata]) -> tuple[IndexMetadata, ...]:
-    """Return index segments of a table that has the log of another one, and none of its shards.
+def clear_shards(indices: Iterable[IndexMetadata]) -> tuple[IndexMetadata, ...]:
+    """Return index segments with the shard state of the system index cleared.
 
-    What the other merged of a shard says nothing of a shard of the same id here.
+    The generations that a source table merged do not apply to the shards of its clone.
     """
     return tuple(
         _without_shards(index) if index.name == MEM_WAL_INDEX else index for index in indices
@@ -116,30 +118,30 @@ def _without_shards(entry: IndexMetadata) -> IndexMetadata:
 def check_generations(
     indices: Iterable[IndexMetadata], compacted: Sequence[CompactedSsTable]
 ) -> None:
-    """Raise if a table has generations already that a commit is to merge, before it writes."""
+    """Raise if a table already has generations that a commit is about to merge."""
     if compacted:
-        _checked(indices, compacted)
+        _validated_details(indices, compacted)
 
 
-def _checked(
+def _validated_details(
     indices: Iterable[IndexMetadata], compacted: Sequence[CompactedSsTable]
 ) -> tuple[IndexMetadata, index_details_pb.MemWalIndexDetails]:
     entry = log_entry(indices)
     if entry is None:
         raise IndexNotFoundError(
-            "the table keeps no state of merged shards; initialize its MemWAL first",
+            "the table has no state of merged shards; initialize its MemWAL first",
             name=MEM_WAL_INDEX,
         )
-    often = [
-        shard for shard, times in Counter(each.shard_id for each in compacted).items() if times > 1
+    duplicates = [
+        shard for shard, count in Counter(each.shard_id for each in compacted).items() if count > 1
     ]
-    if often:
+    if duplicates:
         raise DuplicateShardError(
-            "a commit may move each shard forward once; give the last generation whose rows it has",
-            shard=str(often[0]),
+            "a commit may advance each shard once; pass the last generation whose rows it contains",
+            shard=str(duplicates[0]),
         )
     details = log_details(entry)
-    recorded = generations_of(details.compacted_sstables)
+    recorded = generations_by_shard(details.compacted_sstables)
     for each in compacted:
         if each.shard_id in recorded and each.generation <= recorded[each.shard_id]:
             raise StaleCompactionError(

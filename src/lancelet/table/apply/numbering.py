@@ -1,18 +1,17 @@
-"""Giving new fragments what only the commit knows: ids, row ids, and the version they came in.
+"""Assign fragment ids, row ids, row versions and file versions at commit.
 
     next id 7, next row id 40      append fragments of 10 and 5 rows
     fragment 7   rows 40..50       created and last updated at the new version
     fragment 8   rows 50..55
 
-A fragment may bring row ids for its first rows, those that moved; the rows behind are new.
+A fragment may already have row ids for its first rows, which were moved; the remaining rows get new
+ids.
 
-Which versions of files a table has: one that new files take, and perhaps others beside it.
+A table has one data file version for new files. Files of other versions are handled as follows:
 
-What an operation brings, and what is made of it:
-
-    table 2.1, files 2.1     nothing to say
-    table 2.1, files 2.0     flagged as mixed, from now on
-    table 0.1, files 2.0     refused, as are 0.1 files in other tables
+    table 2.1, files 2.1     no change
+    table 2.1, files 2.0     the table is flagged as having mixed file versions
+    table 0.1, files 2.0     rejected, as are 0.1 files in other tables
 """
 
 from __future__ import annotations
@@ -41,18 +40,19 @@ from lancelet.values import replace
 
 ROW_ID_MAX: Final = 2**64 - 1
 _NEWEST_FRAGMENTS: Final = 16
-"""The number of fragments that `check_next_row_id` reads."""
+"""Number of fragments that `check_next_row_id` reads."""
 
 FRAGMENT_ID_MAX: Final = 2**32 - 2
-"""The largest id of a fragment; no row has an address with 32 bits set for the fragment."""
+"""Largest fragment id; no row address has all 32 fragment bits set."""
 
 
 def number_fragments(fragments: Iterable[Fragment], manifest: Manifest) -> tuple[Fragment, ...]:
-    """Return fragments with ids that the table never used."""
+    """Return fragments with ids that were never used in the table."""
     highest = manifest.max_fragment_id
     first = 0 if highest is None else highest + 1
     numbered = tuple(
-        replace(fragment, id=FragmentId(first + place)) for place, fragment in enumerate(fragments)
+        replace(fragment, id=FragmentId(first + position))
+        for position, fragment in enumerate(fragments)
     )
     check_fragment_ids(first + len(numbered) - 1)
     return numbered
@@ -83,17 +83,17 @@ def check_next_row_id(manifest: Manifest) -> None:
     if not manifest.uses_stable_row_ids:
         return
     fragments = manifest.fragments
-    for place in range(max(0, len(fragments) - _NEWEST_FRAGMENTS), len(fragments)):
-        stored = fragments[place].row_ids
+    for position in range(max(0, len(fragments) - _NEWEST_FRAGMENTS), len(fragments)):
+        stored = fragments[position].row_ids
         if not isinstance(stored, Inline):
             continue
         segments = RowIdSequence.parse(stored.data).segments
-        suspects = [
+        candidates = [
             each
             for each in segments
             if len(each) and (isinstance(each, Numbers) or each.stop > manifest.next_row_id)
         ]
-        largest = max((int(each.to_array().max()) for each in suspects), default=-1)
+        largest = max((int(each.to_array().max()) for each in candidates), default=-1)
         if largest >= manifest.next_row_id:
             raise CorruptDataError(
                 "the next row id of the manifest belongs to a row; restore an older version, or "
@@ -139,13 +139,13 @@ def with_row_ids(
 
 
 def updated_in_place(fragment: Fragment, version: int) -> Fragment:
-    """Return a fragment all rows of which were last updated at a version."""
+    """Return a fragment with all rows last updated at a version."""
     versions = VersionSequence.constant(fragment.physical_rows, version)
     return replace(fragment, last_updated_at_versions=Inline(versions.render()))
 
 
 def with_versions(fragment: Fragment, version: int) -> Fragment:
-    """Return a fragment whose rows were last updated, and created if unsaid, at a version."""
+    """Return a fragment with missing created and last updated versions set to a version."""
     versions = Inline(VersionSequence.constant(fragment.physical_rows, version).render())
     return replace(
         fragment,
@@ -155,20 +155,20 @@ def with_versions(fragment: Fragment, version: int) -> Fragment:
 
 
 class MixedVersionsError(InvalidInputError, OSError):
-    """Files of 0.1 and of later versions were to be in one table."""
+    """Data files of version 0.1 and of later versions cannot share a table."""
 
 
 def with_file_versions(manifest: Manifest, operation: Operation) -> Manifest:
-    """Return a manifest that says which versions its files have, after an operation."""
-    own = manifest.data_version
-    others = {file.version for file in _files_of(operation)} - {own}
-    if not others:
+    """Return the manifest with the flag for mixed file versions set if needed."""
+    table_version = manifest.data_version
+    other_versions = {file.version for file in _listed_files(operation)} - {table_version}
+    if not other_versions:
         return manifest
-    if FileVersion.V0_1 in {own, *others}:
+    if FileVersion.V0_1 in {table_version, *other_versions}:
         raise MixedVersionsError(
             "All data files must have the same version: 0.1 cannot be in one table with others",
-            table=own.value,
-            files=sorted(version.value for version in others),
+            table=table_version.value,
+            files=sorted(version.value for version in other_versions),
         )
     mixed = int(Feature.MIXED_FILE_VERSIONS)
     return replace(
@@ -178,11 +178,15 @@ def with_file_versions(manifest: Manifest, operation: Operation) -> Manifest:
     )
 
 
-def _files_of(operation: Operation) -> Iterator[DataFile]:
-    """Yield the files that an operation brings, and perhaps some that were there."""
+def _listed_files(operation: Operation) -> Iterator[DataFile]:
+    """Yield the data files of an operation, including unchanged ones of updated fragments."""
     match operation:
-        case Append(fragments=brought) | Overwrite(fragments=brought) | Merge(fragments=brought):
-            yield from _files(brought)
+        case (
+            Append(fragments=fragments)
+            | Overwrite(fragments=fragments)
+            | Merge(fragments=fragments)
+        ):
+            yield from _files(fragments)
         case Update(updated_fragments=updated, new_fragments=new):
             yield from _files((*updated, *new))
         case Rewrite(groups=groups):

@@ -1,13 +1,13 @@
-"""Overwrite: another schema and other rows; also how a table begins.
+"""Apply Overwrite and Restore.
 
-Config, metadata and bases stay, as do the counters: fragment ids and row ids are never used
-twice. Index segments go, as they cover nothing any more.
+An overwrite replaces the schema and all rows, or creates the table. Config, metadata, bases and
+counters are retained, because fragment ids and row ids are never reused. Index segments are
+dropped, as they cover no fragment.
 
-Restore: an older version becomes the latest, under a new number.
-
-Schema, rows, config and index segments are those of the old version. Counters never go back, or a
-later fragment would take the name of one that newer versions still show. Stable row ids are not
-turned off for the same reason: addresses would be row ids again, which may be those of other rows.
+A restore makes an older version the latest under a new number. Schema, rows, config and index
+segments come from the old version. Counters never decrease, because a later fragment would reuse an
+id that newer versions still refer to. Stable row ids are not disabled for the same reason: row
+addresses would be used as row ids again and could equal the ids of other rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.values import replace
 
 def apply_overwrite(operation: Overwrite, before: State | None, context: CommitContext) -> State:
     """Return the state that has only the operation's schema and fragments."""
-    manifest = _empty(operation, context) if before is None else before.manifest
+    manifest = _empty_manifest(operation, context) if before is None else before.manifest
     if before is not None and context.data_version is not None:
         manifest = replace(manifest, data_version=context.data_version)
     fragments = number_fragments(operation.fragments, manifest)
@@ -42,7 +42,7 @@ def apply_overwrite(operation: Overwrite, before: State | None, context: CommitC
     return State(manifest).with_fragments(FragmentList.of(fragments))
 
 
-def _empty(operation: Overwrite, context: CommitContext) -> Manifest:
+def _empty_manifest(operation: Overwrite, context: CommitContext) -> Manifest:
     flags = int(Feature.STABLE_ROW_IDS) if context.stable_row_ids else 0
     return Manifest(
         schema=operation.schema,
@@ -61,26 +61,27 @@ def _version_of_files(operation: Overwrite) -> FileVersion:
 
 
 class RestoreError(InvalidInputError, OSError):
-    """A version cannot become the latest again."""
+    """A version cannot be restored."""
 
 
 def apply_restore(operation: Restore, state: State, context: CommitContext) -> State:
-    """Return the state of the version that is restored, with the counters of the latest."""
+    """Return the restored state with the counters of the latest version."""
     old = context.restored
     if old is None or old.manifest.version != operation.version:
-        raise InternalError("a restore needs the state it goes back to", version=operation.version)
+        raise InternalError("the state of a restored version is missing", version=operation.version)
     latest = state.manifest
     if latest.uses_stable_row_ids and not old.manifest.uses_stable_row_ids:
         raise RestoreError(
-            "rows got stable ids after that version, and the addresses that it goes by may be ids "
-            "of other rows by now; read it with checkout_version and write its rows anew",
+            "stable row ids were enabled after that version, so its row addresses may equal the "
+            "ids of other rows; read it with checkout_version and write its rows to the table "
+            "again",
             version=operation.version,
             latest=latest.version,
         )
-    counts_field_ids = latest.writer_flags & Feature.NON_REUSABLE_FIELD_IDS
+    field_id_flag = latest.writer_flags & Feature.NON_REUSABLE_FIELD_IDS
     manifest = replace(
         old.manifest,
-        writer_flags=old.manifest.writer_flags | counts_field_ids,
+        writer_flags=old.manifest.writer_flags | field_id_flag,
         max_fragment_id=_highest(old.manifest.max_fragment_id, latest.max_fragment_id),
         next_row_id=max(old.manifest.next_row_id, latest.next_row_id),
         max_clustering_id=max(old.manifest.max_clustering_id, latest.max_clustering_id),

@@ -1,7 +1,7 @@
-"""Rewrite: groups of fragments replaced by others with the same live rows.
+"""Rewrite: replace groups of fragments by new fragments with the same live rows.
 
-The new fragments have ids that were reserved before; one without an id gets the next. Index
-segments that were mapped to the new rows get a new identity and cover the new fragments.
+New fragments have reserved ids or get the next free one. Index segments that were remapped to the
+new rows get a new UUID and cover the new fragments.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import Rewrite, RewriteGroup, RewrittenIndex
-from lancelet.table.apply.coverage import cover_rewritten, knows_rows_by_id
+from lancelet.table.apply.coverage import cover_rewritten, stores_row_ids
 from lancelet.table.apply.numbering import number_fragments
 from lancelet.table.apply.state import CommitContext, State
 from lancelet.values import replace
 
 
 def apply_rewrite(operation: Rewrite, state: State, context: CommitContext) -> State:
-    """Return the state with the new fragments in place of the old ones."""
+    """Return the state with the old fragments replaced by the new ones."""
     del context
     fragments = state.manifest.fragments
-    gone = [fragment.id for group in operation.groups for fragment in group.old_fragments]
+    old_ids = [fragment.id for group in operation.groups for fragment in group.old_fragments]
     groups = _numbered(operation, state)
     new = [fragment for group in groups for fragment in group.new_fragments]
     if state.manifest.uses_stable_row_ids and any(fragment.row_ids is None for fragment in new):
-        raise InvalidInputError("rewritten rows must bring their row ids")
-    remaining = fragments.changed(removed=gone).appended(new)
+        raise InvalidInputError("rewritten fragments must have row ids")
+    remaining = fragments.changed(removed=old_ids).appended(new)
     indices = _remapped(replace(operation, groups=groups), state)
     return replace(state, indices=indices).with_fragments(remaining)
 
 
 def _numbered(operation: Rewrite, state: State) -> tuple[RewriteGroup, ...]:
-    """Return the groups with an id for every new fragment, one that the table never used."""
-    taken = set(state.manifest.fragments.ids.tolist())
+    """Return the groups with an unused id for every new fragment."""
+    existing_ids = set(state.manifest.fragments.ids.tolist())
     unnumbered = [
         fragment
         for group in operation.groups
         for fragment in group.new_fragments
-        if not _has_reserved_id(fragment, taken)
+        if not _has_reserved_id(fragment, existing_ids)
     ]
     numbered = iter(number_fragments(unnumbered, state.manifest))
     return tuple(
         replace(
             group,
             new_fragments=tuple(
-                fragment if _has_reserved_id(fragment, taken) else next(numbered)
+                fragment if _has_reserved_id(fragment, existing_ids) else next(numbered)
                 for fragment in group.new_fragments
             ),
         )
@@ -57,12 +57,12 @@ def _numbered(operation: Rewrite, state: State) -> tuple[RewriteGroup, ...]:
     )
 
 
-def _has_reserved_id(fragment: Fragment, taken: Container[int]) -> bool:
-    return bool(fragment.id) and fragment.id not in taken
+def _has_reserved_id(fragment: Fragment, existing_ids: Container[int]) -> bool:
+    return bool(fragment.id) and fragment.id not in existing_ids
 
 
 def _remapped(operation: Rewrite, state: State) -> tuple[IndexMetadata, ...]:
-    """Return the segments after the rewrite; those of stable row ids need no new identity."""
+    """Return the segments after a rewrite; those that store row ids keep their UUIDs."""
     indices = state.indices
     changes: dict[UUID, RewrittenIndex] = {}
     for change in operation.rewritten_indices:
@@ -87,21 +87,21 @@ def _remapped(operation: Rewrite, state: State) -> tuple[IndexMetadata, ...]:
 
 
 def _cover_same_ids(index: IndexMetadata, operation: Rewrite) -> IndexMetadata:
-    """Return a segment that covers its rows where they are now, if it knows them by id."""
+    """Return a segment whose bitmap follows its rows if it stores row ids."""
     if index.fragment_bitmap is None:
         return index
-    if knows_rows_by_id(index):
+    if stores_row_ids(index):
         covered = cover_rewritten(index.fragment_bitmap, operation.groups)
     else:
-        gone = (fragment.id for group in operation.groups for fragment in group.old_fragments)
-        covered = FrozenBitMap(index.fragment_bitmap - FrozenBitMap(gone))
+        old_ids = (fragment.id for group in operation.groups for fragment in group.old_fragments)
+        covered = FrozenBitMap(index.fragment_bitmap - FrozenBitMap(old_ids))
     return replace(index, fragment_bitmap=covered)
 
 
 def _remap(index: IndexMetadata, change: RewrittenIndex, operation: Rewrite) -> IndexMetadata:
-    """Return a segment as it was written anew, which is beside the table whatever held it before.
+    """Return the remapped segment, with its files in the table itself.
 
-    The reference goes on looking for the files of a clone's index in what was cloned.
+    The reference keeps the base of a clone's index and searches the source table for its files.
     """
     covered = cover_rewritten(index.fragment_bitmap or FrozenBitMap(), operation.groups)
     return replace(

@@ -1,13 +1,13 @@
-"""Changes of rows: more of them, fewer, others in their place, and values laid over them.
+"""Apply the operations on rows: Append, Delete, Update and AddOverlays.
 
-    append          more fragments behind those that are there
-    delete          fragments with fewer live rows; those without any go
+    append          adds fragments at the end
+    delete          adds deletion files; removes fragments without live rows
     update, moved   old fragments get deletions, new fragments get the rows with their ids
-    in place        the fragment gets a file that takes fields over; indices on them shrink
-    overlays        new values lie over rows of fragments; see `lancelet.query.parts`
+    in place        a new file replaces fields of a fragment; indices on them shrink
+    overlays        new values replace those of some rows; see `lancelet.query.parts`
 
-The version in which a moved row was created is looked up where the row was. Fragments that were
-updated in place say which rows changed, and their last updated versions change for those alone.
+The created version of a moved row is taken from its previous fragment. Fragments updated in place
+list the changed rows, and only these rows get a new last updated version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.operation import AddOverlays, Append, Delete, Update, UpdateMode
-from lancelet.format.roaring import numbers_of, parse_bitmap
+from lancelet.format.roaring import parse_bitmap, to_numbers
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
 from lancelet.table.apply.coverage import cover_moved, retain_covering, uncover
@@ -47,14 +47,14 @@ def apply_delete(operation: Delete, state: State, context: CommitContext) -> Sta
 
 
 def apply_overlays(operation: AddOverlays, state: State, context: CommitContext) -> State:
-    """Return the state in which overlays lie over their fragments, above those that do already."""
+    """Return the state with new overlays added above the existing ones."""
     fragments = state.manifest.fragments
-    known = set(fragments.ids.tolist())
+    existing = set(fragments.ids.tolist())
     changed: dict[int, Fragment] = {}
     for group in operation.groups:
-        if group.fragment_id not in known:
+        if group.fragment_id not in existing:
             raise InvalidInputError(
-                "new values are laid over a fragment that does not exist",
+                "an overlay refers to a fragment that does not exist",
                 fragment_id=group.fragment_id,
             )
         before = changed.get(group.fragment_id) or fragments.by_id(group.fragment_id)
@@ -64,7 +64,7 @@ def apply_overlays(operation: AddOverlays, state: State, context: CommitContext)
 
 
 def apply_update(operation: Update, state: State, context: CommitContext) -> State:
-    """Return the state with the operation's rows in place of the old ones."""
+    """Return the state with the old versions of updated rows replaced by the new ones."""
     manifest = state.manifest
     updated = tuple(
         _with_updated_versions(without_dead_files(fragment), operation, context.version)
@@ -100,13 +100,13 @@ def _has_only_moved_rows(fragment: Fragment) -> bool:
 
 
 def _with_updated_versions(fragment: Fragment, operation: Update, version: int) -> Fragment:
-    """Return a fragment updated in place, with the version of the rows that changed."""
+    """Return a fragment updated in place, with the version of the changed rows set."""
     changed = operation.updated_offsets.get(fragment.id)
     stored = fragment.last_updated_at_versions
     if changed is None or not isinstance(stored, Inline):
         return fragment
     versions = VersionSequence.parse(stored.data, expected_rows=fragment.physical_rows)
-    offsets = numbers_of(parse_bitmap(changed)).astype("int64")
+    offsets = to_numbers(parse_bitmap(changed)).astype("int64")
     return replace(
         fragment,
         last_updated_at_versions=Inline(versions.with_version(offsets, version).render()),

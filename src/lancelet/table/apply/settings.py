@@ -1,4 +1,4 @@
-"""Operations that change no rows: config and metadata, bases, reservations, index segments."""
+"""Apply operations that change no rows: config, metadata, bases, reservations, indices."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _KEYS: Final = {
     "primary": (PRIMARY_KEY, PRIMARY_KEY_POSITION),
     "clustering": (CLUSTERING_KEY_POSITION,),
 }
-"""What metadata of fields declare unenforced keys."""
+"""Field metadata keys that declare unenforced keys."""
 
 
 class SetKeyError(InvalidInputError, OSError):
-    """A key of a table that is set cannot be changed."""
+    """An unenforced key cannot be changed once set."""
 
 
 def apply_update_config(operation: UpdateConfig, state: State, context: CommitContext) -> State:
@@ -57,7 +57,7 @@ def apply_update_config(operation: UpdateConfig, state: State, context: CommitCo
 def apply_reserve_fragments(
     operation: ReserveFragments, state: State, context: CommitContext
 ) -> State:
-    """Return the state in which fragment ids are taken."""
+    """Return the state with fragment ids reserved."""
     del context
     highest = state.manifest.max_fragment_id
     reserved = (highest or 0) + operation.num_fragments
@@ -67,7 +67,7 @@ def apply_reserve_fragments(
 
 
 def apply_update_bases(operation: UpdateBases, state: State, context: CommitContext) -> State:
-    """Return the state with more or other bases; new ones with id 0 get the next one."""
+    """Return the state with bases added or replaced; new bases with id 0 get the next id."""
     del context
     replaced = {base.id for base in operation.new_bases} if operation.replaces else set()
     bases = [base for base in state.manifest.base_paths if base.id not in replaced]
@@ -79,7 +79,7 @@ def apply_update_bases(operation: UpdateBases, state: State, context: CommitCont
 
 
 def apply_create_index(operation: CreateIndex, state: State, context: CommitContext) -> State:
-    """Return the state with segments added and others removed; one index may have several.
+    """Return the state with index segments added and removed.
 
     A new segment replaces an existing one with the same UUID.
 
@@ -96,8 +96,8 @@ def apply_create_index(operation: CreateIndex, state: State, context: CommitCont
                 field_id=missing[0],
             )
     changed = {index.uuid for index in (*operation.removed_indices, *operation.new_indices)}
-    kept = [index for index in state.indices if index.uuid not in changed]
-    return replace(state, indices=(*kept, *operation.new_indices))
+    retained = [index for index in state.indices if index.uuid not in changed]
+    return replace(state, indices=(*retained, *operation.new_indices))
 
 
 def _changed(before: Mapping[str, str], change: UpdateMap | None) -> Mapping[str, str]:
@@ -105,33 +105,33 @@ def _changed(before: Mapping[str, str], change: UpdateMap | None) -> Mapping[str
 
 
 def _with_field_metadata(schema: Schema, changes: Mapping[int, UpdateMap]) -> Schema:
-    known = {field.id for field in schema.walk()}
-    missing = sorted(set(changes) - known)
+    existing = {field.id for field in schema.walk()}
+    missing = sorted(set(changes) - existing)
     if missing:
         raise FieldNotFoundError("no field has the id", field_id=missing[0])
     if not changes:
         return schema
-    _check_keeps_keys(schema, changes)
+    _check_keys_unchanged(schema, changes)
     fields = tuple(_with_metadata(field, changes) for field in schema.fields)
     check_primary_key(fields)
     return replace(schema, fields=fields)
 
 
-def _check_keeps_keys(schema: Schema, changes: Mapping[int, UpdateMap]) -> None:
-    """Raise if a change names a key that is set, by which rows may have been told apart already."""
-    own = {
+def _check_keys_unchanged(schema: Schema, changes: Mapping[int, UpdateMap]) -> None:
+    """Raise if a change affects a key that is set, as rows may be identified by it."""
+    key_fields = {
         "primary": {node.id for node in schema.walk() if node.primary_key is not None},
         "clustering": {node.id for node in schema.walk() if node.clustering_key is not None},
     }
     for kind, names in _KEYS.items():
         for field_id, change in changes.items():
             is_named = any(name in change.entries for name in names)
-            if own[kind] and (is_named or (change.replace and field_id in own[kind])):
+            if key_fields[kind] and (is_named or (change.replace and field_id in key_fields[kind])):
                 raise SetKeyError(
                     f"the unenforced {kind} key is a reserved key and cannot be changed once set; "
                     "change other metadata of the field, without replacing all of it",
                     field=schema.path_of(field_id),
-                    key=[schema.path_of(each) for each in sorted(own[kind])],
+                    key=[schema.path_of(each) for each in sorted(key_fields[kind])],
                 )
 
 
@@ -142,7 +142,7 @@ def _with_metadata(field: Field, changes: Mapping[int, UpdateMap]) -> Field:
         return replace(field, children=children)
     metadata = change.apply(field.metadata)
     declared = field.with_metadata(metadata)
-    # Keys that are set stay, also those that are stored without metadata.
+    # Existing keys are retained, including those stored without metadata.
     primary, clustering = field.primary_key, field.clustering_key
     return replace(
         field,

@@ -1,9 +1,9 @@
-"""What an operation is applied to, and what comes out: a manifest and its index segments.
+"""The input and output of applying an operation: a manifest and its index segments.
 
     State(manifest of version 7, indices)  --apply Append-->  State(manifest of version 8, indices)
 
-Applying is pure. What only the committer knows (the new version, the time, choices for a table
-that does not exist yet) comes as `CommitContext`.
+Applying is pure. The `CommitContext` passes the values that the committer determines: the new
+version, and options for a table to create.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lancelet.values import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class CommitContext:
-    """What the committer decides.
+    """Parameters of applying an operation that the committer determines.
 
-    `stable_row_ids` and `data_version` are for a table that is created; an overwrite may change
-    the second. `activates_row_ids` makes the row ids that a merge brings stable from then on.
-    `restored` is the state that a restore goes back to.
+    `stable_row_ids` and `data_version` configure a new table; an overwrite may also set
+    `data_version`. `activates_row_ids` makes the row ids that a merge adds stable. `restored` is
+    the state to restore.
     """
 
     version: int
@@ -41,13 +41,13 @@ class CommitContext:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A version of a table, without its file."""
+    """A version of a table without its manifest file."""
 
     manifest: Manifest
     indices: tuple[IndexMetadata, ...] = field(default=())
 
     def with_fragments(self, fragments: FragmentList) -> Self:
-        """Return the state with other fragments, in the order of their ids, and their counter."""
+        """Return the state with these fragments, sorted by id, and a new fragment id counter."""
         ordered = fragments.sorted_by_id()
         highest = [n for n in (self.manifest.max_fragment_id, ordered.max_id) if n is not None]
         manifest = replace(
@@ -65,50 +65,57 @@ class State:
 
 
 def with_column_file(fragment: Fragment, new: DataFile) -> Fragment:
-    """Return a fragment with one more file, which takes its fields over from the others.
+    """Return a fragment with an additional file that takes over its fields.
 
-    A file with just the same fields makes room for it; in others, and in what is laid over them,
-    they become tombstones.
+    A file with exactly the same fields is replaced; in other files and in overlays, the fields
+    become tombstones.
     """
     if fragment.overlays:
-        fragment = _without_overlaid(fragment, frozenset(new.fields))
+        fragment = _without_overlay_fields(fragment, frozenset(new.fields))
     if any(file.fields == new.fields for file in fragment.files):
         swapped = (new if file.fields == new.fields else file for file in fragment.files)
         return replace(fragment, files=tuple(swapped))
-    taken = frozenset(new.fields)
-    others = tuple(_without_fields(file, taken) for file in fragment.files)
+    replaced_fields = frozenset(new.fields)
+    others = tuple(_without_fields(file, replaced_fields) for file in fragment.files)
     return without_dead_files(replace(fragment, files=(*others, new)))
 
 
-def _without_fields(file: DataFile, taken: frozenset[int]) -> DataFile:
-    if taken.isdisjoint(file.fields):
+def _without_fields(file: DataFile, replaced_fields: frozenset[int]) -> DataFile:
+    if replaced_fields.isdisjoint(file.fields):
         return file
     live = [field_id for field_id in file.fields if field_id >= 0]
-    if file.version is FileVersion.V0_1 and min(live) in taken and not taken.issuperset(live):
-        # Readers look for the pages of a field by how far its id is from the lowest one.
+    if (
+        file.version is FileVersion.V0_1
+        and min(live) in replaced_fields
+        and not replaced_fields.issuperset(live)
+    ):
+        # Readers compute the position of a field's pages from its distance to the lowest field id.
         raise UnsupportedError(
-            "a file of version 0.1 keeps its first field, so that others are found; "
+            "a file of version 0.1 must retain its first field, which locates the other fields; "
             "rewrite the rows, or all columns of the file",
             path=file.path,
             field_id=min(live),
         )
-    fields = (TOMBSTONE if field_id in taken else field_id for field_id in file.fields)
+    fields = (TOMBSTONE if field_id in replaced_fields else field_id for field_id in file.fields)
     return replace(file, fields=tuple(fields))
 
 
-def _without_overlaid(fragment: Fragment, taken: frozenset[int]) -> Fragment:
-    """Return a fragment without the values of some fields that are laid over it."""
-    left = []
+def _without_overlay_fields(fragment: Fragment, replaced_fields: frozenset[int]) -> Fragment:
+    """Return a fragment without the overlay values of some fields."""
+    overlays = []
     for overlay in fragment.overlays:
-        ids = tuple(TOMBSTONE if own in taken else own for own in overlay.data_file.fields)
-        if any(own != TOMBSTONE for own in ids):
+        ids = tuple(
+            TOMBSTONE if field_id in replaced_fields else field_id
+            for field_id in overlay.data_file.fields
+        )
+        if any(field_id != TOMBSTONE for field_id in ids):
             file = replace(overlay.data_file, fields=ids)
-            left.append(replace(overlay, data_file=file))
-    return replace(fragment, overlays=tuple(left))
+            overlays.append(replace(overlay, data_file=file))
+    return replace(fragment, overlays=tuple(overlays))
 
 
 def without_dead_files(fragment: Fragment) -> Fragment:
-    """Return a fragment without the files of which every field is taken over by another."""
+    """Return a fragment without the files whose fields are all tombstones."""
     files = tuple(
         file for file in fragment.files if any(field_id != TOMBSTONE for field_id in file.fields)
     )
@@ -116,7 +123,7 @@ def without_dead_files(fragment: Fragment) -> Fragment:
 
 
 def column_ids(schema: Schema) -> frozenset[int]:
-    """Return the ids of the fields that are columns of files, and not just around others."""
+    """Return the ids of the fields stored as file columns, excluding nested parents."""
     return frozenset(
         field.id
         for field in schema.walk()
@@ -137,11 +144,10 @@ def without_unknown_files(fragment: Fragment, field_ids: Collection[int]) -> Fra
     return fragment if len(files) == len(fragment.files) else replace(fragment, files=files)
 
 
-def with_true_version(manifest: Manifest) -> Manifest:
-    """Return a manifest that does not say 0.1 of files of a later version.
+def with_actual_version(manifest: Manifest) -> Manifest:
+    """Return a manifest with the file version of its data files if it wrongly states 0.1.
 
-    A release of the reference committed manifests that do; the files are what counts, if they
-    agree.
+    A release of the reference committed such manifests. The files decide if they agree.
     """
     if manifest.data_version is not FileVersion.V0_1:
         return manifest

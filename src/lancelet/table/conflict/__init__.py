@@ -1,1 +1,1 @@
-"""Which commits may follow which, and how one is adjusted to follow."""
+"""Detect conflicts between commits and rebase transactions."""

@@ -1,7 +1,6 @@
-"""The pairs of operations whose conflict depends on what they touch: one function per rule.
+"""Conflict rules for pairs of operations that depend on the changed fragments, fields or rows.
 
-Each takes ours and theirs, and says what is in dispute. Rules that are the same in both orders
-are used for both cells.
+Each rule takes our and their operation and returns a verdict. Symmetric rules serve both orders.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from lancelet.table.conflict.verdict import (
 )
 
 _OVER_LISTS: Final = frozenset({"LabelListIndexDetails", "InvertedIndexDetails"})
-"""The kinds of indices whose field may be a list."""
+"""Index types that can be built on a list field."""
 
 
 def same_fragments(ours: Operation, theirs: Operation) -> Verdict:
-    """Redo the work if both touch a fragment."""
+    """Retry if both change the same fragment."""
     shared = touched_fragments(ours) & touched_fragments(theirs)
     return retry("both change the same fragments", fragments=shared) if shared else COMPATIBLE
 
 
 def rows_and_rows(ours: Operation, theirs: Operation) -> Verdict:
-    """Look at the rows if both touch a fragment: different rows do not conflict."""
+    """Compare the changed rows if both change the same fragment: different rows do not conflict."""
     shared = touched_fragments(ours) & touched_fragments(theirs)
     if not shared:
         return COMPATIBLE
@@ -60,24 +59,24 @@ def rows_and_rows(ours: Operation, theirs: Operation) -> Verdict:
 
 
 def rewrite_and_rows(ours: Rewrite, theirs: Operation) -> Verdict:
-    """Look at the rows if they deleted or moved some that ours rewrites, even all of a fragment."""
+    """Compare the rows if they deleted or moved rows of fragments that ours rewrites."""
     shared = touched_fragments(ours) & touched_fragments(theirs)
     if not shared:
         return COMPATIBLE
     return Verdict(Outcome.REBASE, "both change rows of the same fragments", shared)
 
 
-def unless_nullability_kept(ours: Operation, theirs: Operation) -> Verdict:
-    """Redo the work if a schema change may have made new rows invalid."""
+def check_nullability(ours: Operation, theirs: Operation) -> Verdict:
+    """Retry if a schema change may have made new rows invalid."""
     for operation in (ours, theirs):
         if isinstance(operation, Merge | Project) and not operation.preserves_nullability:
-            return retry("a change to the schema may not fit the rows of the other commit")
+            return retry("a schema change may not fit the rows of the other commit")
     return COMPATIBLE
 
 
 def append_and_merge(ours: Append, theirs: Merge) -> Verdict:
-    """Redo the work if new rows have fields that were given other ids: they would read as null."""
-    kept = {field.id for field in theirs.schema.walk()}
+    """Retry if fields of new rows were given other ids, as they would be read as null."""
+    remaining = {field.id for field in theirs.schema.walk()}
     written = {
         field_id
         for fragment in ours.fragments
@@ -85,13 +84,13 @@ def append_and_merge(ours: Append, theirs: Merge) -> Verdict:
         for field_id in file.fields
         if field_id >= 0
     }
-    if not written <= kept:
-        return retry("a column of the new rows was given another type")
-    return unless_nullability_kept(ours, theirs)
+    if not written <= remaining:
+        return retry("a column of the new rows has changed its type")
+    return check_nullability(ours, theirs)
 
 
 def update_and_append(ours: Update, theirs: Append) -> Verdict:
-    """Redo an upsert if rows were added: it would have updated those with its keys."""
+    """Retry an upsert if rows were added, as it would update those with its keys."""
     del theirs
     if ours.inserted_rows is None or ours.inserted_rows.is_empty:
         return COMPATIBLE
@@ -99,39 +98,39 @@ def update_and_append(ours: Update, theirs: Append) -> Verdict:
 
 
 def update_and_update(ours: Update, theirs: Update) -> Verdict:
-    """Compare the keys that both inserted, then the rows that both changed."""
+    """Compare the inserted keys, then the changed rows."""
     generations = _compare_generations(ours.compacted_sstables, theirs.compacted_sstables)
     rows = generations or rows_and_rows(ours, theirs)
     inserted = ours.inserted_rows
     if inserted is None or inserted.is_empty:
         return rows
     if theirs.inserted_rows is None and _may_add_keys(theirs, inserted.field_ids):
-        return _same_keys("they added rows without saying of which keys", rows)
+        return _same_keys("they added rows without listing their keys", rows)
     if theirs.inserted_rows is not None and inserted.may_intersect(theirs.inserted_rows):
-        return _same_keys("both may have inserted rows of the same keys", rows)
+        return _same_keys("both may have inserted rows with the same keys", rows)
     return rows
 
 
 def _same_keys(reason: str, otherwise: Verdict) -> Verdict:
-    """Redo the work if rows were added with keys that ours inserted."""
+    """Retry if rows were added with keys that ours inserted."""
     if otherwise.outcome in {Outcome.RETRY, Outcome.INCOMPATIBLE}:
         return otherwise
-    return Verdict(Outcome.RETRY, reason, unless_same_keys=otherwise)
+    return Verdict(Outcome.RETRY, reason, if_keys_disjoint=otherwise)
 
 
 def _may_add_keys(update: Update, key_fields: tuple[int, ...]) -> bool:
-    """Return whether an update may have made a row with a key that there was not before."""
+    """Return whether an update may have added rows with new keys."""
     changed = set(update.fields_for_preserving_bitmap)
     return bool(update.new_fragments) and (not changed or not changed.isdisjoint(key_fields))
 
 
 def older_generations(ours: Operation, theirs: Operation) -> Verdict:
-    """Refuse to merge a shard's generation that is in the table already."""
+    """Reject the merge of a shard's generation that is already in the table."""
     return _compare_generations(_compacted(ours), _compacted(theirs)) or COMPATIBLE
 
 
 def rewrite_and_index(ours: Rewrite, theirs: CreateIndex) -> Verdict:
-    """Redo a rewrite of fragments that a new index covers, unless readers can translate."""
+    """Retry a rewrite of fragments that a new index covers."""
     rewritten = touched_fragments(ours)
     reuses = any(index.name == FRAGMENT_REUSE_INDEX for index in theirs.new_indices)
     covered = frozenset[int]()
@@ -147,7 +146,7 @@ def rewrite_and_index(ours: Rewrite, theirs: CreateIndex) -> Verdict:
 
 
 def index_and_rewrite(ours: CreateIndex, theirs: Rewrite) -> Verdict:
-    """Redo an index build over fragments that were rewritten."""
+    """Retry an index build over fragments that were rewritten."""
     verdict = rewrite_and_index(theirs, ours)
     if verdict.outcome is Outcome.COMPATIBLE:
         return COMPATIBLE
@@ -155,14 +154,14 @@ def index_and_rewrite(ours: CreateIndex, theirs: Rewrite) -> Verdict:
 
 
 def same_index(ours: CreateIndex, theirs: CreateIndex) -> Verdict:
-    """Redo the work if both make an index of one name, or replace the same segment."""
+    """Retry if both create an index of the same name or replace the same segment."""
     names = {index.name for index in ours.new_indices} & {
         index.name for index in theirs.new_indices
     }
-    gone = {index.uuid for index in ours.removed_indices} & {
+    removed = {index.uuid for index in ours.removed_indices} & {
         index.uuid for index in theirs.removed_indices
     }
-    if not names and not gone:
+    if not names and not removed:
         return COMPATIBLE
     return Verdict(
         Outcome.RETRY, "both change the same index", names=frozenset(names) or _names(ours)
@@ -170,7 +169,7 @@ def same_index(ours: CreateIndex, theirs: CreateIndex) -> Verdict:
 
 
 def index_and_mem_wal(ours: Operation, theirs: Operation) -> Verdict:
-    """Redo the work if an index commit and a merge of shards both change the system index."""
+    """Retry if an index commit and a merge of shards both change the system index."""
     for operation in (ours, theirs):
         if isinstance(operation, CreateIndex) and MEM_WAL_INDEX in _names(operation):
             return retry("both change the state of merged shards")
@@ -178,7 +177,7 @@ def index_and_mem_wal(ours: Operation, theirs: Operation) -> Verdict:
 
 
 def index_and_update(ours: CreateIndex, theirs: Update) -> Verdict:
-    """Redo an index build over columns that were rewritten, or shards merged in the meantime."""
+    """Retry an index build if indexed columns were rewritten or shards were merged."""
     if theirs.compacted_sstables:
         verdict = index_and_mem_wal(ours, theirs)
         if verdict.outcome is not Outcome.COMPATIBLE:
@@ -187,15 +186,15 @@ def index_and_update(ours: CreateIndex, theirs: Update) -> Verdict:
 
 
 def replaced_fragment_removed(ours: Operation, theirs: Operation) -> Verdict:
-    """Give up if the fragment that gets a new file is gone."""
-    gone = touched_fragments(ours) & removed_fragments(theirs)
-    if gone:
-        return incompatible("they removed fragments that ours adds files to", fragments=gone)
+    """Reject if the fragment that gets a new file was removed."""
+    removed = touched_fragments(ours) & removed_fragments(theirs)
+    if removed:
+        return incompatible("they removed fragments that ours adds files to", fragments=removed)
     return COMPATIBLE
 
 
 def replacement_and_update(ours: DataReplacement, theirs: Update) -> Verdict:
-    """Redo a replacement if rows of its fragments moved, or its fields were rewritten."""
+    """Retry a replacement if rows of its fragments moved or its fields were rewritten."""
     removed = replaced_fragment_removed(ours, theirs)
     if removed.outcome is not Outcome.COMPATIBLE:
         return removed
@@ -212,42 +211,44 @@ def replacement_and_update(ours: DataReplacement, theirs: Update) -> Verdict:
 
 
 def replacement_and_project(ours: DataReplacement, theirs: Project) -> Verdict:
-    """Redo the work unless the schema fits; give up if a replaced field is gone."""
-    verdict = unless_nullability_kept(ours, theirs)
+    """Retry if the schema does not fit; reject if a replaced field was dropped."""
+    verdict = check_nullability(ours, theirs)
     if verdict.outcome is not Outcome.COMPATIBLE:
         return verdict
     remaining = {field.id for field in theirs.schema.walk()}
     replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
-    gone = {field_id for field_id in replaced - remaining if field_id >= 0}
-    if gone:
-        return Verdict(Outcome.INCOMPATIBLE, "a replaced field was dropped", fields=frozenset(gone))
+    dropped = {field_id for field_id in replaced - remaining if field_id >= 0}
+    if dropped:
+        return Verdict(
+            Outcome.INCOMPATIBLE, "a replaced field was dropped", fields=frozenset(dropped)
+        )
     return COMPATIBLE
 
 
 def same_replacement(ours: DataReplacement, theirs: DataReplacement) -> Verdict:
-    """Redo a replacement of fields that were replaced in the same fragment."""
-    held = {
+    """Retry a replacement of fields that were replaced in the same fragment."""
+    their_fields = {
         (group.fragment_id, field_id)
         for group in theirs.replacements
         for field_id in group.new_file.fields
     }
-    shared = {
+    shared_fields = {
         (group.fragment_id, field_id)
         for group in ours.replacements
         for field_id in group.new_file.fields
-        if (group.fragment_id, field_id) in held
+        if (group.fragment_id, field_id) in their_fields
     }
-    if not shared:
+    if not shared_fields:
         return COMPATIBLE
     return retry(
         "both replace the same fields",
-        fragments=frozenset(fragment_id for fragment_id, _ in shared),
-        fields=frozenset(field_id for _, field_id in shared),
+        fragments=frozenset(fragment_id for fragment_id, _ in shared_fields),
+        fields=frozenset(field_id for _, field_id in shared_fields),
     )
 
 
 def replacement_and_index(ours: DataReplacement, theirs: CreateIndex) -> Verdict:
-    """Redo a replacement of a field that was just indexed."""
+    """Retry a replacement of a field that was indexed concurrently."""
     replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
     return _indexed_columns(theirs, replaced, touched_fragments(ours))
 
@@ -255,7 +256,7 @@ def replacement_and_index(ours: DataReplacement, theirs: CreateIndex) -> Verdict
 def _indexed_columns(
     build: CreateIndex, rewritten: Collection[int], fragments: frozenset[int]
 ) -> Verdict:
-    """Redo the later of an index build and a rewrite of columns in place if they share columns."""
+    """Retry if an index build and an in-place rewrite affect the same columns."""
     indexed = {field_id for index in build.new_indices for field_id in index.fields}
     shared = frozenset(indexed.intersection(rewritten))
     if shared:
@@ -263,45 +264,46 @@ def _indexed_columns(
     for index in build.new_indices if rewritten else ():
         covered = fragments & frozenset(index.fragment_bitmap or ())
         if covered and index.details is not None and index.details.type_name in _OVER_LISTS:
-            # A file names the items of a list, the index the list, and no schema is at hand.
+            # A data file lists the items of a list, the index the list itself, and no schema is
+            # available.
             return retry("the items of an indexed list may be replaced", fragments=covered)
     return COMPATIBLE
 
 
 def index_and_replacement(ours: CreateIndex, theirs: DataReplacement) -> Verdict:
-    """Redo an index build over a field that was replaced."""
+    """Retry an index build over a field that was replaced."""
     return replacement_and_index(theirs, ours)
 
 
 def index_and_schema(ours: CreateIndex, theirs: Merge | Project) -> Verdict:
-    """Redo an index build on a field that was dropped, or replaced by one of another type."""
+    """Retry an index build on a field that was dropped or changed its type."""
     remaining = theirs.schema.by_id
     missing = frozenset(
         field_id for index in ours.new_indices for field_id in index.missing_fields(remaining)
     )
     if not missing:
         return COMPATIBLE
-    return retry("an indexed column was dropped or given another type", fields=missing)
+    return retry("an indexed column was dropped or has changed its type", fields=missing)
 
 
 def schema_metadata_changed(ours: Operation, theirs: Operation) -> Verdict:
-    """Redo the work if one changes the schema and the other its metadata."""
+    """Retry if one changes the schema and the other the schema metadata."""
     for operation in (ours, theirs):
         if isinstance(operation, UpdateConfig) and _touches_schema(operation):
-            return retry("one changes the schema and the other its metadata")
+            return retry("one commit changes the schema and the other its metadata")
     return COMPATIBLE
 
 
 def schema_metadata_lost(ours: Operation, theirs: Operation) -> Verdict:
-    """Give up if one replaces the schema and the other changes its metadata."""
+    """Reject if one replaces the schema and the other changes the schema metadata."""
     for operation in (ours, theirs):
         if isinstance(operation, UpdateConfig) and _touches_schema(operation):
-            return incompatible("one replaces the schema, the other changes its metadata")
+            return incompatible("one commit replaces the schema and the other changes its metadata")
     return COMPATIBLE
 
 
 def same_keys(ours: UpdateConfig, theirs: UpdateConfig) -> Verdict:
-    """Give up if both change a key of the config, or the metadata of the same thing."""
+    """Reject if both change the same config key or the metadata of the same object."""
     keys = _config_keys(ours.config, theirs.config)
     keys |= _metadata_keys(ours.table_metadata, theirs.table_metadata)
     if ours.schema_metadata is not None and theirs.schema_metadata is not None:
@@ -318,7 +320,7 @@ def same_keys(ours: UpdateConfig, theirs: UpdateConfig) -> Verdict:
 
 
 def same_bases(ours: UpdateBases, theirs: UpdateBases) -> Verdict:
-    """Give up if both register a base of the same id, name or path."""
+    """Reject if both register a base with the same id, name or path."""
     for base in ours.new_bases:
         for other in theirs.new_bases:
             same_name = base.name is not None and base.name == other.name
@@ -330,7 +332,7 @@ def same_bases(ours: UpdateBases, theirs: UpdateBases) -> Verdict:
 
 
 def _config_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> set[str]:
-    """Return the keys that both change, unless both delete them."""
+    """Return the keys that both change, except those that both delete."""
     if ours is None or theirs is None:
         return set()
     shared = set(ours.entries) & set(theirs.entries)
@@ -338,7 +340,7 @@ def _config_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> set[str]:
 
 
 def _metadata_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> set[str]:
-    """Return the keys that both change; who replaces a map changes all of them."""
+    """Return the keys that both change; replacing a map changes all keys."""
     if ours is None or theirs is None:
         return set()
     if ours.replace or theirs.replace:

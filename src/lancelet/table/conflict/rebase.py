@@ -1,15 +1,15 @@
-"""Deleting rows of fragments in which others deleted rows meanwhile.
+"""Rebase deletions on concurrent deletions in the same fragments.
 
-Two commits that delete different rows of a fragment do not conflict, but each wrote a deletion
-file that knows nothing of the other's rows. The later one writes a file with both:
+Two commits that delete different rows of a fragment do not conflict, but the deletion file of each
+lacks the rows of the other. The later commit writes a file with both:
 
     read version   deleted {1}
     theirs         deleted {1, 5}     committed first
     ours           deleted {1, 8}     rebased to {1, 5, 8}
-    ours           deleted {1, 5}     both delete row 5: the work must be done again
+    ours           deleted {1, 5}     both delete row 5: retry
 
-Which rows ours changes is known to the caller alone (`affected`): an update deletes rows that it
-writes elsewhere, so a row that is gone already must not appear twice.
+The caller must pass the changed rows (`affected`). An update deletes rows and rewrites them, so a
+row that was already deleted must not appear twice.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass, replace
 
 AffectedRows: TypeAlias = Mapping[int, Int64s]
-"""The offsets of the rows that an operation deletes or moves, by fragment."""
+"""Offsets of the rows that an operation deletes or moves, by fragment id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
-    """An operation that fits a later version, and the deletion files it needs written."""
+    """An operation rebased on a later version, and the deletion files to write."""
 
     operation: Operation
     deletion_files: Mapping[str, bytes]
@@ -43,15 +43,15 @@ class Rebased:
 def rebase_rows(
     ours: Operation, disputed: frozenset[int], affected: AffectedRows | None, latest: Snapshot
 ) -> Rebased | Verdict:
-    """Return our operation on top of the latest version, or why that cannot be.
+    """Return our operation rebased on the latest version, or a verdict.
 
-    Only deletions and updates that say which rows they affect can be rebased.
+    Only deletions and updates with known affected rows can be rebased.
     """
     if not isinstance(ours, Delete | Update) or affected is None:
         return retry("both change rows of the same fragments", fragments=disputed)
-    mine = updated_fragments(ours)
+    updated_by_ours = updated_fragments(ours)
     alive = set(latest.fragments.ids.tolist())
-    updated: dict[int, Fragment] = dict(mine)
+    updated: dict[int, Fragment] = dict(updated_by_ours)
     files: dict[str, bytes] = {}
     emptied: list[int] = []
     for fragment_id in sorted(disputed):
@@ -61,7 +61,9 @@ def rebase_rows(
         if offsets is None:
             return retry("both change rows of the same fragments", fragments=disputed)
         current = latest.fragments.by_id(fragment_id)
-        if fragment_id in mine and files_of(mine[fragment_id]) != files_of(current):
+        if fragment_id in updated_by_ours and file_layout(
+            updated_by_ours[fragment_id]
+        ) != file_layout(current):
             return retry("they rewrote files of the same fragments", fragments=disputed)
         theirs = latest.deletions(current)
         shared = np.isin(offsets, theirs.to_array())
@@ -81,7 +83,7 @@ def rebase_rows(
 
 
 def with_deletions(fragment: Fragment, deleted: DeletionVector, *, read_version: int) -> Fragment:
-    """Return a fragment with a new deletion file of a name that nobody else has."""
+    """Return a fragment with a new, uniquely named deletion file."""
     entry = DeletionFile(
         file_type=deleted.file_type,
         read_version=read_version,
@@ -91,8 +93,8 @@ def with_deletions(fragment: Fragment, deleted: DeletionVector, *, read_version:
     return replace(fragment, deletion_file=entry)
 
 
-def files_of(fragment: Fragment) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return which files a fragment has and which fields each holds, in a form to compare."""
+def file_layout(fragment: Fragment) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the paths and field ids of a fragment's files for comparison."""
     return tuple((file.path, file.fields) for file in fragment.files)
 
 

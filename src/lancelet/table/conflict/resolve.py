@@ -1,24 +1,21 @@
-"""Making a transaction fit the latest version: judge what came between, rebase, or say why not.
+"""Check a transaction against concurrent commits and rebase it on the latest version.
 
-    ours was computed from 5, latest is 7
-    6   Append by another            compatible
-    7   Delete in our fragment       look at the rows
-    ours, rebased on 7               its deletion file has their rows too
+    ours read version 5, latest is 7
+    6   Append by another writer     compatible
+    7   Delete in our fragment       compare rows
+    ours, rebased on 7               its deletion file includes their rows
 
-What was judged once is not judged again when the race for a version is lost and only newer
-versions are new. A version in between may turn out to be our own, when the reply to an earlier
-attempt was lost.
+After a lost race, only newer versions are checked. An intermediate version may be our own if the
+reply to an earlier attempt was lost.
 
-Rewriting fragments in which others deleted or moved rows meanwhile.
-
-A rewrite that keeps the order of its rows knows where each went, so rows that are gone since then
-are deleted where they are now:
+A rewrite that preserves the row order can be rebased on concurrent deletions and moves, because the
+new offset of each row is known:
 
     read        fragment 1 live 0 1 2       ours: fragment 9, rows 0 1 2
     theirs      fragment 1 deleted {1}      committed first
-    ours        fragment 9 deleted {1}      in place of fragment 1
+    ours        fragment 9 deleted {1}      replaces fragment 1
 
-An update of rows is the same: it deletes them here and writes them elsewhere, with their ids.
+A concurrent update is handled in the same way: it deletes rows and rewrites them with their ids.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from lancelet.errors import (
     VersionNotFoundError,
 )
 from lancelet.format.fragment import Fragment
-from lancelet.format.manifest import id_of
+from lancelet.format.manifest import version_identifier
 from lancelet.format.operation import CreateIndex, Operation, Overwrite, Rewrite, RewriteGroup
 from lancelet.format.transaction import Transaction
 from lancelet.rowids.address import UInt64s, addresses_of, group_by_fragment, offsets_of
@@ -45,7 +42,7 @@ from lancelet.rowids.moves import RowMoves, Source, Target
 from lancelet.table.conflict.rebase import (
     AffectedRows,
     Rebased,
-    files_of,
+    file_layout,
     rebase_rows,
     with_deletions,
 )
@@ -57,14 +54,14 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass, replace
 
 KeysAreNew: TypeAlias = Callable[[Snapshot], bool]
-"""Says whether the rows that a version added have none of the keys that ours inserted."""
+"""Returns whether the rows that a version added have none of the keys that ours inserted."""
 
 FIRST_VERSION: Final = 1
 """The version that creates a table."""
 
 
 class Resolver:
-    """Judges, for one transaction, every version that was committed since it was computed."""
+    """Checks every version committed since a transaction was computed."""
 
     def __init__(
         self,
@@ -72,60 +69,60 @@ class Resolver:
         affected: AffectedRows | None = None,
         *,
         attempts: int,
-        keeps_order: bool = False,
+        preserves_order: bool = False,
         keys_are_new: KeysAreNew | None = None,
     ) -> None:
-        """Judge for `ours`, which changes the rows `affected`; it may be tried `attempts` times.
+        """Check `ours`, which changes the rows `affected`, in up to `attempts` attempts.
 
-        A rewrite that `keeps_order` has the live rows of its old fragments in their order.
+        With `preserves_order`, a rewrite retains the order of the live rows of its old fragments.
         """
         self._keys_are_new = keys_are_new
         self.ours = ours
         self._affected = affected
         self._attempts = attempts
-        self._keeps_order = keeps_order
+        self._preserves_order = preserves_order
         self._judged = ours.read_version
         self._disputed: set[int] = set()
         self.num_judged = 0
         self.num_tried = 0
-        self._unsettled: dict[int, Snapshot] = {}
-        self._lost: CommitOutcomeUnknownError | None = None
+        self._pending: dict[int, Snapshot] = {}
+        self._unknown_outcome: CommitOutcomeUnknownError | None = None
 
     @property
-    def lost(self) -> CommitOutcomeUnknownError | None:
-        """Why nobody knows whether ours is a version, if nobody does."""
-        return self._lost if self._unsettled else None
+    def unknown_outcome(self) -> CommitOutcomeUnknownError | None:
+        """The error of a lost reply while it is unknown whether ours was published, or None."""
+        return self._unknown_outcome if self._pending else None
 
-    def lose(self, ours: Snapshot, error: CommitOutcomeUnknownError) -> None:
-        """Remember a version that was put without a reply, until somebody sees whose it is."""
-        self._unsettled[ours.version] = ours
-        self._lost = error
+    def add_pending(self, ours: Snapshot, error: CommitOutcomeUnknownError) -> None:
+        """Record a version that was put without a reply as pending."""
+        self._pending[ours.version] = ours
+        self._unknown_outcome = error
 
-    def own_first(self, latest: Snapshot) -> Snapshot | None:
-        """Return the table's first version if it is ours, which a lost reply did not say."""
+    def find_own_first(self, latest: Snapshot) -> Snapshot | None:
+        """Return the table's first version if a lost reply published it as ours."""
         first = self._version(FIRST_VERSION, latest)
         return self._if_ours(FIRST_VERSION, first, latest)
 
-    def own_version(self, latest: Snapshot) -> Snapshot | None:
-        """Judge up to the latest version, and return the one that is ours already, if one is.
+    def find_own_version(self, latest: Snapshot) -> Snapshot | None:
+        """Check all versions up to the latest; return the one that ours was published as, or None.
 
-        `num_judged` says how many there were.
+        `num_judged` is the number of checked versions.
 
         Raises:
-            CommitConflictError: One of the versions cannot be followed.
+            CommitConflictError: One of the versions conflicts.
         """
         self.num_judged = 0
         for version in range(self._judged + 1, latest.version + 1):
             theirs = self._version(version, latest)
-            own = self._if_ours(version, theirs, latest)
-            if own is not None:
-                return own
+            published = self._if_ours(version, theirs, latest)
+            if published is not None:
+                return published
             if theirs is None:
-                reason = "a version since then was cleaned up, so nobody knows what it changed"
+                reason = "an intermediate version was cleaned up and its changes are unknown"
                 raise self._conflict(latest, retry(reason), version=version)
             verdict = self._judge(theirs)
-            if verdict.unless_same_keys is not None and self._keys_are_new is not None:
-                verdict = verdict.unless_same_keys if self._keys_are_new(theirs) else verdict
+            if verdict.if_keys_disjoint is not None and self._keys_are_new is not None:
+                verdict = verdict.if_keys_disjoint if self._keys_are_new(theirs) else verdict
             if verdict.outcome is Outcome.REBASE:
                 self._disputed |= verdict.fragments
             elif verdict.outcome is not Outcome.COMPATIBLE:
@@ -135,7 +132,7 @@ class Resolver:
         return None
 
     def rebased(self, latest: Snapshot) -> Transaction:
-        """Return the transaction as it must be to follow the latest version, which was judged."""
+        """Return the transaction rebased on the latest version, which must have been checked."""
         operation = self.ours.operation
         if self._disputed:
             result = self._rebase(frozenset(self._disputed), latest)
@@ -145,63 +142,70 @@ class Resolver:
                 latest.location.store.put(path, data)
             operation = result.operation
         if latest.version > self.ours.read_version:
-            there = {index.uuid for index in latest.indices.indices}
-            gone = _changed_segments(operation) - there
-            if gone:
+            existing = {index.uuid for index in latest.indices.indices}
+            removed = _changed_segments(operation) - existing
+            if removed:
                 raise self._conflict(latest, retry("they changed indices that ours changes"))
         return replace(self.ours, operation=operation, read_version=latest.version)
 
     def _rebase(self, disputed: frozenset[int], latest: Snapshot) -> Rebased | Verdict:
         operation = self.ours.operation
-        if isinstance(operation, Rewrite) and self._keeps_order:
+        if isinstance(operation, Rewrite) and self._preserves_order:
             return rebase_rewrite(operation, disputed, latest)
         return rebase_rows(operation, disputed, self._affected, latest)
 
     def _version(self, version: int, latest: Snapshot) -> Snapshot | None:
         """Return a version up to the latest, or None if it was removed.
 
-        A manifest may be there all the same: of one who came too late for a number that was used.
+        A manifest that was published too late, under the number of a removed version, is ignored.
         """
         if version == latest.version:
             return latest
         try:
-            found = open_snapshot(latest.location, version)
-            told = found.transaction  # in the same file, which may be gone when it is wanted
+            snapshot = open_snapshot(latest.location, version)
+            transaction = (
+                snapshot.transaction
+            )  # The transaction is in the same file, which may be removed later.
         except (VersionNotFoundError, ObjectNotFoundError):
             return None
-        identity, file = _identity(version, latest), found.manifest.transaction_file
-        if told is not None and file and told.uuid not in file:
-            return None  # it was removed between the two reads, and one who is late has its name
-        return found if not file or identity in {None, id_of(file)} else None
+        identity, file = _identity(version, latest), snapshot.manifest.transaction_file
+        if transaction is not None and file and transaction.uuid not in file:
+            return None  # A late commit has the name of the version that was removed since.
+        return snapshot if not file or identity in {None, version_identifier(file)} else None
 
-    def _if_ours(self, version: int, found: Snapshot | None, latest: Snapshot) -> Snapshot | None:
-        """Return a version if it is ours, and forget that it may be if it is another's."""
-        if found is not None:
-            if found.transaction is not None and found.transaction.uuid == self.ours.uuid:
-                if found is latest or landed_in(found, None, latest.location.handler) is not None:
-                    return found
+    def _if_ours(
+        self, version: int, snapshot: Snapshot | None, latest: Snapshot
+    ) -> Snapshot | None:
+        """Return a version if it is ours; clear its pending state if it is not."""
+        if snapshot is not None:
+            if snapshot.transaction is not None and snapshot.transaction.uuid == self.ours.uuid:
+                if (
+                    snapshot is latest
+                    or landed_in(snapshot, None, latest.location.handler) is not None
+                ):
+                    return snapshot
                 return None
-            self._unsettled.pop(version, None)
+            self._pending.pop(version, None)
             return None
-        unsettled = self._unsettled.get(version)
-        identity = None if unsettled is None else _identity(version, latest)
-        if unsettled is None or identity is None:
+        pending = self._pending.get(version)
+        identity = None if pending is None else _identity(version, latest)
+        if pending is None or identity is None:
             return None
-        if identity == id_of(unsettled.manifest.transaction_file):
-            return unsettled
-        del self._unsettled[version]
+        if identity == version_identifier(pending.manifest.transaction_file):
+            return pending
+        del self._pending[version]
         return None
 
     @property
     def _is_strict(self) -> bool:
-        """Whether nothing may have been committed since the version that was read."""
+        """Whether any commit since the version that was read is a conflict."""
         return self._attempts == 0 and isinstance(self.ours.operation, Overwrite)
 
     def _judge(self, theirs: Snapshot) -> Verdict:
         if self._is_strict:
-            return retry("an overwrite without retries follows no version but the one it read")
+            return retry("an overwrite without retries must directly follow the version it read")
         if theirs.transaction is None:
-            return retry("a version since then does not say what it changed")
+            return retry("an intermediate version does not record its changes")
         return judge(self.ours.operation, theirs.transaction.operation)
 
     def _conflict(
@@ -215,9 +219,9 @@ class Resolver:
             else "doing the work again would not help"
         )
         kind = "Retryable commit conflict" if can_win else "Commit conflict"
-        place = f"for version {theirs.version if version is None else version}"
+        position = f"for version {theirs.version if version is None else version}"
         return CommitConflictError(
-            (f"Commit conflict {place}, {kind}: " if self._is_strict else f"{kind} {place}: ")
+            (f"Commit conflict {position}, {kind}: " if self._is_strict else f"{kind} {position}: ")
             + "it was preempted by another transaction, which was committed first, and "
             f"{verdict.reason}; {advice}",
             retryable=can_win,
@@ -235,7 +239,7 @@ class Resolver:
 
 
 def _changed_segments(operation: Operation) -> frozenset[UUID]:
-    """Return the segments of indices that an operation puts others in place of, or removes."""
+    """Return the index segments that an operation replaces or removes."""
     match operation:
         case Rewrite(rewritten_indices=rewritten):
             return frozenset(change.old_id for change in rewritten)
@@ -246,18 +250,18 @@ def _changed_segments(operation: Operation) -> frozenset[UUID]:
 
 
 def _identity(version: int, latest: Snapshot) -> bytes | None:
-    """Return what identifies a version before the latest, also one that was removed, if known."""
+    """Return the identity of an earlier version, including removed ones, or None if unknown."""
     ancestor = latest.manifest.ancestor(version)
     if ancestor is not None:
         return ancestor
     recorded = Removals.of(latest.location.store).transactions.get(version)
-    return None if recorded is None else id_of(recorded)
+    return None if recorded is None else version_identifier(recorded)
 
 
 def rebase_rewrite(ours: Rewrite, disputed: frozenset[int], latest: Snapshot) -> Rebased | Verdict:
-    """Return our rewrite with the rows deleted that are gone from its fragments since then.
+    """Return our rewrite with the concurrently deleted rows deleted from its new fragments.
 
-    Its new fragments must have the live rows of the old ones in their order, and reserved ids.
+    The new fragments must contain the live rows of the old ones in order, and have reserved ids.
     """
     alive = set(latest.fragments.ids.tolist())
     changed = {
@@ -265,7 +269,7 @@ def rebase_rewrite(ours: Rewrite, disputed: frozenset[int], latest: Snapshot) ->
         for group in ours.groups
         for fragment in group.old_fragments
         if fragment.id in disputed & alive
-        and files_of(fragment) != files_of(latest.fragments.by_id(fragment.id))
+        and file_layout(fragment) != file_layout(latest.fragments.by_id(fragment.id))
     }
     if changed:
         return retry("they rewrote files of the same fragments", fragments=frozenset(changed))
@@ -296,15 +300,15 @@ def _rebased_group(
         (Source(f.id, f.physical_rows, latest.deletions(f)) for f in group.old_fragments),
         (Target(f.id, f.physical_rows) for f in group.new_fragments),
     )
-    gone = [
-        _gone_since(fragment, latest, alive)
+    removed = [
+        _removed_since(fragment, latest, alive)
         for fragment in group.old_fragments
         if fragment.id in disputed
     ]
-    landed = moves.translate(np.concatenate(gone))
+    new_addresses = moves.translate(np.concatenate(removed))
     by_fragment = {
-        fragment_id: DeletionVector.of(offsets_of(landed[places]))
-        for fragment_id, places in group_by_fragment(landed).items()
+        fragment_id: DeletionVector.of(offsets_of(new_addresses[positions]))
+        for fragment_id, positions in group_by_fragment(new_addresses).items()
     }
     fragments: list[Fragment] = []
     files: dict[str, bytes] = {}
@@ -321,8 +325,8 @@ def _rebased_group(
     return _RebasedGroup(tuple(fragments), files)
 
 
-def _gone_since(fragment: Fragment, latest: Snapshot, alive: set[int]) -> UInt64s:
-    """Return the addresses of the rows that were live when we read, and are not any more."""
+def _removed_since(fragment: Fragment, latest: Snapshot, alive: set[int]) -> UInt64s:
+    """Return the addresses of rows that were live in the version read and are deleted now."""
     before = latest.deletions(fragment)
     if fragment.id not in alive:
         return addresses_of(fragment.id, before.live_offsets(fragment.physical_rows))

@@ -1,8 +1,8 @@
-"""Which transactions may follow which: the matrix, as data.
+"""The conflict matrix of operations.
 
 `RULES[ours, theirs]` decides whether our operation, computed from an older version, may be
 committed after theirs. A cell is a verdict, or a function of both operations where it depends on
-what they touch. Every pair of kinds has a cell; a test proves it.
+the changed fragments, fields or rows. A test checks that every pair has a cell.
 
     ours / theirs    Append   Delete            Overwrite
     Append           ok       ok                incompatible
@@ -63,10 +63,10 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 _OK: Final = COMPATIBLE
 _REDO: Final = retry("their change to the schema or to all fragments came first")
-_GONE: Final = incompatible("their commit replaced the rows that this one was computed from")
+_REPLACED: Final = incompatible("their commit replaced the rows that this one was computed from")
 _SCHEMA: Final = incompatible("two changes to the schema cannot be combined")
 _WAL: Final = incompatible("merging shards cannot be combined with other changes to rows")
-_UNKNOWN: Final = incompatible("an operation that this release does not know was committed")
+_UNKNOWN: Final = incompatible("an operation unknown to this release was committed")
 
 _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
     Append: {
@@ -75,11 +75,11 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Update: _OK,
         Rewrite: _OK,
         Merge: pairs.append_and_merge,
-        Project: pairs.unless_nullability_kept,
+        Project: pairs.check_nullability,
         DataReplacement: _OK,
         CreateIndex: _OK,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: _WAL,
         AddOverlays: _OK,
@@ -93,8 +93,8 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Project: _OK,
         DataReplacement: pairs.same_fragments,
         CreateIndex: _OK,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: _WAL,
         AddOverlays: pairs.same_fragments,
@@ -105,11 +105,11 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Update: pairs.update_and_update,
         Rewrite: pairs.same_fragments,
         Merge: _REDO,
-        Project: pairs.unless_nullability_kept,
+        Project: pairs.check_nullability,
         DataReplacement: pairs.same_fragments,
         CreateIndex: _OK,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: pairs.older_generations,
         AddOverlays: pairs.same_fragments,
@@ -123,8 +123,8 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Project: _OK,
         DataReplacement: pairs.same_fragments,
         CreateIndex: pairs.rewrite_and_index,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: _OK,
         AddOverlays: pairs.same_fragments,
@@ -138,26 +138,26 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Project: _SCHEMA,
         DataReplacement: _REDO,
         CreateIndex: _OK,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: pairs.schema_metadata_changed,
         UpdateMemWalState: _WAL,
         AddOverlays: _REDO,
     },
     Project: {
-        Append: pairs.unless_nullability_kept,
+        Append: pairs.check_nullability,
         Delete: _OK,
-        Update: pairs.unless_nullability_kept,
+        Update: pairs.check_nullability,
         Rewrite: _OK,
         Merge: _REDO,
         Project: _REDO,
-        DataReplacement: pairs.unless_nullability_kept,
+        DataReplacement: pairs.check_nullability,
         CreateIndex: _OK,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: _WAL,
-        AddOverlays: pairs.unless_nullability_kept,
+        AddOverlays: pairs.check_nullability,
     },
     DataReplacement: {
         Append: _OK,
@@ -168,8 +168,8 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Project: pairs.replacement_and_project,
         DataReplacement: pairs.same_replacement,
         CreateIndex: pairs.replacement_and_index,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: _WAL,
         AddOverlays: pairs.same_fragments,
@@ -183,8 +183,8 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Project: pairs.index_and_schema,
         DataReplacement: pairs.index_and_replacement,
         CreateIndex: pairs.same_index,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateConfig: _OK,
         UpdateMemWalState: pairs.index_and_mem_wal,
         AddOverlays: _OK,
@@ -206,7 +206,7 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Restore: pairs.schema_metadata_lost,
         UpdateConfig: pairs.same_keys,
     },
-    ReserveFragments: {**dict.fromkeys(KINDS, _OK), Overwrite: _GONE, Restore: _GONE},
+    ReserveFragments: {**dict.fromkeys(KINDS, _OK), Overwrite: _REPLACED, Restore: _REPLACED},
     UpdateBases: {**dict.fromkeys(KINDS, _OK), UpdateBases: pairs.same_bases},
     UpdateMemWalState: {
         **dict.fromkeys(KINDS, _WAL),
@@ -226,26 +226,26 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Update: pairs.same_fragments,
         DataReplacement: pairs.same_fragments,
         Merge: _REDO,
-        Project: pairs.unless_nullability_kept,
-        Overwrite: _GONE,
-        Restore: _GONE,
+        Project: pairs.check_nullability,
+        Overwrite: _REPLACED,
+        Restore: _REPLACED,
         UpdateMemWalState: _WAL,
     },
     UnknownOperation: dict.fromkeys(KINDS, _UNKNOWN),
 }
 
-_NEVER_DISTURB: Final[dict[Kind, Rule]] = {
+_COMMON_RULES: Final[dict[Kind, Rule]] = {
     ReserveFragments: _OK,
     UpdateBases: _OK,
     Clone: _OK,
     UnknownOperation: _UNKNOWN,
 }
-"""What most operations make of those that touch no rows, and of those nobody knows."""
+"""Rules shared by most operations: against operations that change no rows, and unknown ones."""
 
 RULES: Final[dict[tuple[Kind, Kind], Rule]] = {
     (ours, theirs): rule
     for ours, row in _RULES_BY_OURS.items()
-    for theirs, rule in {**_NEVER_DISTURB, **row}.items()
+    for theirs, rule in {**_COMMON_RULES, **row}.items()
 } | {(ours, UnknownOperation): _UNKNOWN for ours in KINDS}
 
 

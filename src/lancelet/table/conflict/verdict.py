@@ -1,4 +1,4 @@
-"""What two transactions mean to each other."""
+"""The outcome of comparing two concurrent transactions."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from lancelet.values import dataclass
 
 
 class Outcome(Enum):
-    """Whether a transaction may follow one that it did not know of."""
+    """Whether a transaction may follow a concurrent one."""
 
     COMPATIBLE = "compatible"
-    """It may, as it is."""
+    """It may follow unchanged."""
 
     REBASE = "rebase"
-    """It may, if their deleted rows and ours are not the same; see `rebase`."""
+    """It may follow if both delete different rows; see `rebase`."""
 
     RETRY = "retry"
-    """It may not, but the same work done again from the latest version may."""
+    """It conflicts; redoing the work from the latest version may succeed."""
 
     INCOMPATIBLE = "incompatible"
-    """It may not, and doing the work again would not help."""
+    """It conflicts, and redoing the work cannot succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome, and what is in dispute where it is not compatible.
+    """An outcome, and the conflicting objects if it is not compatible.
 
-    `unless_same_keys` is what the verdict is if the rows that they added turn out to have none of
-    the keys that ours inserted, which only a look at these rows can tell.
+    `if_keys_disjoint` is the verdict if the rows that they added contain none of the keys that ours
+    inserted. Deciding this requires reading these rows.
     """
 
     outcome: Outcome
@@ -47,7 +47,7 @@ class Verdict:
     fragments: frozenset[int] = field(default=frozenset())
     fields: frozenset[int] = field(default=frozenset())
     names: frozenset[str] = field(default=frozenset())
-    unless_same_keys: Verdict | None = None
+    if_keys_disjoint: Verdict | None = None
 
 
 COMPATIBLE = Verdict(Outcome.COMPATIBLE)
@@ -56,14 +56,14 @@ COMPATIBLE = Verdict(Outcome.COMPATIBLE)
 def retry(
     reason: str, *, fragments: frozenset[int] = frozenset(), fields: frozenset[int] = frozenset()
 ) -> Verdict:
-    """Return the verdict that the work must be done again."""
+    """Return a verdict that requires redoing the work."""
     return Verdict(Outcome.RETRY, reason, fragments, fields)
 
 
 def incompatible(
     reason: str, *, fragments: frozenset[int] = frozenset(), names: frozenset[str] = frozenset()
 ) -> Verdict:
-    """Return the verdict that doing the work again would not help."""
+    """Return a verdict of a conflict that redoing the work cannot resolve."""
     return Verdict(Outcome.INCOMPATIBLE, reason, fragments, names=names)
 
 
@@ -85,7 +85,7 @@ def touched_fragments(operation: Operation) -> frozenset[int]:
 
 
 def removed_fragments(operation: Operation) -> frozenset[int]:
-    """Return the ids of the fragments that an operation removes whole."""
+    """Return the ids of the fragments that an operation removes completely."""
     match operation:
         case Delete(deleted_fragment_ids=removed) | Update(removed_fragment_ids=removed):
             return frozenset(removed)
@@ -96,7 +96,7 @@ def removed_fragments(operation: Operation) -> frozenset[int]:
 
 
 def updated_fragments(operation: Operation) -> dict[int, Fragment]:
-    """Return the fragments as an operation leaves them, by id."""
+    """Return the updated fragments of an operation by id."""
     match operation:
         case Delete(updated_fragments=updated) | Update(updated_fragments=updated):
             return {fragment.id: fragment for fragment in updated}

@@ -1,6 +1,6 @@
-"""Making a version appear: the ways of deciding a race for it, and of finding what was decided.
+"""Commit handlers, which publish versions and resolve races between writers.
 
-What databases need is imported with the first of them.
+Database drivers are imported on demand.
 """
 
 from typing import TYPE_CHECKING

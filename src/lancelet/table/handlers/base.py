@@ -1,18 +1,17 @@
-"""What a commit handler promises: of many writers of one version, exactly one publishes it.
+"""The commit handler protocol: exactly one of several concurrent writers publishes a version.
 
     publish(store, "_versions/<name>.manifest", data, version=7)
         returns                        the version is ours
-        AlreadyExistsError             another writer has it; look at what it did and try again
-        CommitOutcomeUnknownError      the reply was lost; the committer looks for its own id
+        AlreadyExistsError             another writer has it; check its changes and try again
+        CommitOutcomeUnknownError      the reply was lost; the committer searches for its own id
 
-Where the decision is made is also where readers must look. For most handlers that is the folder
-of manifests itself, so a handler finds versions by listing it unless it says otherwise.
+Readers use the handler to find versions. By default, it lists the manifest folder.
 
-Publishing in the folder of manifests itself: one conditional request, a move, or a lock.
+Handlers that publish in the manifest folder use one conditional request, a move, or a lock:
 
-PutIfAbsent      put 7.manifest if its name is free        every current store
-RenameIfAbsent   put 7.manifest-<id>, move it to the name  stores that can move, not put
-UserLock         lock 7, look, put, unlock                 stores without any condition
+    PutIfAbsent      put 7.manifest if its name is free        every current store
+    RenameIfAbsent   put 7.manifest-<id>, rename it            stores with atomic rename only
+    UserLock         lock 7, check, put, unlock                stores without conditional requests
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from lancelet.table.manifests import ManifestEntry, find_latest, find_version, l
 from lancelet.values import dataclass
 
 CommitLock: TypeAlias = Callable[[int], AbstractContextManager[Any]]
-"""A user's lock: called with a version, it is held while that version is published."""
+"""A user's lock: called with a version and held while that version is published."""
 
 
 class CommitHandler(Protocol):
-    """A way to publish a manifest under a name that must be free, and to find the latest."""
+    """Publishes a manifest unless its name is used, and finds the latest one."""
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """Publish, or raise `AlreadyExistsError` and change nothing that readers see."""
+        """Publish the manifest, or raise `AlreadyExistsError` without visible changes."""
 
     @property
     def frees_numbers(self) -> bool:
-        """Whether the number of a version can be published again once its manifest is deleted."""
+        """Whether a version number can be published again after its manifest is deleted."""
         return True
 
     def find_latest(self, store: Store) -> ManifestEntry | None:
-        """Return the newest manifest, or None if there is no table; see `find_latest`."""
+        """Return the newest manifest, or None if there is no table."""
         return find_latest(store)
 
     def list_versions(self, store: Store) -> list[ManifestEntry]:
@@ -56,13 +55,13 @@ class CommitHandler(Protocol):
         return find_version(store, version, uri=uri)
 
     def below(self, folder: str) -> Self:  # noqa: ARG002  # for handlers that know the table by name
-        """Return the handler of a table in a folder of this one's, such as a branch."""
+        """Return the handler of a table in a subfolder, such as a branch."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class PutIfAbsent(CommitHandler):
-    """Publishes in one conditional request, which every current store offers."""
+    """Publishes with one conditional request, which every current store supports."""
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
         """Put the manifest if its name is free."""
@@ -72,10 +71,10 @@ class PutIfAbsent(CommitHandler):
 
 @dataclass(frozen=True, slots=True)
 class RenameIfAbsent(CommitHandler):
-    """Publishes by moving a staged manifest, where a store can move but not put conditionally."""
+    """Publishes by renaming a staged manifest, for stores without conditional puts."""
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """Stage the manifest under a name of its own, then move it."""
+        """Stage the manifest under a unique name, then rename it."""
         del version
         staged = staged_manifest_path(path, surroundings.new_uuid())
         store.put(staged, data)
@@ -88,12 +87,12 @@ class RenameIfAbsent(CommitHandler):
 
 @dataclass(frozen=True, slots=True)
 class UserLock(CommitHandler):
-    """Publishes under a lock that the user brought, for stores without any condition."""
+    """Publishes under a lock provided by the user, for stores without conditional requests."""
 
     lock: CommitLock
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """Hold the lock, look whether the name is free, and put the manifest."""
+        """Hold the lock, check that the name is free, and put the manifest."""
         with self.lock(version):
             if store.exists(path):
                 raise AlreadyExistsError("another writer has the version", path=path)
@@ -101,5 +100,5 @@ class UserLock(CommitHandler):
                 store.put(path, data)
             except StorageUnavailableError as error:
                 raise CommitOutcomeUnknownError(
-                    "the store did not say whether it has the manifest", path=path
+                    "the store did not confirm the manifest", path=path
                 ) from error

@@ -1,9 +1,9 @@
-"""Choosing the commit handler that a URI and storage options ask for.
+"""Choose the commit handler for a URI and storage options.
 
-s3://bucket/t                              the bucket decides, by conditional puts
-s3+ddb://bucket/t?ddbTableName=commits     a table of DynamoDB decides
-manifest_store = sqlite:/data/commits.db   a file of SQLite decides, for one machine
-manifest_store = postgresql://host/name    a database of PostgreSQL decides, for many
+s3://bucket/t                              conditional puts in the bucket
+s3+ddb://bucket/t?ddbTableName=commits     a DynamoDB table
+manifest_store = sqlite:/data/commits.db   an SQLite file, for one machine
+manifest_store = postgresql://host/name    a PostgreSQL database, for several machines
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.io.options import option_of
+from lancelet.io.options import get_option
 from lancelet.io.uri import Location, parse_uri
 from lancelet.table.handlers.base import CommitHandler, PutIfAbsent
 from lancelet.table.handlers.external import ExternalStore, ManifestRecords
 
 MANIFEST_STORE: Final = "manifest_store"
-"""The storage option that names a database of versions."""
+"""The storage option for a database of versions."""
 
 _TABLE_KEY: Final = "ddbTableName"
 
@@ -31,7 +31,7 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
     PutIfAbsent()
     """
     options = storage_options or {}
-    database = option_of(options, MANIFEST_STORE)
+    database = get_option(options, MANIFEST_STORE)
     if database is None and "+ddb:" not in uri:
         return PutIfAbsent()
     location = parse_uri(uri)

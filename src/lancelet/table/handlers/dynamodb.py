@@ -1,10 +1,10 @@
-"""Records of versions in a table of DynamoDB, with the schema of the reference implementation.
+"""Version records in a DynamoDB table, with the schema of the reference implementation.
 
     base_uri (key)   version (sort key)   path                         size   e_tag   committer
     data/t           7                    data/t/_versions/7.manifest  812    "ab.."  lancedb
 
-Every read is consistent, and every write has a condition: a version is recorded if there is none,
-and replaced if there is one. Writers of both implementations can share a table.
+Every read is consistent, and every write is conditional: a version is inserted only if absent, and
+replaced only if present. Writers of both implementations can share a table.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from lancelet.errors import (
     StorageUnavailableError,
     UnsupportedError,
 )
-from lancelet.io.options import option_of
+from lancelet.io.options import get_option
 from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
 from lancelet.values import dataclass
 
 _COMMITTER: Final = "lancedb"
-"""Who writes, as a constant of the schema."""
+"""The writer name; a constant of the schema."""
 
 _ABSENT: Final = "attribute_not_exists(base_uri) AND attribute_not_exists(version)"
 _PRESENT: Final = "attribute_exists(base_uri) AND attribute_exists(version)"
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _REFUSAL: Final[dict[str, object]] = {}
-"""Stands for the answer to a write whose condition did not hold."""
+"""Sentinel for the response to a write whose condition was not met."""
 
 _OPTIONS: Final = {
     "aws_access_key_id": ("aws_access_key_id", "access_key_id"),
@@ -41,12 +41,12 @@ _OPTIONS: Final = {
     "aws_session_token": ("aws_session_token", "session_token", "aws_token", "token"),
     "region_name": ("aws_region", "region", "aws_default_region", "default_region"),
 }
-"""What the client calls its settings, and what storage options do."""
+"""Names of the client's settings and the corresponding storage options."""
 
 
 @dataclass(frozen=True, slots=True)
 class DynamoRecords(ManifestRecords):
-    """The records in one table, which must exist."""
+    """The records in one existing DynamoDB table."""
 
     name: str
     settings: Mapping[str, str] = field(repr=False)
@@ -54,14 +54,14 @@ class DynamoRecords(ManifestRecords):
 
     @staticmethod
     def open(name: str, storage_options: Mapping[str, str]) -> DynamoRecords:
-        """Return the records of a table, found with the settings of the bucket."""
+        """Return the records of a DynamoDB table, using the bucket's storage options."""
         settings = {
-            setting: found
+            setting: value
             for setting, names in _OPTIONS.items()
-            for found in [next(filter(None, (option_of(storage_options, n) for n in names)), None)]
-            if found is not None
+            for value in [next(filter(None, (get_option(storage_options, n) for n in names)), None)]
+            if value is not None
         }
-        endpoint = option_of(storage_options, "dynamodb_endpoint") or os.environ.get(
+        endpoint = get_option(storage_options, "dynamodb_endpoint") or os.environ.get(
             "DYNAMODB_ENDPOINT"
         )
         if endpoint:
@@ -69,12 +69,12 @@ class DynamoRecords(ManifestRecords):
         return DynamoRecords(name, settings)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by name and settings; connections do not travel."""
+        """Pickle the name and settings without connections."""
         return (DynamoRecords, (self.name, self.settings))
 
     def latest(self, table: str) -> ManifestRecord | None:
         """Return the record of a table's highest version."""
-        answer = self._ask(
+        answer = self._send(
             "query",
             KeyConditionExpression="base_uri = :base",
             ExpressionAttributeValues={":base": {"S": table}},
@@ -88,7 +88,7 @@ class DynamoRecords(ManifestRecords):
     def get(self, table: str, version: int) -> ManifestRecord | None:
         """Return the record of a version."""
         key = {"base_uri": {"S": table}, "version": {"N": str(version)}}
-        answer = self._ask("get_item", Key=key, ConsistentRead=True)
+        answer = self._send("get_item", Key=key, ConsistentRead=True)
         return _record(answer["Item"]) if "Item" in answer else None
 
     def put_if_absent(self, table: str, record: ManifestRecord) -> None:
@@ -100,7 +100,7 @@ class DynamoRecords(ManifestRecords):
                 )
         except StorageUnavailableError as error:
             raise CommitOutcomeUnknownError(
-                "the database did not say whether it has the version", **error.facts
+                "the database did not confirm the version", **error.facts
             ) from error
 
     def update(self, table: str, record: ManifestRecord) -> None:
@@ -117,7 +117,7 @@ class DynamoRecords(ManifestRecords):
         records: list[ManifestRecord] = []
         page: dict[str, object] = {}
         while True:
-            answer = self._ask(
+            answer = self._send(
                 "query",
                 KeyConditionExpression="base_uri = :base",
                 ExpressionAttributeValues={":base": {"S": table}},
@@ -131,7 +131,7 @@ class DynamoRecords(ManifestRecords):
 
     def forget(self, table: str, record: ManifestRecord) -> None:
         """Delete the record of a version if it still has the path of this one."""
-        self._ask(
+        self._send(
             "delete_item",
             Key={"base_uri": {"S": table}, "version": {"N": str(record.version)}},
             ConditionExpression="#path = :path",
@@ -140,7 +140,7 @@ class DynamoRecords(ManifestRecords):
         )
 
     def _put(self, table: str, record: ManifestRecord, condition: str) -> bool:
-        """Write a record if the condition holds, and say whether it did."""
+        """Write a record if the condition holds, and return whether it did."""
         item = {
             "base_uri": {"S": table},
             "version": {"N": str(record.version)},
@@ -151,11 +151,11 @@ class DynamoRecords(ManifestRecords):
             item["size"] = {"N": str(record.size)}
         if record.etag is not None:
             item["e_tag"] = {"S": record.etag}
-        answer = self._ask("put_item", Item=item, ConditionExpression=condition)
+        answer = self._send("put_item", Item=item, ConditionExpression=condition)
         return answer is not _REFUSAL
 
-    def _ask(self, request: str, **arguments: object) -> Any:
-        """Send a request, and translate what the database refuses."""
+    def _send(self, request: str, **arguments: object) -> Any:
+        """Send a request and translate errors."""
         client, exceptions = self._client()
         try:
             return getattr(client, request)(TableName=self.name, **arguments)
@@ -166,7 +166,9 @@ class DynamoRecords(ManifestRecords):
                 return _REFUSAL
             status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             if status >= 500 or "Throttl" in code or "Exceeded" in code:
-                raise StorageUnavailableError("the database asks for patience", **facts) from error
+                raise StorageUnavailableError(
+                    "the database throttles requests or is unavailable; try again later", **facts
+                ) from error
             raise StorageError("the database refused a request", **facts) from error
         except exceptions.BotoCoreError as error:
             raise StorageUnavailableError(
@@ -177,7 +179,7 @@ class DynamoRecords(ManifestRecords):
             ) from error
 
     def _client(self) -> tuple[Any, Any]:
-        """Return the client of this process, which a forked child does not share."""
+        """Return the client of this process; forked children open their own."""
         try:
             import boto3  # noqa: PLC0415  # an extra, which few need
             from botocore import exceptions  # noqa: PLC0415  # the same
@@ -189,7 +191,7 @@ class DynamoRecords(ManifestRecords):
         for process, client in self._clients:
             if process == os.getpid():
                 return client, exceptions
-        # A write that was sent may have been done: the client must not send it again by itself.
+        # The client must not retry: a request without a reply may have been executed.
         config = Config(retries={"total_max_attempts": 1})
         client = boto3.session.Session().client("dynamodb", config=config, **self.settings)
         self._clients.append((os.getpid(), client))

@@ -1,16 +1,16 @@
-"""Versions decided by a database, for stores that cannot put conditionally.
+"""Publish versions through a database, for stores without conditional puts.
 
-    1  put     _versions/7.manifest-<id>        staged, seen by nobody
-    2  record  version 7 -> 7.manifest-<id>     if the database has no version 7: this decides
+    1  put     _versions/7.manifest-<id>        staged, invisible to readers
+    2  record  version 7 -> 7.manifest-<id>     if absent in the database: this decides
     3  copy    7.manifest-<id> to 7.manifest
     4  record  version 7 -> 7.manifest
     5  delete  7.manifest-<id>
 
-From step 2 on the version exists. A writer may die at any later point: whoever finds a record of
-a staged manifest, reader or writer, does what is left of the steps, and doing them twice changes
-nothing. Who cannot, since it may not write or the store fails, gets an error: the folder alone
-must always hold the whole table, so no version may follow one whose manifest has no name yet.
-A version that the database does not know is looked for in the folder, and recorded.
+The version exists from step 2 on. A writer may stop at any later point: every reader or writer that
+finds a record of a staged manifest completes the remaining steps, which are idempotent. If it
+cannot, because it has no write access or the store fails, it raises an error: the folder alone must
+always hold the whole table, so no version may follow one whose manifest is not yet renamed. A
+version missing from the database is searched in the folder and recorded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lancelet.values import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ManifestRecord:
-    """What the database says of a version: where its manifest is, from the root of the bucket."""
+    """A version in the database; `path` is relative to the root of the bucket."""
 
     version: int
     path: str
@@ -52,16 +52,16 @@ class ManifestRecord:
 
     @property
     def is_final(self) -> bool:
-        """Whether the manifest has the name that readers of the folder see."""
+        """Whether the manifest has its final name, which readers of the folder use."""
         return self.path.endswith(MANIFEST_SUFFIX)
 
 
 class UnfinishedCommitError(StorageError):
-    """A commit is recorded and its manifest has no name yet; open the table with write access."""
+    """A recorded commit lacks the final manifest name; open the table with write access."""
 
 
 class ManifestRecords(Protocol):
-    """The database: versions of tables, each of which can be recorded once."""
+    """A database of table versions, each of which can be recorded once."""
 
     def latest(self, table: str) -> ManifestRecord | None:
         """Return the record of a table's highest version."""
@@ -73,8 +73,8 @@ class ManifestRecords(Protocol):
         """Record a version that has no record yet.
 
         Raises:
-            AlreadyExistsError: It has one; nothing changed.
-            CommitOutcomeUnknownError: The reply was lost; it may or may not have this one.
+            AlreadyExistsError: The version has a record; nothing changed.
+            CommitOutcomeUnknownError: The reply was lost; the version may or may not be recorded.
         """
 
     def update(self, table: str, record: ManifestRecord) -> None:
@@ -89,15 +89,15 @@ class ManifestRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExternalStore(CommitHandler):
-    """Publishes in a database under the name `table`: its path from the root of the bucket."""
+    """Publishes in a database under the key `table`: its path from the root of the bucket."""
 
     records: ManifestRecords
     table: str
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """Stage the manifest, record it if no other writer did, and give it its name."""
+        """Stage the manifest, record it if absent, and rename it."""
         if is_detached(version):
-            # No other writer can want its name, and no reader asks the database for it.
+            # Detached names are unique, and readers do not query the database for them.
             store.put_if_absent(path, data)
             return
         staged = staged_manifest_path(path, surroundings.new_uuid())
@@ -111,19 +111,19 @@ class ExternalStore(CommitHandler):
         try:
             self._finish(store, record)
         except (StorageError, ObjectNotFoundError):
-            # The version is published; whoever reads it next does what is left. Somebody may
-            # have done so, and cleaned it up since.
+            # The version is published. The next reader completes the remaining steps; it may
+            # already have done so, and the version may have been cleaned up since.
             return
 
     def find_latest(self, store: Store) -> ManifestEntry | None:
-        """Return the newest manifest that is recorded, else the newest in the folder."""
+        """Return the newest recorded manifest, else the newest in the folder."""
         record = self.records.latest(self.table)
         if record is None:
             return find_latest(store)
         return self._entry(store, record)
 
     def list_versions(self, store: Store) -> list[ManifestEntry]:
-        """Return the committed manifests, oldest first, the newest finished if it was not."""
+        """Return the committed manifests, oldest first, completing the newest commit if needed."""
         record = self.records.latest(self.table)
         if record is not None:
             self._finished(store, record)
@@ -131,11 +131,11 @@ class ExternalStore(CommitHandler):
 
     @property
     def frees_numbers(self) -> bool:
-        """Return False: the database keeps what it recorded, also of versions that were removed."""
+        """Return False: the database retains the records of removed versions."""
         return False
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
-        """Return the manifest of a version, and record it if it was not."""
+        """Return the manifest of a version, and record it if absent."""
         if is_detached(version):
             return find_version(store, version, uri=uri)
         record = self.records.get(self.table, version)
@@ -155,16 +155,16 @@ class ExternalStore(CommitHandler):
                 self.table, ManifestRecord(version, path, entry.size, entry.etag)
             )
         except AlreadyExistsError:
-            # Somebody else recorded it meanwhile, and the name is final either way.
+            # Another process recorded it concurrently; the name is final either way.
             return entry
         return entry
 
     def below(self, folder: str) -> ExternalStore:
-        """Return the handler of a table in a folder of this one's."""
+        """Return the handler of a table in a subfolder."""
         return replace(self, table=join(self.table, folder))
 
     def _record(self, store: Store, record: ManifestRecord) -> None:
-        """Record a version, in place of those of a table that was there before, if it is gone."""
+        """Record a version, replacing the records of a dropped table at the same path."""
         try:
             self.records.put_if_absent(self.table, record)
         except AlreadyExistsError:
@@ -176,27 +176,27 @@ class ExternalStore(CommitHandler):
             self.records.put_if_absent(self.table, record)
 
     def _dead_records(self, store: Store) -> list[ManifestRecord]:
-        """Return the records if none has a manifest, staged or not, as after a table was dropped.
+        """Return the records if none has a manifest, staged or final, as after a drop.
 
-        A manifest is staged before it is recorded, and the newest is never cleaned up. Who is held
-        up between two looks may find all that was recorded cleaned up since, so the folder is
-        looked at before as well: then the newest of that time is in both.
+        A manifest is staged before it is recorded, and the newest is never cleaned up. All recorded
+        manifests may be cleaned up between two requests of a delayed writer, so the folder is also
+        listed first: the newest manifest of that time is in both.
         """
-        found = {name(info.path) for info in store.list(VERSIONS)}
+        listed = {name(info.path) for info in store.list(VERSIONS)}
         records = self.records.every(self.table)
-        found |= {name(info.path) for info in store.list(VERSIONS)}
+        listed |= {name(info.path) for info in store.list(VERSIONS)}
         names = {name(record.path) for record in records}
         final = {each.partition(MANIFEST_SUFFIX)[0] + MANIFEST_SUFFIX for each in names}
-        return [] if found & (names | final) else records
+        return [] if listed & (names | final) else records
 
     def _entry(self, store: Store, record: ManifestRecord) -> ManifestEntry:
-        """Return the manifest of a record, after the steps that are left."""
+        """Return the manifest of a record after completing its commit."""
         record = self._finished(store, record)
         file = name(record.path)
-        found = parse_manifest_name(file)
-        if found is None or found.version != record.version:
+        parsed = parse_manifest_name(file)
+        if parsed is None or parsed.version != record.version:
             raise CorruptDataError(
-                "the database has a manifest under another version than its own",
+                "the database has a manifest under the wrong version",
                 path=record.path,
                 version=record.version,
             )
@@ -204,39 +204,41 @@ class ExternalStore(CommitHandler):
         if record.size is None:
             info = store.info(path)
             return ManifestEntry(
-                record.version, found.naming, path, info.size, info.modified, info.etag
+                record.version, parsed.naming, path, info.size, info.modified, info.etag
             )
-        unknown = datetime.fromtimestamp(0, UTC)
-        return ManifestEntry(record.version, found.naming, path, record.size, unknown, record.etag)
+        unknown_time = datetime.fromtimestamp(0, UTC)
+        return ManifestEntry(
+            record.version, parsed.naming, path, record.size, unknown_time, record.etag
+        )
 
     def _finished(self, store: Store, record: ManifestRecord) -> ManifestRecord:
-        """Return a record whose manifest has its name, after the steps that are left."""
+        """Return a record with the final manifest name after completing its commit."""
         if record.is_final:
             return record
         try:
             return self._finish(store, record)
         except StorageError as error:
             raise UnfinishedCommitError(
-                "a writer stopped before the manifest of this version had its name, and it could "
-                "not be given; open the table once with access that may write to its folder and "
-                "to the manifest store",
+                "a writer stopped before renaming the manifest of this version, and the rename "
+                "failed; open the table once with write access to its folder and to the "
+                "manifest store",
                 uri=store.uri,
                 version=record.version,
                 path=record.path,
             ) from error
 
     def _finish(self, store: Store, record: ManifestRecord) -> ManifestRecord:
-        """Give a recorded manifest its name; another process may do the same at the same time."""
+        """Copy a recorded manifest to its final name; concurrent calls are safe."""
         file = name(record.path)
         final_name = file.partition(MANIFEST_SUFFIX)[0] + MANIFEST_SUFFIX
         staged, final = f"{VERSIONS}/{file}", f"{VERSIONS}/{final_name}"
-        # If the last step was done by another, all were, and the name is there.
+        # If another process completed the last step, the final name exists.
         with contextlib.suppress(ObjectNotFoundError):
             store.copy(staged, final)
         info = store.info(final)
         finished = ManifestRecord(record.version, join(self.table, final), info.size, info.etag)
         self.records.update(self.table, finished)
-        # The commit is complete; a staged manifest that stays is left to cleaning up.
+        # The commit is complete; cleanup deletes a remaining staged manifest.
         with contextlib.suppress(StorageError):
             store.delete(staged)
         return finished

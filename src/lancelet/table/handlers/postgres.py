@@ -1,11 +1,11 @@
-"""Records of versions in PostgreSQL, for writers on many machines.
+"""Version records in PostgreSQL, for writers on several machines.
 
     lance_manifests   base_uri   version   path                           size   e_tag
                       data/t     7         data/t/_versions/<..>.manifest  812   NULL
 
-The primary key decides: a second insert of a version changes nothing, and says so. A statement
-that was sent and not answered may have been done, so an insert whose connection broke has an
-outcome that is not known; reading and replacing a record can be done again.
+The primary key resolves races: a second insert of a version changes nothing, and its row count is
+0. A statement without a response may have been executed, so an insert whose connection broke has an
+  unknown outcome; reading and replacing a record can be repeated.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _UPDATE: Final = (
 _DELETE: Final = "DELETE FROM lance_manifests WHERE base_uri = %s AND version = %s AND path = %s"
 
 _CONNECTIONS: Final[dict[tuple[int, str], Any]] = {}
-"""The open connections, by process and database."""
+"""The open connections by process and database."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresRecords(ManifestRecords):
-    """The records in the database that `dsn` names; their table is made if it is not there.
+    """The records in the database `dsn`; their table is created if missing.
 
-    A process has one connection to it, opened when it is first needed and again when it broke.
+    Each process opens one connection on first use, and again after it broke.
     """
 
     dsn: str = field(repr=False)
@@ -109,7 +109,7 @@ class PostgresRecords(ManifestRecords):
         return None if row is None else ManifestRecord(*row)
 
     def _run(self, statement: str, values: Sequence[object]) -> Any:
-        """Run a statement that may be run twice, again if a connection turns out to be dead."""
+        """Run an idempotent statement, once more if the connection was broken."""
         psycopg = _driver()
         try:
             return _connection(self.dsn).execute(statement, values)
@@ -127,11 +127,11 @@ class PostgresRecords(ManifestRecords):
 
 
 def _connection(dsn: str) -> Any:
-    """Return the connection of this process: one that was inherited belongs to its parent."""
+    """Return the connection of this process; inherited connections belong to the parent."""
     key = os.getpid(), dsn
-    found = _CONNECTIONS.get(key)
-    if found is not None:
-        return found
+    existing = _CONNECTIONS.get(key)
+    if existing is not None:
+        return existing
     psycopg = _driver()
     if not _is_connection_string(dsn):
         raise InvalidInputError(
@@ -140,21 +140,21 @@ def _connection(dsn: str) -> Any:
         )
     try:
         connection = psycopg.connect(dsn, autocommit=True)
-        _make_table(connection, psycopg)
+        _create_table(connection, psycopg)
     except psycopg.OperationalError as error:
         raise StorageUnavailableError(
             "the database of versions cannot be reached", reason=str(error)
         ) from error
     except psycopg.Error as error:
         raise _refused(error) from error
-    kept = _CONNECTIONS.setdefault(key, connection)
-    if kept is not connection:
-        connection.close()  # another thread was faster
-    return kept
+    shared = _CONNECTIONS.setdefault(key, connection)
+    if shared is not connection:
+        connection.close()  # Another thread was faster.
+    return shared
 
 
 def _is_connection_string(dsn: str) -> bool:
-    """Return whether a connection string can be parsed; the error of libpq may quote a password."""
+    """Return whether a connection string can be parsed; libpq errors may quote a password."""
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an extra
 
     try:
@@ -165,7 +165,7 @@ def _is_connection_string(dsn: str) -> bool:
 
 
 def _disconnect(dsn: str) -> None:
-    """Give a connection up, so that the next statement opens another."""
+    """Close a connection; the next statement opens another."""
     connection = _CONNECTIONS.pop((os.getpid(), dsn), None)
     if connection is not None:
         connection.close()
@@ -178,17 +178,17 @@ def _disconnect_all() -> None:
             _disconnect(dsn)
 
 
-def _make_table(connection: Any, psycopg: Any) -> None:
-    """Make the table unless it is there.
+def _create_table(connection: Any, psycopg: Any) -> None:
+    """Create the table if missing.
 
-    Of two who make it at once, one is told that it, its type or a row about it is there.
+    If two processes create it concurrently, one gets an error that the table or its type exists.
     """
     if connection.execute(_EXISTS).fetchone()[0]:
         return
-    made_meanwhile = psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject
+    duplicate_errors = psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject
     try:
         connection.execute(_SCHEMA)
-    except (psycopg.IntegrityError, *made_meanwhile):
+    except (psycopg.IntegrityError, *duplicate_errors):
         return
 
 

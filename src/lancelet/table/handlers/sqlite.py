@@ -1,9 +1,9 @@
-"""Records of versions in a file of SQLite, for many processes of one machine.
+"""Version records in an SQLite file, for several processes on one machine.
 
     manifests   base_uri    version   path                                size   e_tag
                 data/t      7         data/t/_versions/<..>.manifest      812    NULL
 
-The primary key decides: a second insert of a version fails.
+The primary key resolves races: a second insert of a version fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
 from lancelet.values import dataclass
 
 _WAIT_SECONDS: Final = 30.0
-"""How long one writer waits for another; a commit holds the file for a millisecond."""
+"""Maximum time a writer waits for another; a commit locks the file for about a millisecond."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS manifests (
@@ -35,7 +35,7 @@ _COLUMNS: Final = "SELECT version, path, size, e_tag FROM manifests WHERE base_u
 
 @dataclass(frozen=True, slots=True)
 class SqliteRecords(ManifestRecords):
-    """The records in the database file at `path`, which is made if it is not there."""
+    """The records in the database file at `path`, which is created if missing."""
 
     path: str
 
@@ -87,9 +87,9 @@ class SqliteRecords(ManifestRecords):
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one statement, so that nothing is shared by threads or forks."""
+        """Open the file for one statement, so that threads and forks share no connection."""
         try:
-            # Without transactions of the module's own, a statement is done when it returns.
+            # In autocommit mode, a statement is committed when it returns.
             connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             try:
                 connection.execute(_SCHEMA)

@@ -70,7 +70,7 @@ class Stage:
             name: write_fragment(location, simple_rows(number, number + 1), SIMPLE_SCHEMA)
             for number, name in enumerate("ab", 10)
         }
-        stored = dict(store._objects.stored)  # noqa: SLF001 - copied for each execution
+        stored = dict(store._objects.by_key)  # noqa: SLF001 - copied for each execution
         return Stage(
             {path: entry for path, entry in stored.items() if "_latest" not in path},
             fragments,

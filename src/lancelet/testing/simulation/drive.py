@@ -53,7 +53,7 @@ class DriveWithoutLinks:
             split=os.path.split, join=os.path.join, samestat=lambda a, b: a.file is b.file
         )
         self._machine = machine
-        self._named: dict[str, _File] = MemoryStore(bucket)._objects.stored  # noqa: SLF001
+        self._named: dict[str, _File] = MemoryStore(bucket)._objects.by_key  # noqa: SLF001
         self._hidden: dict[str, _File] = {}
         self._numbers = itertools.count(1)
         self._open: dict[int, _File] = {}

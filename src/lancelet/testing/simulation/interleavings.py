@@ -129,7 +129,7 @@ class Explorer:
     def _execute(self) -> None:
         MemoryStore.renew(BUCKET)
         bucket = MemoryStore(BUCKET)
-        bucket._objects.stored.update(self.stored)  # noqa: SLF001 - one copy for each execution
+        bucket._objects.by_key.update(self.stored)  # noqa: SLF001 - one copy for each execution
         course = _Course(self, bucket)
         machine = course.machine = _Telling(course)
         machine.trace = []
@@ -297,7 +297,7 @@ class _Course:
         told = tuple(
             (actor.is_done, self.machine.histories.get(actor.name, 0)) for actor in self._actors
         )
-        stored = self._bucket._objects.stored  # noqa: SLF001
+        stored = self._bucket._objects.by_key  # noqa: SLF001
         content = frozenset(
             (path, entry[0])
             for path, entry in stored.items()

@@ -31,7 +31,7 @@ from lancelet.errors import (
     UnsupportedError,
 )
 from lancelet.io.cache import CACHE
-from lancelet.io.durable import as_storage_errors, translated
+from lancelet.io.durable import translate_os_error, translating_os_errors
 from lancelet.io.memory import MemoryStore
 from lancelet.io.store import BytesLike, Listing, ObjectInfo, Store
 from lancelet.io.unfinished import give_name_if_free
@@ -235,7 +235,7 @@ class Machine(Surroundings):
         if fate == "refused":
             raise StorageUnavailableError("this request was made to fail", path=request.path)
         if fate == "full":
-            raise translated(OSError(errno.ENOSPC, "no space left on device"), request.path)
+            raise translate_os_error(OSError(errno.ENOSPC, "no space left on device"), request.path)
         if fate == "killed":
             actor.is_dead = True
             raise Killed
@@ -403,7 +403,7 @@ class SimulatedStore(WrappedStore):
             super().put_if_absent(path, data)
             return
         native = f"{self.prefix}/{path}".removeprefix("/")
-        with as_storage_errors(path):
+        with translating_os_errors(path):
             give_name_if_free(drive.temporary(data), native)
 
     def _pages(self, folder: str, page: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:

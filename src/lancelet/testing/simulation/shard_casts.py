@@ -61,7 +61,7 @@ class ShardStage:
                 writer.put(_rows(row))
         for row in rows[1:]:
             _open().mem_wal_writer(_SHARD).put(_rows(row))
-        return ShardStage(dict(MemoryStore(BUCKET)._objects.stored), rows)  # noqa: SLF001 - copied
+        return ShardStage(dict(MemoryStore(BUCKET)._objects.by_key), rows)  # noqa: SLF001 - copied
 
     def scene(self, names: Iterable[str]) -> Scene:
         """Return the scenario of some actors: `a`, `b`, `x`, `y` write, `f` flushes, `m`, `n`, `c`.

@@ -139,7 +139,7 @@ def test_rows_that_a_manifest_claims_cost_nothing(tmp_path):
     damaged = lancelet.dataset(uri)
     tracemalloc.start(1)
     try:
-        with pytest.raises(CorruptDataError, match="the rows of its fragment"):
+        with pytest.raises(CorruptDataError, match="differs from its fragment"):
             damaged.to_table(nearest={"column": "v", "q": vectors[0], "k": 3})
         assert tracemalloc.get_traced_memory()[1] < 48 << 20
     finally:

@@ -23,8 +23,8 @@ from lancelet.table.handlers import ManifestRecord, handler_of
 from lancelet.table.handlers.postgres import (
     PostgresRecords,
     _connection,
+    _create_table,
     _disconnect,
-    _make_table,
 )
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
@@ -104,7 +104,7 @@ def test_the_table_is_made_by_many_at_once(dsn):
     def make():
         with psycopg.connect(dsn, autocommit=True) as connection:
             start.wait()
-            _make_table(connection, psycopg)
+            _create_table(connection, psycopg)
             made.append(connection.execute("SELECT count(*) FROM lance_manifests").fetchone())
 
     threads = [threading.Thread(target=make) for _ in range(8)]

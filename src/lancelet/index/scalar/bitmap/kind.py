@@ -12,22 +12,22 @@ from typing import Any
 import pyarrow as pa
 
 from lancelet.index.base import (
-    Found,
     IndexedRows,
     Move,
     Parameters,
     ScalarKind,
+    SearchResult,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.grouping import (
     group_rows,
-    join_groups,
-    moved_groups,
+    merge_groups,
+    remap_groups,
     stored_groups,
     write_groups,
 )
 from lancelet.index.parts.key_sets import KeySets
-from lancelet.index.question import Question
+from lancelet.index.query import ScalarQuery
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -44,17 +44,17 @@ class BitmapSegment:
         """The type of the values."""
         return self.key_sets.data_type
 
-    def estimate(self, question: Question) -> int | None:
+    def estimate(self, query: ScalarQuery) -> int | None:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
-        spans = self.key_sets.spans(question)
+        spans = self.key_sets.spans(query)
         return None if spans is None else self.key_sets.num_rows(spans)
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Return the rows exactly."""
-        spans = self.key_sets.spans(question)
+        spans = self.key_sets.spans(query)
         assert spans is not None, "only what has an estimate is searched"
-        self.key_sets.note_compared(sum(stop - start for start, stop in spans))
-        return Found(self.key_sets.union(spans))
+        self.key_sets.count_comparisons(sum(stop - start for start, stop in spans))
+        return SearchResult(self.key_sets.union(spans))
 
     def nulls(self) -> RowSet:
         """Return the rows without a value."""
@@ -76,7 +76,7 @@ class Bitmap(ScalarKind[BitmapSegment]):
     title = "Bitmap"
     type_url = "/lance.table.BitmapIndexDetails"
     newest_version = 1
-    needs = "a BITMAP needs a column of numbers, times, texts or byte strings"
+    unsupported_message = "a BITMAP needs a column of numbers, times, texts or byte strings"
     can_remap = True
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
@@ -98,6 +98,6 @@ class Bitmap(ScalarKind[BitmapSegment]):
         """Unite the sets of each key."""
         parts = [group_rows(rows.parts, rows.data_type)]
         for segment, move in zip(segments, moves, strict=True):
-            parts.append(moved_groups(stored_groups(segment.key_sets), move))
-        write_groups(join_groups(parts, rows.data_type), rows.data_type, folder)
+            parts.append(remap_groups(stored_groups(segment.key_sets), move))
+        write_groups(merge_groups(parts, rows.data_type), rows.data_type, folder)
         return b""

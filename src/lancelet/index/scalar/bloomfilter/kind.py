@@ -34,11 +34,11 @@ from lancelet.index.parts.zones import (
     ZONE_ROWS,
     NullRows,
     ZonedSegment,
-    staying_zones,
+    unmoved_zones,
     write_zones,
     zone_runs,
 )
-from lancelet.index.question import IsNull, OneOf, Question
+from lancelet.index.query import IsNull, OneOf, ScalarQuery
 from lancelet.kernels import ask_filters, fill_filters, xxh64_many, xxh64_words
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
@@ -72,7 +72,7 @@ class BloomFilterSegment(ZonedSegment):
         """Return how many zones there are, and how they were built."""
         return {
             "type": "BloomFilter",
-            "num_blocks": len(self.places),
+            "num_blocks": len(self.locations),
             "number_of_items": self.zone_rows,
             "probability": self.probability,
         }
@@ -87,8 +87,8 @@ class BloomFilterSegment(ZonedSegment):
         """How often a filter may err."""
         return float(self._file.metadata.get(_PROBABILITY, _PROBABILITY_DEFAULT))
 
-    def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
-        match question:
+    def _find_zones(self, query: ScalarQuery) -> npt.NDArray[np.bool_] | None:
+        match query:
             case OneOf(values) if len(values) <= _VALUES_MAX:
                 return self._with_any(values)
             case _:
@@ -99,7 +99,7 @@ class BloomFilterSegment(ZonedSegment):
         if pa.types.is_floating(values.type):
             if pc.any(pc.is_nan(values)).as_py():
                 # NaN of other bits hash apart.
-                return np.ones(len(self.places), np.bool_)
+                return np.ones(len(self.locations), np.bool_)
             zeros = pa.array([0.0, -0.0]).cast(values.type)
             if pc.any(pc.equal(values, zeros[0])).as_py():
                 values = pa.concat_arrays([values, zeros])
@@ -115,15 +115,17 @@ class BloomFilter(ScalarKind[BloomFilterSegment]):
     title = "BloomFilter"
     type_url = "/lance.index.pb.BloomFilterIndexDetails"
     newest_version = 0
-    needs = "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings"
+    unsupported_message = (
+        "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings"
+    )
     addresses_since = 0
     can_remap = False  # other fragments have other zones
 
-    def is_exact(self, question: Question) -> bool:
+    def is_exact(self, query: ScalarQuery) -> bool:
         """Return whether it asks for nulls; other answers contain rows that do not match."""
-        return isinstance(question, IsNull)
+        return isinstance(query, IsNull)
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether the bytes of values can be hashed as the format has it."""
         return bool(
             is_byte_strings(data_type)
@@ -162,7 +164,7 @@ class BloomFilter(ScalarKind[BloomFilterSegment]):
         """Put the zones of all together."""
         zone_rows = max((segment.zone_rows for segment in segments), default=ZONE_ROWS)
         probability = min((each.probability for each in segments), default=_PROBABILITY_DEFAULT)
-        kept = staying_zones(segments, moves, _SCHEMA)
+        kept = unmoved_zones(segments, moves, _SCHEMA)
         _write(rows, folder, zone_rows, probability, kept)
         return b""
 

@@ -27,7 +27,7 @@ class BTree(ScalarKind[BTreeSegment]):
     title = "BTree"
     type_url = "/lance.table.BTreeIndexDetails"
     newest_version = 1
-    needs = "a BTREE needs a column of numbers, times, texts or byte strings"
+    unsupported_message = "a BTREE needs a column of numbers, times, texts or byte strings"
     can_remap = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002

@@ -110,7 +110,7 @@ class Pages:
             self.kept.put(number, page, value_bytes=page.memory_bytes)
         return True
 
-    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+    def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
         """Return about what looking at pages will read, of those that are not in memory."""
         missing = {number for number in numbers if number not in self.kept}
         if self.whole is not None or not missing:
@@ -118,13 +118,13 @@ class Pages:
         rows = [RowRange(*self.rows_of(number, number + 1)) for number in missing]
         if self._is_whole_from(len(missing)):
             rows = [RowRange(self.num_nulls, self.data.num_rows)]
-        return self.data.expected_reads(self.columns, *rows)
+        return self.data.estimate_reads(self.columns, *rows)
 
     def prewarm(self) -> None:
         """Read every page, as many as are kept."""
         if self.whole_of(self.count) is None:
             some = self.page(self.count // 2).memory_bytes
-            for number in range(min(self.count, self.kept.largest_bytes // max(some, 1))):
+            for number in range(min(self.count, self.kept.entry_bytes_max // max(some, 1))):
                 self.page(number)
 
     def whole_of(self, pages: int) -> Page | None:
@@ -154,7 +154,7 @@ class Pages:
         some = self.own_page(self.count // 2)
         rows = self.data.num_rows - self.num_nulls
         row_bytes = some.memory_bytes / max(len(some.ids), 1)
-        return rows * row_bytes <= self.kept.largest_bytes
+        return rows * row_bytes <= self.kept.entry_bytes_max
 
     def _read_page(self, number: int) -> Page:
         self._count(1)

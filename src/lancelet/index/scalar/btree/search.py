@@ -21,19 +21,19 @@ from lancelet.encodings.arrow import numpy_of
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.format.wire import parse_number
-from lancelet.index.base import Found, is_byte_strings
+from lancelet.index.base import SearchResult, is_byte_strings
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
-from lancelet.index.parts.spans import SortedValues, Span, interval_of, spans_of
-from lancelet.index.question import (
+from lancelet.index.parts.spans import SortedValues, Span, interval_of, row_ranges_of
+from lancelet.index.query import (
     Contains,
     HasAll,
     HasAny,
+    Intersects,
     Interval,
     IsNull,
-    Meets,
     OneOf,
-    Question,
+    ScalarQuery,
     StartsWith,
 )
 from lancelet.index.scalar.btree.layout import BATCH_SIZE, PAGE_DATA, PAGE_LOOKUP, PAGE_ROWS
@@ -140,7 +140,7 @@ class BTreeSegment:
         found: UInt64s = numpy_of(ids)
         return found
 
-    def first_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
+    def sorted_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
         """Return the values and numbers of the first rows that have a value, or of the last."""
         start, stop = self._num_nulls, min(self._num_nulls + count, self.num_rows)
         if not ascending:
@@ -148,9 +148,9 @@ class BTreeSegment:
         values, ids = self._data.read(["values", self._ids_name], RowRange(start, stop))
         return values, numpy_of(ids)
 
-    def estimate(self, question: Question) -> int | None:
+    def estimate(self, query: ScalarQuery) -> int | None:
         """Return at most how many rows there are, judged by whole pages."""
-        match question:
+        match query:
             case IsNull():
                 return self._num_nulls
             case OneOf(values):
@@ -165,11 +165,11 @@ class BTreeSegment:
                     self.num_rows, int((inside + (pages - 1).clip(0) * self._page_rows).sum())
                 )
             case Interval() | StartsWith():
-                interval = interval_of(question, self.data_type)
+                interval = interval_of(query, self.data_type)
                 return None if interval is None else self._estimate(interval)
-            case Contains() | HasAny() | HasAll() | Meets():
+            case Contains() | HasAny() | HasAll() | Intersects():
                 return None
-        assert_never(question)
+        assert_never(query)
 
     @cached_property
     def _rows_per_value(self) -> int:
@@ -184,56 +184,56 @@ class BTreeSegment:
             distinct += int(self._order.changes(values).sum())
         return -(-rows // max(distinct, 1))
 
-    def expected_reads(self, question: Question) -> IoCounts:
+    def estimate_reads(self, query: ScalarQuery) -> IoCounts:
         """Return about what finding the rows will read: pages with bounds, and ids between them."""
-        if isinstance(question, IsNull):
+        if isinstance(query, IsNull):
             return self._expected_ids(0, self._num_nulls)
-        if isinstance(question, OneOf):
-            pages = np.unique(self._order.find(self._last_keys, question.values, "left"))
+        if isinstance(query, OneOf):
+            pages = np.unique(self._order.find(self._last_keys, query.values, "left"))
             pages = pages[pages < len(self._maximum)]
             if not _are_dense(pages):
-                return self._pages.expected_reads(pages.tolist())
+                return self._pages.estimate_reads(pages.tolist())
             first, stop = int(pages[0]), int(pages[-1]) + 1
         else:
-            assert isinstance(question, Interval | StartsWith), "only what has an estimate is asked"
-            interval = interval_of(question, self.data_type)
+            assert isinstance(query, Interval | StartsWith), "only what has an estimate is asked"
+            interval = interval_of(query, self.data_type)
             first, stop = (0, 0) if interval is None else self._pages_within(interval)
         bounds = [page for page in {first, stop - 1} if first <= page < stop]
-        found = self._pages.expected_reads(bounds)
+        found = self._pages.estimate_reads(bounds)
         if stop - first < 2 or self._pages.whole is not None:
             return found
         return found + self._expected_ids(*self._pages.rows_of(first, stop))
 
     def _expected_ids(self, start: int, stop: int) -> IoCounts:
-        return self._data.expected_reads([self._ids_name], RowRange(start, max(start, stop)))
+        return self._data.estimate_reads([self._ids_name], RowRange(start, max(start, stop)))
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Return the rows exactly."""
         read = self._loads.parts
-        numbers = self._numbers(question, None)
+        numbers = self._numbers(query, None)
         assert numbers is not None, "only what has an estimate is searched"
         self._loads.count(found=self._loads.parts == read)
-        return Found(RowSet.of(numbers))
+        return SearchResult(RowSet.of(numbers))
 
-    def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
+    def lookup_rows(self, query: OneOf, most: int) -> UInt64s | None:
         """Return the numbers of rows that answer, in any order; None if there are more."""
         read = self._loads.parts
-        found = self._numbers(question, most)
+        found = self._numbers(query, most)
         self._loads.count(found=self._loads.parts == read)
         return found
 
-    def _numbers(self, question: Question, most: int | None) -> UInt64s | None:
+    def _numbers(self, query: ScalarQuery, most: int | None) -> UInt64s | None:
         """Return the numbers of rows that answer; None if it cannot, or if they are too many."""
-        if isinstance(question, OneOf):
+        if isinstance(query, OneOf):
             rows = min(self._page_rows, self.num_rows)
-            self._loads.count(comparisons=len(question.values) * rows)
-            one = self._place_of_one(question.values)
-            found = self._ids_by_pages(question.values) if one is None else one.ids
+            self._loads.count(comparisons=len(query.values) * rows)
+            one = self._place_of_one(query.values)
+            found = self._ids_by_pages(query.values) if one is None else one.ids
             if found is not None:
                 return found if most is None or len(found) <= most else None
         else:
-            self._loads.count(comparisons=min(self.estimate(question) or 0, self.num_rows))
-        spans = spans_of(question, self._sorted)
+            self._loads.count(comparisons=min(self.estimate(query) or 0, self.num_rows))
+        spans = row_ranges_of(query, self._sorted)
         if spans is None or (
             most is not None and sum(max(stop - start, 0) for start, stop in spans) > most
         ):
@@ -267,9 +267,9 @@ class BTreeSegment:
             found += [page.ids[start:stop] for start, stop in spans if start < stop]
         return np.concatenate(found)
 
-    def count(self, question: Question) -> int | None:
+    def count(self, query: ScalarQuery) -> int | None:
         """Return how many rows answer a question."""
-        spans = spans_of(question, self._sorted)
+        spans = row_ranges_of(query, self._sorted)
         return None if spans is None else _num_rows_of(spans)
 
     def nulls(self) -> RowSet:
@@ -312,17 +312,17 @@ class BTreeSegment:
         """Return where one value is if all its rows are of one page, as they mostly are."""
         if len(values) != 1 or self._is_floating:
             return None
-        sought = self._order.sought(values)
+        sought = self._order.to_targets(values)
         page = self._pages.whole
         if page is None:
-            number = int(self._order.place(self._last_keys, sought, "left")[0])
+            number = int(self._order.search_keys(self._last_keys, sought, "left")[0])
             if number == len(self._maximum):
                 return _NOWHERE
             page = self._pages.page(number)
-        stop = int(self._order.place(page.keys, sought, "right")[0])
+        stop = int(self._order.search_keys(page.keys, sought, "right")[0])
         if stop == len(page.ids) and page.stop < self.num_rows:
             return None
-        return _Place(page, int(self._order.place(page.keys, sought, "left")[0]), stop)
+        return _Place(page, int(self._order.search_keys(page.keys, sought, "left")[0]), stop)
 
     def _both_places(self, values: pa.Array) -> tuple[Int64s, Int64s]:
         """Return where the equals of each value start and stop; pages are read once for both."""

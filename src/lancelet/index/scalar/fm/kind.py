@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.index.base import (
-    Found,
     IndexedRows,
     Move,
     Parameters,
     ScalarKind,
+    SearchResult,
     is_byte_strings,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Contains, Question
+from lancelet.index.query import Contains, ScalarQuery
 from lancelet.index.scalar.fm.layout import (
     Partition,
     Texts,
@@ -57,29 +57,29 @@ class FmSegment:
         self._names = part_names(folder)
         self._last: tuple[Contains, list[tuple[int, int]]] | None = None
 
-    def estimate(self, question: Question) -> int | None:
+    def estimate(self, query: ScalarQuery) -> int | None:
         """Return how often a text is in others, which costs as much as so many rows that have it.
 
         It is None for a text without letters, which is in every other.
         """
-        match question:
+        match query:
             case Contains(text) if text:
-                return sum(stop - first for first, stop in self._suffixes(question))
+                return sum(stop - first for first, stop in self._suffixes(query))
             case _:
                 return None
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Return the rows that have a text in them."""
-        assert isinstance(question, Contains), "only what has an estimate is searched"
+        assert isinstance(query, Contains), "only what has an estimate is searched"
         found, is_exact = [np.empty(0, np.uint64)], True
-        has_blank = " " in _as_indexed(question.text)
-        for number, (first, stop) in enumerate(self._suffixes(question)):
+        has_blank = " " in _as_indexed(query.text)
+        for number, (first, stop) in enumerate(self._suffixes(query)):
             partition = self._partition(number)
             if first < stop:
                 found.append(_rows_of(partition, first, stop))
             is_exact = is_exact and not (has_blank and partition.has_replaced)
         self._folder.loads.count(comparisons=sum(map(len, found)))
-        return Found(RowSet.of(np.unique(np.concatenate(found))), is_exact)
+        return SearchResult(RowSet.of(np.unique(np.concatenate(found))), is_exact)
 
     def nulls(self) -> None:
         """Return None: rows that are not there may have no text, or may be gone."""
@@ -117,13 +117,13 @@ class FmSegment:
 
         return self._folder.kept.get_or_make(("fm", number), load)
 
-    def _suffixes(self, question: Contains) -> list[tuple[int, int]]:
+    def _suffixes(self, query: Contains) -> list[tuple[int, int]]:
         """Return which suffixes of each partition begin with a text; the last answer is at hand."""
         last = self._last
-        if last is None or last[0] != question:
-            wanted = _as_indexed(question.text).encode()
+        if last is None or last[0] != query:
+            wanted = _as_indexed(query.text).encode()
             found = [find_suffixes(each.tree, wanted) for each in self.partitions()]
-            self._last = last = question, found
+            self._last = last = query, found
         return last[1]
 
 
@@ -134,13 +134,13 @@ class Fm(ScalarKind[FmSegment]):
     title = "Fm"
     type_url = "/lance.index.pb.FMIndexDetails"
     newest_version = _VERSION
-    needs = "an FM index needs a column of texts or byte strings"
-    own_version = _VERSION  # the only one that others read
+    unsupported_message = "an FM index needs a column of texts or byte strings"
+    written_version = _VERSION  # the only one that others read
     addresses_since = 0
     can_remap = True
-    can_move_later = False  # the reference looks for them where they were
+    supports_deferred_remap = False  # the reference looks for them where they were
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it is text or byte strings."""
         return is_byte_strings(data_type)
 

@@ -26,7 +26,7 @@ from lancelet.index.base import (
     Segment,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Question
+from lancelet.index.query import ScalarQuery
 
 PATH: Final = "path"
 TARGET: Final = "target_index_type"
@@ -36,11 +36,11 @@ class JsonPath(ScalarKind[Segment]):
     """The kind before it is known which path and which target are meant."""
 
     name = "JSON"
-    reads_documents = True
+    reads_json_text = True
     title = "Json"
     type_url = "/lance.index.pb.JsonIndexDetails"
     newest_version = 1
-    needs = "a JSON index needs a column of JSON documents"
+    unsupported_message = "a JSON index needs a column of JSON documents"
     can_remap = False
 
     def __init__(self, targets: Sequence[AnyKind]) -> None:
@@ -48,7 +48,7 @@ class JsonPath(ScalarKind[Segment]):
         self._targets = {target.name: target for target in targets}
         self._by_type = {target.type_url.lower(): target for target in targets}
 
-    def of_parameters(self, parameters: Parameters) -> AnyKind:
+    def with_parameters(self, parameters: Parameters) -> AnyKind:
         """Return the kind for the path and the target that are asked for."""
         path, wanted = parameters.values.get(PATH), parameters.values.get(TARGET)
         if not isinstance(path, str) or not isinstance(wanted, str):
@@ -65,7 +65,7 @@ class JsonPath(ScalarKind[Segment]):
             )
         return JsonPathTo(target, path)
 
-    def of_details(self, details: bytes) -> AnyKind | None:
+    def with_details(self, details: bytes) -> AnyKind | None:
         """Return the kind for the path and the target that details name; None if it is unknown."""
         found = _parse(details)
         target = self._by_type.get(found.target_details.type_url.lower())
@@ -73,7 +73,7 @@ class JsonPath(ScalarKind[Segment]):
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
         """Return the version of the target."""
-        return self.of_parameters(parameters).version(parameters, stable_row_ids=stable_row_ids)
+        return self.with_parameters(parameters).version(parameters, stable_row_ids=stable_row_ids)
 
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return the path, and what the details of the target say."""
@@ -82,17 +82,17 @@ class JsonPath(ScalarKind[Segment]):
         own = {} if target is None else target.describe(found.target_details.value)
         return {PATH: found.path, "target_details": own}
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether the column holds documents."""
         return isinstance(data_type, pa.JsonType)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Write the files of the target that is asked for."""
-        return self.of_parameters(parameters).train(rows, folder, parameters)
+        return self.with_parameters(parameters).train(rows, folder, parameters)
 
     def open(self, folder: SegmentFolder, details: bytes) -> Segment:
         """Open a segment of the target that the details name."""
-        kind = self.of_details(details)
+        kind = self.with_details(details)
         if kind is None:
             raise UnsupportedError("the target of an index of JSON is of an unknown kind")
         opened: Segment = kind.open(folder, details)
@@ -122,12 +122,12 @@ class JsonPathTo(JsonPath):
         super().__init__([target])
         self._target = target
         self._path = path
-        self.path_within = path
+        self.json_path = path
         self.name = target.name
         self.can_remap = target.can_remap
         self.addresses_since = target.addresses_since
 
-    def of_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
+    def with_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
         """Return this kind: all is known."""
         return self
 
@@ -139,13 +139,13 @@ class JsonPathTo(JsonPath):
         """
         return self._target.version(parameters, stable_row_ids=False)
 
-    def is_exact(self, question: Question) -> bool:
+    def is_exact(self, query: ScalarQuery) -> bool:
         """Return whether answers of the target to a question have no other rows."""
-        return self._target.is_exact(question)
+        return self._target.is_exact(query)
 
-    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
+    def infer_parameters(self, details: bytes, segment: Segment | None) -> Parameters:
         """Return the path, the target, and what the target was asked for."""
-        own = self._target.parameters_like(_parse(details).target_details.value, segment)
+        own = self._target.infer_parameters(_parse(details).target_details.value, segment)
         return Parameters({**own.values, PATH: self._path, TARGET: self.name})
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:

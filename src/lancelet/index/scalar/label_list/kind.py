@@ -15,25 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.index.base import (
-    Found,
     IndexedRows,
     Move,
     Parameters,
     ScalarKind,
+    SearchResult,
     is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.grouping import (
     group_rows,
-    join_groups,
-    moved_groups,
-    moved_rows,
+    merge_groups,
+    remap_groups,
+    remap_rows,
     stored_groups,
     write_groups,
 )
 from lancelet.index.parts.key_sets import KeySets
 from lancelet.index.parts.sorted_runs import Part
-from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
+from lancelet.index.query import HasAll, HasAny, IsNull, OneOf, ScalarQuery
 from lancelet.index.text.elements import is_list
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
@@ -49,36 +49,36 @@ class LabelListSegment:
         """Read the keys."""
         self.key_sets = KeySets(folder)
 
-    def estimate(self, question: Question) -> int | None:
+    def estimate(self, query: ScalarQuery) -> int | None:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
-        match question:
+        match query:
             case HasAny() | HasAll():
-                return self._search(question).rows.num_listed
+                return self._search(query).rows.num_listed
             case IsNull():
                 return None if self._null_lists is None else self._null_lists.num_listed
             case _:
                 return None
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Return the rows exactly."""
-        if isinstance(question, HasAny | HasAll):
-            self.key_sets.note_compared(len(question.values))
-        return self._search(question)
+        if isinstance(query, HasAny | HasAll):
+            self.key_sets.count_comparisons(len(query.values))
+        return self._search(query)
 
-    def _search(self, question: Question) -> Found:
-        match question:
+    def _search(self, query: ScalarQuery) -> SearchResult:
+        match query:
             case HasAny(values):
-                return Found(self._rows_with(values))
+                return SearchResult(self._rows_with(values))
             case HasAll(values):
                 found = [self._rows_with(values.slice(place, 1)) for place in range(len(values))]
                 rows = found[0] if found else NO_ROWS
                 for others in found[1:]:
                     rows &= others
-                return Found(rows)
+                return SearchResult(rows)
             case _:
-                assert isinstance(question, IsNull)
+                assert isinstance(query, IsNull)
                 assert self._null_lists is not None
-                return Found(self._null_lists)
+                return SearchResult(self._null_lists)
 
     def nulls(self) -> RowSet | None:
         """Return the rows whose list is null; files of version 0 do not say."""
@@ -110,12 +110,14 @@ class LabelList(ScalarKind[LabelListSegment]):
     title = "LabelList"
     type_url = "/lance.table.LabelListIndexDetails"
     newest_version = 2
-    needs = "a LABEL_LIST needs a column of lists of numbers, times, texts or byte strings"
-    own_version = 1  # lists that are null are known
+    unsupported_message = (
+        "a LABEL_LIST needs a column of lists of numbers, times, texts or byte strings"
+    )
+    written_version = 1  # lists that are null are known
     addresses_since = 2
     can_remap = True
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it is a list of values with an order."""
         return is_list(data_type) and is_ordered_type(data_type.value_type)
 
@@ -142,9 +144,9 @@ class LabelList(ScalarKind[LabelListSegment]):
         parts = [group_rows(lists.elements(), lists.data_type)]
         null_lists = NO_ROWS
         for segment, move in zip(segments, moves, strict=True):
-            parts.append(moved_groups(stored_groups(segment.key_sets), move))
-            null_lists |= moved_rows(segment.nulls() or NO_ROWS, move)
-        groups = join_groups(parts, lists.data_type)
+            parts.append(remap_groups(stored_groups(segment.key_sets), move))
+            null_lists |= remap_rows(segment.nulls() or NO_ROWS, move)
+        groups = merge_groups(parts, lists.data_type)
         nulls = (_NULL_LISTS, lambda: null_lists | lists.nulls())
         write_groups(groups, lists.data_type, folder, nulls=nulls)
         return b""

@@ -29,7 +29,7 @@ class MinHash(ScalarKind[MinHashSegment]):
     title = "MinHashLsh"
     type_url = "/lance.index.pb.MinHashLshIndexDetails"
     newest_version = 1
-    needs = "MinHash LSH index can only be created on a string column"
+    unsupported_message = "MinHash LSH index can only be created on a string column"
     can_remap = True
 
     def describe(self, details: bytes) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class MinHash(ScalarKind[MinHashSegment]):
             "tokenizer": text,
         }
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it is text."""
         return is_text(data_type) or bool(pa.types.is_string_view(data_type))
 

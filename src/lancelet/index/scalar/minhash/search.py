@@ -29,7 +29,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.format.wire import parse_number
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.sorted_runs import Part, sorted_parts
-from lancelet.index.question import Question
+from lancelet.index.query import ScalarQuery
 from lancelet.index.scalar.minhash.signatures import Settings, UInt16s, band_keys, distances
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
@@ -109,7 +109,7 @@ class MinHashSegment:
         numbers, signatures = self._read(RowIndices(docs))
         return numbers, distances(signatures, wanted)
 
-    def expected_reads(self, wanted: UInt16s | None) -> IoCounts:
+    def estimate_reads(self, wanted: UInt16s | None) -> IoCounts:
         """Return about what a search will read: pages that are missing, and a few signatures."""
         if wanted is None or not self.num_docs:
             return IoCounts()
@@ -117,9 +117,9 @@ class MinHashSegment:
         pages = np.unique(self._last_keys.searchsorted(keys, "left"))
         missing = [each for each in pages.tolist() if each not in self._kept]
         rows = [self._rows_of(page) for page in missing if page < len(self._last_keys)]
-        found = self._bands.expected_reads([BAND_KEY, DOC], *rows) if rows else IoCounts()
+        found = self._bands.estimate_reads([BAND_KEY, DOC], *rows) if rows else IoCounts()
         docs = np.linspace(0, self.num_docs - 1, min(self.num_docs, _DOCS_GUESSED)).astype(np.int64)
-        return found + self._signatures.expected_reads(
+        return found + self._signatures.estimate_reads(
             [self._row_name, SIGNATURE], RowIndices(np.unique(docs))
         )
 
@@ -130,12 +130,12 @@ class MinHashSegment:
             numbers, signatures = self._read(RowRange(start, stop))
             yield signatures, numbers
 
-    def estimate(self, question: Question) -> None:
+    def estimate(self, query: ScalarQuery) -> None:
         """Return None: no filter can be answered."""
 
-    def search(self, question: Question) -> Any:
+    def search(self, query: ScalarQuery) -> Any:
         """Refuse: no filter can be answered."""
-        raise AssertionError("only what has an estimate is searched", question)
+        raise AssertionError("only what has an estimate is searched", query)
 
     def nulls(self) -> None:
         """Return None: texts without words have no signature either."""

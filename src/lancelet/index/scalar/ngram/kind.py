@@ -21,17 +21,17 @@ from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.format.roaring import parse_treemap, render_treemap
 from lancelet.index.base import (
-    Found,
     IndexedRows,
     Move,
     Parameters,
     ScalarKind,
+    SearchResult,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.parts.grouping import Groups, group_rows, join_groups, moved_groups
+from lancelet.index.parts.grouping import Groups, group_rows, merge_groups, remap_groups
 from lancelet.index.parts.sorted_runs import Part
-from lancelet.index.parts.zones import in_pieces
-from lancelet.index.question import Contains, IsNull, Question
+from lancelet.index.parts.zones import concatenate_small
+from lancelet.index.query import Contains, IsNull, ScalarQuery
 from lancelet.index.text.characters import fold, lower
 from lancelet.index.text.elements import is_text
 from lancelet.rowids.selection import NO_ROWS, RowSet
@@ -80,32 +80,32 @@ class NGramSegment:
         if np.any(self.tokens[1:] <= self.tokens[:-1]):
             raise CorruptDataError("the tokens of an NGRAM do not ascend")
 
-    def estimate(self, question: Question) -> int | None:
+    def estimate(self, query: ScalarQuery) -> int | None:
         """Return how many rows have all letters of a text, at most; None for short ones."""
-        match question:
+        match query:
             case Contains(text) if len(trigrams(text)):
-                return self._search(question).rows.num_rows({})
+                return self._search(query).rows.num_rows({})
             case IsNull():
                 return self.nulls().num_rows({})
             case _:
                 return None
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Return the rows that may have a text in them."""
-        if isinstance(question, IsNull):
-            return Found(self.nulls())
-        assert isinstance(question, Contains), "only what has an estimate is searched"
-        self._loads.count(comparisons=len(trigrams(question.text)))
-        return self._search(question)
+        if isinstance(query, IsNull):
+            return SearchResult(self.nulls())
+        assert isinstance(query, Contains), "only what has an estimate is searched"
+        self._loads.count(comparisons=len(trigrams(query.text)))
+        return self._search(query)
 
-    def _search(self, question: Contains) -> Found:
+    def _search(self, query: Contains) -> SearchResult:
         rows: RowSet | None = None
-        for token in trigrams(question.text).tolist():
+        for token in trigrams(query.text).tolist():
             own = self.rows_of(token)
             rows = own if rows is None else rows & own
             if not rows:
                 break
-        return Found(rows or NO_ROWS, is_exact=False)
+        return SearchResult(rows or NO_ROWS, is_exact=False)
 
     def nulls(self) -> RowSet:
         """Return the rows without a text."""
@@ -142,14 +142,14 @@ class NGram(ScalarKind[NGramSegment]):
     title = "NGram"
     type_url = "/lance.table.NGramIndexDetails"
     newest_version = 1
-    needs = "an NGRAM needs a column of texts"
+    unsupported_message = "an NGRAM needs a column of texts"
     can_remap = True
 
-    def is_exact(self, question: Question) -> bool:
+    def is_exact(self, query: ScalarQuery) -> bool:
         """Return whether it asks for nulls; other answers contain rows that do not match."""
-        return isinstance(question, IsNull)
+        return isinstance(query, IsNull)
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it is text."""
         return is_text(data_type)
 
@@ -172,8 +172,8 @@ class NGram(ScalarKind[NGramSegment]):
         """Unite the rows of each token."""
         parts = [group_rows(_tokens_of(rows), _TOKEN)]
         for segment, move in zip(segments, moves, strict=True):
-            parts.append(moved_groups(segment.groups(), move))
-        _write(join_groups(parts, _TOKEN), folder)
+            parts.append(remap_groups(segment.groups(), move))
+        _write(merge_groups(parts, _TOKEN), folder)
         return b""
 
 
@@ -215,7 +215,7 @@ def _tokens_of(rows: IndexedRows) -> Iterator[Part]:
 def _write(groups: Iterable[Groups], folder: SegmentFolder) -> None:
     """Write the posting lists of tokens that have rows."""
     with folder.create(_FILE, _SCHEMA) as file:
-        for table in in_pieces(_listed(groups)):
+        for table in concatenate_small(_listed(groups)):
             file.write(table)
 
 

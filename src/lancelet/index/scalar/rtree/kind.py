@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
-from lancelet.format.geometry import boxes_of, is_geometry_type
+from lancelet.format.geometry import bounding_boxes, is_geometry_type
 from lancelet.index.base import (
-    Found,
     IndexedRows,
     Move,
     Parameters,
     ScalarKind,
+    SearchResult,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import IsNull, Meets, Question
+from lancelet.index.query import Intersects, IsNull, ScalarQuery
 from lancelet.index.scalar.rtree import layout
 from lancelet.index.scalar.rtree.layout import Boxes
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
@@ -46,29 +46,29 @@ class RTreeSegment:
         (nulls,) = folder.open(layout.NULLS).read(["nulls"])
         self._nulls = RowSet.parse((nulls[0].as_py() if len(nulls) else None) or bytes(4))
         self._kept, self._loads = folder.kept, folder.loads
-        self._last: tuple[Meets, UInt64s] | None = None
+        self._last: tuple[Intersects, UInt64s] | None = None
 
     @property
     def num_rows(self) -> int:
         """How many rows have a geometry."""
         return self._levels[0].rows
 
-    def estimate(self, question: Question) -> int | None:
+    def estimate(self, query: ScalarQuery) -> int | None:
         """Return how many rows there are to look at, or None if it is no question of place."""
-        match question:
+        match query:
             case IsNull():
                 return self._nulls.num_listed
-            case Meets():
-                return len(self._meeting(question))
+            case Intersects():
+                return len(self._meeting(query))
             case _:
                 return None
 
-    def search(self, question: Question) -> Found:
+    def search(self, query: ScalarQuery) -> SearchResult:
         """Return the rows whose boxes meet that of a question, or that have none."""
-        if isinstance(question, IsNull):
-            return Found(self._nulls)
-        assert isinstance(question, Meets), "only what has an estimate is searched"
-        return Found(RowSet.of(self._meeting(question)), is_exact=False)
+        if isinstance(query, IsNull):
+            return SearchResult(self._nulls)
+        assert isinstance(query, Intersects), "only what has an estimate is searched"
+        return SearchResult(RowSet.of(self._meeting(query)), is_exact=False)
 
     def nulls(self) -> RowSet:
         """Return the rows without a geometry."""
@@ -83,14 +83,14 @@ class RTreeSegment:
         boxes, ids = self._file.read(_COLUMNS, RowRange(0, self.num_rows))
         return layout.boxes_within(boxes), ids.to_numpy()
 
-    def _meeting(self, question: Meets) -> UInt64s:
+    def _meeting(self, query: Intersects) -> UInt64s:
         """Return the rows whose boxes meet that of a question; the last answer is at hand."""
         last = self._last
-        if last is None or last[0] is not question:
-            self._last = last = question, self._search(question)
+        if last is None or last[0] is not query:
+            self._last = last = query, self._search(query)
         return last[1]
 
-    def _search(self, question: Meets) -> UInt64s:
+    def _search(self, query: Intersects) -> UInt64s:
         top = self._levels[-1]
         pages = np.array([top.first_page] if top.rows else [], np.uint64)
         for level in reversed(self._levels):
@@ -98,7 +98,7 @@ class RTreeSegment:
             for page in pages.tolist():
                 boxes, ids = self._page(level, page)
                 self._loads.count(comparisons=len(ids))
-                found.append(ids[question.meets(boxes)])
+                found.append(ids[query.intersects(boxes)])
             pages = np.concatenate(found)
         return np.sort(pages)
 
@@ -125,14 +125,14 @@ class RTree(ScalarKind[RTreeSegment]):
     title = "RTree"
     type_url = "/lance.index.pb.RTreeIndexDetails"
     newest_version = 1
-    needs = "an RTREE needs a column of geometries, of a GeoArrow type or as WKB"
+    unsupported_message = "an RTREE needs a column of geometries, of a GeoArrow type or as WKB"
     can_remap = True
 
-    def is_exact(self, question: Question) -> bool:
+    def is_exact(self, query: ScalarQuery) -> bool:
         """Return whether it asks for nulls; other answers contain rows that do not match."""
-        return isinstance(question, IsNull)
+        return isinstance(query, IsNull)
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it may hold geometries."""
         return is_geometry_type(data_type)
 
@@ -161,7 +161,7 @@ class RTree(ScalarKind[RTreeSegment]):
 def _boxes(rows: IndexedRows) -> Iterator[tuple[Boxes, UInt64s]]:
     """Yield the boxes of rows and their numbers, NaN where there is no geometry."""
     for values, numbers in rows.parts:
-        yield boxes_of(values), numbers
+        yield bounding_boxes(values), numbers
 
 
 def _moved(segment: RTreeSegment, move: Move) -> tuple[tuple[Boxes, UInt64s], UInt64s]:

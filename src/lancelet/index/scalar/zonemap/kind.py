@@ -36,17 +36,17 @@ from lancelet.index.base import (
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
 from lancelet.index.parts.spans import interval_of, is_nan
-from lancelet.index.parts.zone_bounds import bounds_of
+from lancelet.index.parts.zone_bounds import compute_bounds
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
     NullRows,
     ZonedSegment,
-    staying_zones,
+    unmoved_zones,
     write_zones,
     zone_runs,
 )
-from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
+from lancelet.index.query import Interval, IsNull, OneOf, ScalarQuery, StartsWith
 from lancelet.rowids.selection import RowSet
 from lancelet.values import cached_property, dataclass
 
@@ -67,7 +67,7 @@ class ZoneMapSegment(ZonedSegment):
         self._has_values = numpy_of(self.maximum.is_valid())
         known = self._has_values | numpy_of(self.minimum.is_valid())
         without_value = self.null_counts.astype(np.int64) + self.nan_counts
-        self._has_any: npt.NDArray[np.bool_] = ~known & (without_value < self.places.lengths)
+        self._has_any: npt.NDArray[np.bool_] = ~known & (without_value < self.locations.lengths)
 
     @property
     def data_type(self) -> pa.DataType:
@@ -76,7 +76,7 @@ class ZoneMapSegment(ZonedSegment):
 
     def statistics(self) -> dict[str, Any]:
         """Return how many zones there are, and how many rows each has."""
-        return {"num_zones": len(self.places), "rows_per_zone": self.rows_per_zone}
+        return {"num_zones": len(self.locations), "rows_per_zone": self.rows_per_zone}
 
     @property
     def rows_per_zone(self) -> int:
@@ -88,8 +88,8 @@ class ZoneMapSegment(ZonedSegment):
         """The rows without a value, unless a column of nulls may have been counted wrong."""
         return None if pa.types.is_null(self.minimum.type) else super().null_rows
 
-    def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
-        match question:
+    def _find_zones(self, query: ScalarQuery) -> npt.NDArray[np.bool_] | None:
+        match query:
             case IsNull() if not pa.types.is_null(self.minimum.type):
                 return _some(self.null_counts)
             case _ if not is_ordered_type(self.minimum.type):
@@ -97,7 +97,7 @@ class ZoneMapSegment(ZonedSegment):
             case OneOf(values):
                 return self._with_any(values)
             case Interval() | StartsWith():
-                interval = interval_of(question, self.minimum.type)
+                interval = interval_of(query, self.minimum.type)
                 return None if interval is None else self._within(interval)
             case _:
                 return None
@@ -149,11 +149,11 @@ class _Bounds:
         is_known = None
         if bounds.null_count:
             is_known = numpy_of(bounds.is_valid())
-        return _Bounds(order, is_known, order.sought(bounds.drop_null()))
+        return _Bounds(order, is_known, order.to_targets(bounds.drop_null()))
 
     def places(self, wanted: pa.Array, side: Side, unknown: int = 0) -> npt.NDArray[np.int64]:
         """Return how many ordered values lie below each bound, or with `right` not above it."""
-        found = self.order.place(self.order.keys(wanted), self.sought, side)
+        found = self.order.search_keys(self.order.keys(wanted), self.sought, side)
         if self.is_known is None:
             return found
         places = np.full(len(self.is_known), unknown, np.int64)
@@ -168,20 +168,22 @@ class ZoneMap(ScalarKind[ZoneMapSegment]):
     title = "ZoneMap"
     type_url = "/lance.table.ZoneMapIndexDetails"
     newest_version = 0
-    needs = "a ZONEMAP needs a column of values that it can compare, or of plain nested ones"
+    unsupported_message = (
+        "a ZONEMAP needs a column of values that it can compare, or of plain nested ones"
+    )
     addresses_since = 0
     can_remap = False  # other fragments have other zones
 
-    def parameters_like(self, details: bytes, segment: ZoneMapSegment | None) -> Parameters:  # noqa: ARG002
+    def infer_parameters(self, details: bytes, segment: ZoneMapSegment | None) -> Parameters:  # noqa: ARG002
         """Return how many rows a zone has."""
         found = parse_message(index_details_pb.ZoneMapIndexDetails, details)
         return Parameters({_ROWS_PER_ZONE: found.rows_per_zone or ZONE_ROWS})
 
-    def is_exact(self, question: Question) -> bool:
+    def is_exact(self, query: ScalarQuery) -> bool:
         """Return whether it asks for nulls; other answers contain rows that do not match."""
-        return isinstance(question, IsNull)
+        return isinstance(query, IsNull)
 
-    def takes(self, data_type: pa.DataType) -> bool:
+    def supports_type(self, data_type: pa.DataType) -> bool:
         """Return whether it is of no extension, whose nulls its storage may not tell."""
         return not isinstance(data_type, pa.BaseExtensionType)
 
@@ -203,7 +205,7 @@ class ZoneMap(ScalarKind[ZoneMapSegment]):
     ) -> bytes:
         """Put the zones of all together."""
         zone_rows = max((segment.rows_per_zone for segment in segments), default=ZONE_ROWS)
-        kept = staying_zones(segments, moves, _schema(rows.data_type))
+        kept = unmoved_zones(segments, moves, _schema(rows.data_type))
         return _write(rows, folder, zone_rows, kept)
 
 
@@ -236,7 +238,7 @@ def _summaries(rows: IndexedRows, zone_rows: int, nulls: NullRows) -> Iterator[p
     schema = _schema(rows.data_type)
     for run in zone_runs(rows, zone_rows):
         nulls.add(run)
-        bounds = bounds_of(run.values, zone_rows)
+        bounds = compute_bounds(run.values, zone_rows)
         columns = [
             bounds.minimum,
             bounds.maximum,

@@ -98,7 +98,9 @@ class ProductCodes:
         words: list[Matrix] = []
         for piece in range(pieces):
             own = np.ascontiguousarray(parts[:, piece], np.float32)
-            words.append(find_clusters(own, 1 << bits, seed=seed + piece, rounds=rounds).centroids)
+            words.append(
+                find_clusters(own, 1 << bits, seed=seed + piece, max_iterations=rounds).centroids
+            )
             if progress is not None:
                 progress(piece + 1)
         return ProductCodes(metric, np.stack(words).astype(dtype), bits, transposed)

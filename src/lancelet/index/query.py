@@ -1,11 +1,11 @@
-"""What filters ask of an index.
+"""Queries that filters send to an index.
 
     x > 3 AND x <= 7        Interval(3, 7, includes_lower=False)
     x = 5, x IN (5, 9)      OneOf([5, 9])
     x LIKE 'ab%'            StartsWith("ab")
 
-Values have the type of the indexed column. No question is about nulls but `IsNull`; the answer to
-any other leaves them out, and so does the answer to its negation.
+Values have the type of the indexed column. Only `IsNull` matches nulls: all other queries exclude
+them, and so do their negations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """Values between two bounds; a bound that is None is beyond every value."""
+    """Values between two bounds. None means unbounded."""
 
     lower: pa.Scalar | None = None
     upper: pa.Scalar | None = None
@@ -31,55 +31,55 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneOf:
-    """Values that equal one of these, none of which is null."""
+    """Values equal to one of these non-null values."""
 
     values: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """No value."""
+    """Null values."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """Texts, or byte strings, with this beginning."""
+    """Strings or binary values with this prefix."""
 
     prefix: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Texts with this in them."""
+    """Strings that contain this substring."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasAny:
-    """Lists with at least one of these elements."""
+    """Lists that contain at least one of these elements."""
 
     values: pa.Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasAll:
-    """Lists with every one of these elements."""
+    """Lists that contain all of these elements."""
 
     values: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
-class Meets:
-    """Geometries whose box has a place in common with this one."""
+class Intersects:
+    """Geometries whose bounding box intersects this one."""
 
     xmin: float
     ymin: float
     xmax: float
     ymax: float
 
-    def meets(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Return which boxes do, each of which is xmin, ymin, xmax, ymax."""
+    def intersects(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Return a mask of the boxes (xmin, ymin, xmax, ymax) that intersect this one."""
         found: npt.NDArray[np.bool_] = (
             (boxes[:, 0] <= self.xmax)
             & (boxes[:, 2] >= self.xmin)
@@ -89,23 +89,25 @@ class Meets:
         return found
 
 
-def type_of(question: Question) -> pa.DataType | None:
-    """Return the type of the values that are asked about, or None if it is any.
+def type_of(query: ScalarQuery) -> pa.DataType | None:
+    """Return the value type of a query, or None if it applies to any type.
 
     >>> type_of(StartsWith(b"a"))
     DataType(string)
     """
-    match question:
+    match query:
         case Interval(lower, upper):
             bound = upper if lower is None else lower
             return None if bound is None else bound.type
         case OneOf(values) | HasAny(values) | HasAll(values):
             return values.type
-        case IsNull() | Meets():
+        case IsNull() | Intersects():
             return None
         case StartsWith() | Contains():
             return pa.string()
-    assert_never(question)
+    assert_never(query)
 
 
-Question: TypeAlias = Interval | OneOf | IsNull | StartsWith | Contains | HasAny | HasAll | Meets
+ScalarQuery: TypeAlias = (
+    Interval | OneOf | IsNull | StartsWith | Contains | HasAny | HasAll | Intersects
+)

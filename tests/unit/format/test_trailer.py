@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import transaction_pb
-from lancelet.format.seal import SEAL_BYTES, is_sealed, seal_of, sealed, unsealed
+from lancelet.format.trailer import (
+    TRAILER_BYTES,
+    checksum_trailer,
+    has_trailer,
+    strip_trailer,
+    with_trailer,
+)
 
 
 def whole(data):
@@ -16,31 +22,33 @@ def whole(data):
 
 @given(st.binary(max_size=300))
 def test_what_was_sealed_comes_back(data):
-    assert len(sealed(data)) == len(data) + SEAL_BYTES
-    assert is_sealed(whole(sealed(data)))
-    assert unsealed(whole(sealed(data))).tobytes() == data
+    assert len(with_trailer(data)) == len(data) + TRAILER_BYTES
+    assert has_trailer(whole(with_trailer(data)))
+    assert strip_trailer(whole(with_trailer(data))).tobytes() == data
 
 
 @given(st.binary(max_size=300))
 def test_bytes_without_a_seal_are_left_alone(data):
-    assert unsealed(whole(data)).tobytes() == data
+    assert strip_trailer(whole(data)).tobytes() == data
 
 
 @given(st.binary(max_size=100), st.binary(max_size=100))
 def test_parts_are_sealed_as_if_they_were_one(first, second):
-    assert first + second + seal_of(whole(first), whole(second)) == sealed(first + second)
+    assert first + second + checksum_trailer(whole(first), whole(second)) == with_trailer(
+        first + second
+    )
 
 
 @given(st.binary(min_size=1, max_size=100), st.data())
 def test_a_flipped_bit_is_found(data, draw):
-    damaged = bytearray(sealed(data))
+    damaged = bytearray(with_trailer(data))
     bit = draw.draw(st.integers(0, 8 * len(data) - 1))
     damaged[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(CorruptDataError, match="not those that were written"):
-        unsealed(whole(bytes(damaged)))
+    with pytest.raises(CorruptDataError, match="does not match its checksum"):
+        strip_trailer(whole(bytes(damaged)))
 
 
 def test_a_reader_of_messages_skips_it():
     message = transaction_pb.Transaction(read_version=3, uuid="u")
-    found = transaction_pb.Transaction.FromString(sealed(message.SerializeToString()))
+    found = transaction_pb.Transaction.FromString(with_trailer(message.SerializeToString()))
     assert (found.read_version, found.uuid) == (3, "u")
