@@ -348,7 +348,7 @@ def test_rows_that_are_added_while_a_column_is_cast_are_not_lost(tmp_path, caste
     stale = lance.dataset(uri)
     caster.dataset(uri).alter_columns({"path": "c", "data_type": pa.int64()})
     append = lancelet.LanceOperation.Append(written)
-    with pytest.raises(CommitConflictError, match="another type"):
+    with pytest.raises(CommitConflictError, match="changed its type"):
         lancelet.LanceDataset.commit(uri, append, read_version=dataset.version)
     if caster is lancelet:
         with pytest.raises(OSError, match="conflict"):

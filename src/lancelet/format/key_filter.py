@@ -50,7 +50,7 @@ class BloomFilter:
     def of(hashes: Hashes, num_bits: int = BLOOM_BITS) -> BloomFilter:
         """Build a filter from hashes.
 
-        >>> BloomFilter.of(np.array([7], np.uint64)).may_hold(np.array([7, 8], np.uint64))
+        >>> BloomFilter.of(np.array([7], np.uint64)).may_contain(np.array([7, 8], np.uint64))
         array([ True, False])
         """
         if num_bits <= 0 or num_bits % _BLOCK_BITS:

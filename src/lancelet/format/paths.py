@@ -231,7 +231,7 @@ def branch_path(name: str) -> str:
 def parse_ref_name(file_name: str) -> str | None:
     """Return the tag or branch of a file name in `_refs`, or None for other files.
 
-    >>> ref_name_of("dev%2Fx.json")
+    >>> parse_ref_name("dev%2Fx.json")
     'dev/x'
     """
     if not file_name.endswith(_REF_SUFFIX):
@@ -242,7 +242,7 @@ def parse_ref_name(file_name: str) -> str | None:
 def is_inside_table_directory(branch: str, other: str) -> bool:
     """Return whether the directory of a branch is inside a table directory of another branch.
 
-    >>> lies_within_files("x/data", "x"), lies_within_files("x/y", "x")
+    >>> is_inside_table_directory("x/data", "x"), is_inside_table_directory("x/y", "x")
     (True, False)
     """
     head, _, rest = branch.partition(f"{other}/")

@@ -132,7 +132,7 @@ def sort_options(options: Mapping[str, str]) -> ClientOptions:
 def get_option(options: Mapping[str, str], *names: str) -> str | None:
     """Return the value of the first given name among the options, ignoring case.
 
-    >>> option_of({"AWS_REGION": "eu-1"}, "region", "aws_region")
+    >>> get_option({"AWS_REGION": "eu-1"}, "region", "aws_region")
     'eu-1'
     """
     lower = {name.lower(): value for name, value in options.items()}

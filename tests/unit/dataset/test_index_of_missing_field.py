@@ -66,7 +66,7 @@ def test_build_after_a_change_of_its_column_conflicts(tmp_path, kind, how):
     dataset = create(tmp_path / "t")
     other = lancelet.dataset(dataset.uri)
     change(other, column, how)
-    with pytest.raises(CommitConflictError, match="dropped or given another type") as raised:
+    with pytest.raises(CommitConflictError, match="dropped or has changed its type") as raised:
         build(dataset, kind, column)
     assert raised.value.facts["retryable"]
     latest = lancelet.dataset(dataset.uri)

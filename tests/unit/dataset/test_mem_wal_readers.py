@@ -741,7 +741,7 @@ def test_a_stale_handle_flushes_columns_that_it_does_not_know(tmp_path, flushes)
 def test_columns_that_come_while_a_writer_is_opened_are_not_flushed_without(tmp_path, monkeypatch):
     stale = with_a_column_that_only_the_log_has_values_of(tmp_path)
     opened = [stale.snapshot, refresh_snapshot(stale.snapshot)]
-    monkeypatch.setattr(shard_writer, "latest_of", lambda _: opened.pop(0))
+    monkeypatch.setattr(shard_writer, "refresh_snapshot", lambda _: opened.pop(0))
     with pytest.raises(IrreconcilableError, match="open it again"):
         stale.mem_wal_writer(str(SHARD))
     monkeypatch.undo()

@@ -75,7 +75,7 @@ def test_a_row_that_is_missing_is_found(tmp_path, monkeypatch):
 def test_zones_that_would_pass_over_a_row_are_found(tmp_path, monkeypatch):
     dataset = build(tmp_path, "ZONEMAP")
     monkeypatch.setattr(
-        ZoneMapSegment, "_zones", lambda self, _: np.zeros(len(self.places), np.bool_)
+        ZoneMapSegment, "_zones", lambda self, _: np.zeros(len(self.locations), np.bool_)
     )
     assert all("would not find" in each.what for each in findings(dataset))
     assert findings(dataset)

@@ -109,7 +109,7 @@ _COMMIT: Final = commit._commit  # noqa: SLF001
 PLANTED: Final[Mapping[str, Plant]] = {
     "a lost reply is taken for a failure": lambda: _both(
         _with(commit, "_load_if_ours", _nothing),
-        _with(resolve.Resolver, "lose", _nothing),
+        _with(resolve.Resolver, "add_pending", _nothing),
         _with(resolve.Resolver, "_if_ours", _nothing),
     ),
     "a commit looks only whether its manifest is there": _with(

@@ -31,7 +31,7 @@ def contents(dataset):
 def test_one_key_inserted_by_both_is_there_once(handles):
     first, second = handles
     upsert(first, k=[7], v=[1])
-    with pytest.raises(CommitConflictError, match="both may have inserted rows of the same keys"):
+    with pytest.raises(CommitConflictError, match="both may have inserted rows with the same keys"):
         upsert(second, k=[7], v=[2])
     assert upsert(second, retries=1, k=[7], v=[2])["num_updated_rows"] == 1
     assert contents(second) == [(1, 10), (2, 20), (7, 2)]
@@ -49,7 +49,7 @@ def test_a_key_that_was_appended_meanwhile_is_updated(handles):
 def test_a_key_that_an_update_made_meanwhile_is_updated(handles):
     first, second = handles
     first.update({"k": "7"}, where="k = 2")
-    with pytest.raises(CommitConflictError, match="without saying of which keys"):
+    with pytest.raises(CommitConflictError, match="without listing their keys"):
         upsert(second, k=[7], v=[2])
     upsert(second, retries=1, k=[7], v=[2])
     assert contents(second) == [(1, 10), (7, 2)]

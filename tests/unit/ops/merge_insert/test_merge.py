@@ -346,7 +346,7 @@ def test_a_dry_run_names_who_stands_in_the_way(dataset):
     other = lancelet.dataset(dataset.uri)
     upsert(other).execute(source((50, "y", 2)))
     (conflict,) = upsert(dataset).execute(source((50, "z", 3)), dry_run=True).conflicts
-    assert conflict.startswith("version 2 (Update): both may have inserted rows of the same keys")
+    assert conflict.startswith("version 2 (Update): both may have inserted rows with the same keys")
 
 
 def test_what_is_written_uncommitted_can_be_committed(dataset):
@@ -408,7 +408,7 @@ def test_merged_shards_need_a_table_that_keeps_account_of_them(dataset):
 def test_keys_that_were_inserted_are_known_of_uncommitted_merges_too(dataset):
     transaction, _ = upsert(dataset).execute_uncommitted(source((50, "y", 2)))
     upsert(dataset).execute(source((50, "z", 3)))
-    with pytest.raises(CommitConflictError, match="rows of the same keys"):
+    with pytest.raises(CommitConflictError, match="rows with the same keys"):
         lancelet.LanceDataset.commit(dataset, transaction)
 
 
