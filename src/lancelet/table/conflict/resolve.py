@@ -163,9 +163,8 @@ class Resolver:
             return latest
         try:
             snapshot = open_snapshot(latest.location, version)
-            transaction = (
-                snapshot.transaction
-            )  # The transaction is in the same file, which may be removed later.
+            # Read the transaction now: its file may be removed later.
+            transaction = snapshot.transaction
         except (VersionNotFoundError, ObjectNotFoundError):
             return None
         identity, file = _identity(version, latest), snapshot.manifest.transaction_file
