@@ -104,7 +104,7 @@ def test_the_table_can_be_read_whatever_request_fails(
 WORKER = """
 import sys, time
 import lancelet
-from lancelet.errors import CommitConflictError, VersionRemovedError
+from lancelet.errors import CommitConflictError, CommitContentionError, VersionRemovedError
 uri, role, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 sys.stdin.readline()
 deadline, done, refused = time.monotonic() + seconds, 0, 0
@@ -123,7 +123,7 @@ while time.monotonic() < deadline:
             case ["compact"]:
                 dataset.optimize.compact_files(target_rows_per_fragment=500)
         done += 1
-    except (CommitConflictError, VersionRemovedError):
+    except (CommitConflictError, CommitContentionError, VersionRemovedError):
         refused += 1
 print(done, refused)
 """
@@ -185,7 +185,11 @@ def test_compaction_gets_through_while_others_delete_and_update(
 
 
 def test_cleanup_while_others_write_leaves_every_version_readable(tmp_path: Path) -> None:
-    """Whoever reads for longer than what is kept, as on a busy machine, is told so."""
+    """Workers may be refused, as on a busy machine, but every version stays readable.
+
+    A reader that takes longer than versions are retained gets an error, and a compaction may lose
+    all its commit attempts to faster writers.
+    """
     uri = str(tmp_path / "t")
     lancelet.write_dataset(rows(0, 2001), uri, max_rows_per_file=100, storage_options=NO_SYNC)
     workers = [
