@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 
 
 class HuggingFaceConverter:
@@ -65,7 +65,7 @@ def with_split_column(splits: Mapping[str, Any], column: str = "split") -> pa.Re
         lancelet.write_dataset(with_split_column(splits), "all.lance")
         ```
     """
-    streams = {name: read_rows_of(rows) for name, rows in splits.items()}
+    streams = {name: read_rows(rows) for name, rows in splits.items()}
     if not streams:
         raise InvalidInputError("there are no splits")
     schema = next(iter(streams.values())).schema

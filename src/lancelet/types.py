@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 
 ReaderLike: TypeAlias = Any
 """Rows: a table, batches, a reader, a scanner, a dataset, a data frame, or Python's own values."""
@@ -17,7 +17,7 @@ __all__ = ["ReaderLike"]
 
 def _coerce_reader(data_obj: ReaderLike, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
     """Return a reader of rows, converted to a schema if one is given."""
-    rows = read_rows_of(data_obj, schema)
+    rows = read_rows(data_obj, schema)
     batches: Iterable[pa.RecordBatch] = rows.batches
     return pa.RecordBatchReader.from_batches(rows.schema, batches)
 

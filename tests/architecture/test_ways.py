@@ -32,7 +32,7 @@ READERS = {
         "IndexedValues",
         "SparseValues",
         "ZippedValues",
-        "_nothing",
+        "_read_nothing",
     },
     # The same pages, of columns that are alike: as if they were one column.
     "encodings/bundle.py": {"Bundle", "BundledPages"},
@@ -44,7 +44,7 @@ READERS = {
         "_Blob",
         "_Leaf",
         "_List",
-        "_ListedBytes",
+        "_ByteLists",
         "_Struct",
         "_read",
     },
@@ -80,8 +80,8 @@ READERS = {
 """The classes and functions that are a `Reading`, or have methods that are."""
 
 WRITERS = {
-    "encodings/encode_field.py": {"_sealed"},  # pages of 2.1 and later
-    "encodings/v2_1/fields.py": {"_encoded_blobs"},  # their blobs
+    "encodings/encode_field.py": {"_to_encoded_pages"},  # pages of 2.1 and later
+    "encodings/v2_1/fields.py": {"_encode_blobs"},  # their blobs
     "encodings/v2_0/writer.py": {"_FieldWriter"},
     "encodings/v0_1/writer.py": {"_Bits", "_Fixed", "_List", "_Null", "_Variable"},
 }
@@ -95,7 +95,7 @@ CALLERS = {
     "chunks": {
         "encodings/fullzip/read.py",
         "encodings/miniblock/frame.py",
-        "encodings/miniblock/head.py",
+        "encodings/miniblock/page_metadata.py",
         "encodings/miniblock/read.py",
     },
     "dictionary": {"encodings/codecs/dictionary.py"},
@@ -164,7 +164,7 @@ def makes_pages(node: ast.AST) -> bool:
 
 
 def tells_places(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name == "places"
+    return isinstance(node, ast.FunctionDef) and node.name == "value_ranges"
 
 
 def kernels_named(nodes: list[ast.AST]) -> set[str]:

@@ -20,7 +20,7 @@ from lancelet.ops.columns.drop import drop_columns
 from lancelet.ops.columns.replace import replace_columns
 from lancelet.ops.columns.sources import Expressions
 from lancelet.ops.migrate_row_ids import migrate_to_stable_row_ids
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.faults import FaultyStore
@@ -31,9 +31,7 @@ CHANGES = {
     "add": lambda now: add_columns(now, Expressions({"n": "a * 2"})),
     "cast": lambda now: alter_columns(now, [Alteration("a", data_type=pa.int16())]),
     "drop": lambda now: drop_columns(now, ["b"]),
-    "replace": lambda now: replace_columns(
-        now, ["b"], {0: read_rows_of(pa.table({"b": ["p", "q"]}))}
-    ),
+    "replace": lambda now: replace_columns(now, ["b"], {0: read_rows(pa.table({"b": ["p", "q"]}))}),
     "migrate": migrate_to_stable_row_ids,
 }
 

@@ -19,7 +19,7 @@ import lancelet
 from lancelet.errors import CommitOutcomeUnknownError, StorageError
 from lancelet.ops.merge_insert.execute import merge_rows
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec, RewriteMode
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 from lancelet.ops.update import update_rows
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -32,7 +32,7 @@ IN_PLACE = MergeSpec(("id",), Matched.UPDATE, mode=RewriteMode.COLUMNS)
 
 def merge(spec: MergeSpec, rows: pa.Table):
     def change(snapshot: Snapshot) -> Snapshot:
-        return merge_rows(snapshot, read_rows_of(rows), spec).snapshot
+        return merge_rows(snapshot, read_rows(rows), spec).snapshot
 
     return change
 

@@ -123,7 +123,7 @@ def test_other_types_are_built_alike(tmp_path, data_type):
 
 def test_other_columns_are_refused(tmp_path):
     dataset = lancelet.write_dataset(rows(), tmp_path / "t")
-    with pytest.raises(TypeError, match="texts or byte strings"):
+    with pytest.raises(TypeError, match="strings or binary values"):
         dataset.create_scalar_index("id", IndexConfig("fm", {}))
 
 

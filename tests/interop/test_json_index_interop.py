@@ -144,13 +144,13 @@ def test_what_cannot_be_indexed_is_said(tmp_path: Path) -> None:
             "j", IndexConfig("json", {"path": "x", "target_index_type": "inverted"})
         )
     wanted = {"path": "a", "target_index_type": "btree"}
-    with pytest.raises(InvalidInputError, match="truth values"):
+    with pytest.raises(InvalidInputError, match="strings and booleans"):
         dataset.create_scalar_index("j", IndexConfig("json", wanted))
-    with pytest.raises(TypeError, match="JSON documents"):
+    with pytest.raises(TypeError, match="requires a JSON column"):
         dataset.create_scalar_index("i", IndexConfig("json", wanted))
     mixed = pa.table({"j": pa.array(['{"a": 1}', '{"a": "b"}'], pa.json_()), "i": range(2)})
     other = ours.write_dataset(mixed, tmp_path / "mixed")
-    with pytest.raises(InvalidInputError, match="one type"):
+    with pytest.raises(InvalidInputError, match="the same type"):
         other.create_scalar_index("j", IndexConfig("json", wanted))
 
 

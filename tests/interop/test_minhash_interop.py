@@ -160,5 +160,7 @@ def test_searches_that_cannot_be_are_refused_by_both(tmp_path):
 
 
 def test_settings_come_back_from_their_details():
-    settings = Settings.of({"num_hashes": 32, "tokenizer": {"base_tokenizer": "whitespace"}})
+    settings = Settings.from_parameters(
+        {"num_hashes": 32, "tokenizer": {"base_tokenizer": "whitespace"}}
+    )
     assert Settings.parse(settings.render()) == settings

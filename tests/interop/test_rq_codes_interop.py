@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.index.vector.kind import encoded_parts
+from lancelet.index.vector.kind import encode_parts
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.query.indexing.column_indices import vector_indices
 
@@ -29,7 +29,7 @@ def test_codes_of_the_reference_are_found_anew(tmp_path, bits, metric):
     ((index,),) = vector_indices(snapshot).values()
     segment = index.segments[0].open()
     rows = rows_to_index(snapshot, ("v",), [0], by_address=True)
-    (found,) = encoded_parts(rows, segment.model, segment.quantizer)
+    (found,) = encode_parts(rows, segment.model, segment.quantizer)
     for partition in range(3):
         numbers, stored = segment.codes(partition)
         own = np.searchsorted(found.numbers, numbers)

@@ -14,8 +14,8 @@ import pytest
 
 import lancelet
 from lancelet.index.text.characters import class_ranges
-from lancelet.index.text.icu_dictionary import read_words
-from lancelet.index.text.segments import icu_library, segment_cutter
+from lancelet.index.text.icu_dictionary import read_dictionary
+from lancelet.index.text.segments import icu_library, make_segment_tokenizer
 
 NAMES = ["icu", "icu/split"]
 PLAIN = {
@@ -47,7 +47,7 @@ def theirs(text, name):
 
 
 def ours(texts, name):
-    words, positions, counts = segment_cutter(splits=name == "icu/split")(
+    words, positions, counts = make_segment_tokenizer(splits=name == "icu/split")(
         pa.array(texts, pa.large_string())
     )
     source = words.source.tobytes()
@@ -63,7 +63,7 @@ def assert_cut_alike(texts, name):
 
 def words_of(name, chance, count):
     """Return some words of a list, and some of what words begin with."""
-    tree = read_words(icu_library().dictionary(name))
+    tree = read_dictionary(icu_library().dictionary(name))
     found = []
     for _ in range(count):
         node, units = 0, b""

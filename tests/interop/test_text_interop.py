@@ -234,7 +234,7 @@ def test_words_to_leave_out_are_kept_by_the_next_segment(tmp_path):
 
 def test_several_partitions_are_one_index(tmp_path, monkeypatch):
     monkeypatch.setattr("lancelet.index.inverted.write.POSTINGS_MAX", 4000)
-    monkeypatch.setattr("lancelet.index.inverted.kind.TEXTS_TOGETHER", 300)
+    monkeypatch.setattr("lancelet.index.inverted.kind.TEXTS_PER_BATCH", 300)
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 900), path, max_rows_per_file=300)
     for column in ("t", "u"):
@@ -245,7 +245,7 @@ def test_several_partitions_are_one_index(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_tokens_are_the_same(options):
-    analyzer = TextAnalyzer(TextOptions.of(options))
+    analyzer = TextAnalyzer(TextOptions.from_params(options))
     for text in TEXTS:
         mine = [(token.text, token.position) for token in analyzer.tokens(text)]
         theirs = [(token.text, token.position) for token in lance.tokenize(text, **options)]
@@ -261,7 +261,7 @@ def test_chinese_words_are_the_same(tmp_path, monkeypatch):
     texts = ("我们都有光明的前途", "光明, hello World 3.14 北京大学", "")
 
     def agree_on_words():
-        analyzer = TextAnalyzer(TextOptions.of({"base_tokenizer": "jieba"}))
+        analyzer = TextAnalyzer(TextOptions.from_params({"base_tokenizer": "jieba"}))
         for text in texts:
             mine = [(token.text, token.position) for token in analyzer.tokens(text)]
             theirs = lance.tokenize(text, base_tokenizer="jieba")
@@ -303,7 +303,7 @@ def test_languages_have_the_same_stems_and_stop_words(language):
     words = ["".join(chance.choices(alphabet, k=chance.randint(1, 9))) for _ in range(2000)]
     text = " ".join(words)
     options = {"language": language, "base_tokenizer": "whitespace"}
-    mine = [token.text for token in TextAnalyzer(TextOptions.of(options)).tokens(text)]
+    mine = [token.text for token in TextAnalyzer(TextOptions.from_params(options)).tokens(text)]
     assert mine == [token.text for token in lance.tokenize(text, **options)]
 
 

@@ -17,7 +17,7 @@ from lance.arrow import bfloat16_array
 import lancelet
 from lancelet.errors import LanceletError, UnsupportedError
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.vector.one_file import OneFile, write_one_file
+from lancelet.index.vector.legacy_file import LegacyFile, write_legacy_file
 from lancelet.index.vector.vectors import prepare
 from lancelet.io.local import LocalStore
 from lancelet.query.indexing.segments import table_segment
@@ -280,10 +280,10 @@ def test_the_layout_in_one_file_is_that_of_the_reference_to_the_byte(tmp_path):
         "v", "IVF_PQ", index_file_version="LEGACY", **arguments("IVF_PQ")
     )
     (stored,) = Path(path).glob("_indices/*/index.idx")
-    read = OneFile(SegmentFolder(LocalStore(stored.parent.parent), stored.parent.name))
+    read = LegacyFile(SegmentFolder(LocalStore(stored.parent.parent), stored.parent.name))
     folder = SegmentFolder(LocalStore(tmp_path), "again")
     parts = (read.read(number) for number in range(read.model.partitions))
-    write_one_file(folder, read.model, read.quantizer, parts, read.origin)
+    write_legacy_file(folder, read.model, read.quantizer, parts, read.origin)
     assert (tmp_path / "again" / "index.idx").read_bytes() == stored.read_bytes()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lancelet.encodings import registry
 from lancelet.encodings.codecs.base import ChunkLimits
-from lancelet.encodings.codecs.cut import chunk_counts
+from lancelet.encodings.codecs.chunking import chunk_counts
 from lancelet.testing.codec_suite import (
     CODEC_CASES,
     Damage,

@@ -53,7 +53,7 @@ def test_views_take_rows_by_sql_and_give_them_back(spark, uri):
 
 
 def test_a_table_of_a_catalog_says_why_it_cannot_work(spark):
-    with pytest.raises(Exception, match="needs the path of a table"):
+    with pytest.raises(Exception, match="missing path of a table"):
         spark.sql("CREATE TABLE no_path USING lance")
 
 

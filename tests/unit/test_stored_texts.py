@@ -11,8 +11,13 @@ from lancelet.errors import CorruptDataError
 from lancelet.format.field import Field
 from lancelet.format.trailer import with_trailer
 from lancelet.format.wire import parse_number
-from lancelet.index.vector.graph import _parse_note
-from lancelet.index.vector.layout import LEFT_OUT_KEY, STORAGE_KEY, read_left_out, read_notes
+from lancelet.index.vector.graph import _parse_metadata
+from lancelet.index.vector.layout import (
+    NUM_SKIPPED_KEY,
+    STORAGE_KEY,
+    read_num_skipped,
+    read_storage_metadata,
+)
 from lancelet.ops.mem_wal.shard import HINT_PATH, Shard
 from lancelet.table.removals import Removals
 
@@ -45,10 +50,10 @@ def test_a_record_of_removed_versions_that_makes_no_sense(content):
 @pytest.mark.parametrize("text", [DEEP, "Infinity"])
 def test_the_notes_on_codes_and_graphs_of_an_index(text):
     with pytest.raises(CorruptDataError):
-        read_notes(File(**{STORAGE_KEY: text}))
+        read_storage_metadata(File(**{STORAGE_KEY: text}))
     with pytest.raises(CorruptDataError):
-        _parse_note(text)
-    assert read_left_out(File(**{LEFT_OUT_KEY: LONG})) is None
+        _parse_metadata(text)
+    assert read_num_skipped(File(**{NUM_SKIPPED_KEY: LONG})) is None
 
 
 @pytest.mark.parametrize("hint", [DEEP, '{"version": Infinity}', '{"version": 1e999}', "[1]"])

@@ -11,7 +11,7 @@ from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.show.display import size_text
-from lancelet.ops.list_files import files_of, stored_files
+from lancelet.ops.list_files import list_tracked_files, stored_files
 
 _COLUMNS = ("type", "path", "base", "bytes")
 
@@ -47,7 +47,7 @@ def _needed(table: LanceDataset, stored: dict[str, int]) -> Iterator[tuple[Any, 
         for fragment in table.snapshot.fragments
         for file in fragment.files
     }
-    for file in files_of(table.snapshot):
+    for file in list_tracked_files(table.snapshot):
         in_root = file.base_uri == root
         own = stored.get(file.path) if in_root else known.get(file.path.rpartition("/")[2])
         yield file.type, file.path, None if in_root else file.base_uri, own
@@ -55,7 +55,7 @@ def _needed(table: LanceDataset, stored: dict[str, int]) -> Iterator[tuple[Any, 
 
 def _others(table: LanceDataset, stored: dict[str, int]) -> Iterator[tuple[Any, ...]]:
     root = table.snapshot.location.uri
-    needed = {file.path for file in files_of(table.snapshot) if file.base_uri == root}
+    needed = {file.path for file in list_tracked_files(table.snapshot) if file.base_uri == root}
     for path in sorted(stored.keys() - needed):
         yield "not needed", path, None, stored[path]
 

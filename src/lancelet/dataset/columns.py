@@ -168,7 +168,7 @@ def _rows(data: Any, schema: pa.Schema | None) -> RowStream:
     if schema is None and is_plain:
         raise InvalidInputError("Must provide schema to write dataset from RecordBatch iterable")
     try:
-        return ops.rows.read_rows_of(data, schema)
+        return ops.rows.read_rows(data, schema)
     except InvalidInputError as error:
         raise TransformTypeError(
             "transforms must be a BatchUDF, dict, map function, or ReaderLike value",
@@ -276,7 +276,7 @@ class EvolutionMethods:
             ```
         """
         handle = self._handle
-        rows, right = ops.rows.read_rows_of(data_obj, schema), right_on or left_on
+        rows, right = ops.rows.read_rows(data_obj, schema), right_on or left_on
         if dry_run:
             return ops.columns.add.report_join_columns(handle.snapshot, rows, left_on, right)
         handle.snapshot = ops.columns.add.join_columns(handle.snapshot, rows, left_on, right)
@@ -353,7 +353,7 @@ class EvolutionMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        rows = {fragment_id: ops.rows.read_rows_of(data) for fragment_id, data in values.items()}
+        rows = {fragment_id: ops.rows.read_rows(data) for fragment_id, data in values.items()}
         columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
         by_id = snapshot.fragments.by_id
         return self._handle.change(

@@ -373,7 +373,7 @@ class LanceDataset(
                 raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
             return ops.dry_run.ChangeReport("Drop", 0, 0, 0) if dry_run else None
         if dry_run:
-            return ops.dry_run.rehearse_apart(
+            return ops.dry_run.dry_run_without_commit(
                 location, "Drop", lambda there: there.store.delete_folder("")
             )
         location.store.delete_folder("")
@@ -391,8 +391,8 @@ class LanceDataset(
             ```
         """
         loads = index_loads(self.snapshot)
-        needed = loads.found + loads.parts
-        return loads.found / needed if needed else 0.0
+        needed = loads.cache_hits + loads.parts
+        return loads.cache_hits / needed if needed else 0.0
 
     @property
     def _ds(self) -> LanceDataset:

@@ -126,7 +126,7 @@ class FragmentColumnMethods:
             metadata, schema = dataset.get_fragment(0).merge({"id": [1], "stock": [5]}, "id")
             ```
         """
-        snapshot, rows = self._dataset.snapshot, ops.rows.read_rows_of(data_obj, schema)
+        snapshot, rows = self._dataset.snapshot, ops.rows.read_rows(data_obj, schema)
         fragment, merged = ops.columns.add.join_columns_to_fragment(
             snapshot, self._fragment, rows, left_on, right_on or left_on
         )
@@ -189,7 +189,7 @@ class FragmentColumnMethods:
             ```
         """
         joined = ops.columns.from_given.Joined.of(
-            ops.rows.read_rows_of(data_obj, schema),
+            ops.rows.read_rows(data_obj, schema),
             right_on or left_on,
             self._dataset.snapshot.schema,
             left_on,

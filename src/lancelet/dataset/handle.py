@@ -108,7 +108,7 @@ class Handle:
     ) -> ChangeReport | None:
         """Make a change and check its version out, or report it, with `num_rows`."""
         if dry_run:
-            return ops.dry_run.rehearse(self.snapshot, change, num_rows)
+            return ops.dry_run.dry_run(self.snapshot, change, num_rows)
         self.snapshot = change(self.snapshot)
         return None
 

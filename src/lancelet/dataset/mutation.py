@@ -161,7 +161,7 @@ class MergeInsertBuilder:
             dataset.merge_insert("id").when_matched_update_all().conflict_retries(20).execute(new_books)
             ```
         """
-        self._retries = replace(self._retries, most=max_retries)
+        self._retries = replace(self._retries, max_retries=max_retries)
         return self
 
     @checks_kinds
@@ -257,7 +257,9 @@ class MergeInsertBuilder:
             merge.target_bases(["cold"]).execute(pa.table({"id": [3]}))
             ```
         """
-        return self._with(files=replace(self._spec.files, bases=ops.bases.BaseChoice(tuple(bases))))
+        return self._with(
+            files=replace(self._spec.files, bases=ops.bases.BaseSelection(tuple(bases)))
+        )
 
     def target_all_bases(self, include_primary: bool = True) -> Self:
         """Write new files to all base paths, in turn.
@@ -279,7 +281,7 @@ class MergeInsertBuilder:
             ```
         """
         return self._with(
-            files=replace(self._spec.files, bases=ops.bases.BaseChoice(spread=include_primary))
+            files=replace(self._spec.files, bases=ops.bases.BaseSelection(rotates=include_primary))
         )
 
     def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
@@ -364,7 +366,7 @@ class MergeInsertBuilder:
             upsert.when_not_matched_insert_all().execute(new_books)["num_inserted_rows"]  # 1
             ```
         """
-        stream, dataset = ops.rows.read_rows_of(data_obj, schema), self._dataset
+        stream, dataset = ops.rows.read_rows(data_obj, schema), self._dataset
         if dry_run:
             return ops.merge_insert.execute.report_merge(dataset.snapshot, stream, self._spec)
         with shown(progress):
@@ -400,7 +402,7 @@ class MergeInsertBuilder:
         """
         snapshot = self._dataset.snapshot
         done = ops.merge_insert.execute.merge_uncommitted(
-            snapshot, ops.rows.read_rows_of(data_obj, schema), self._spec
+            snapshot, ops.rows.read_rows(data_obj, schema), self._spec
         )
         operation = operation_to_user(done.operation)
         return Transaction(snapshot.version, operation), _result(done.statistics)
@@ -510,7 +512,7 @@ class MergeInsertBuilder:
             print(dataset.merge_insert("id").when_matched_update_all().analyze_plan(new_books))
             ```
         """
-        stream = ops.rows.read_rows_of(data_obj, schema)
+        stream = ops.rows.read_rows(data_obj, schema)
         return ops.merge_insert.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
 
     def _with(self, **changes: Any) -> Self:
@@ -581,7 +583,7 @@ class MutationMethods:
             dataset.insert([{"id": 100, "name": "Emma", "price": 4.5}])
             ```
         """
-        rows = ops.rows.read_rows_of(data, kwargs.pop("schema", None))
+        rows = ops.rows.read_rows(data, kwargs.pop("schema", None))
         own = cast("LanceDataset", self)  # what this is mixed into
         request = WriteRequest(own, mode, **kwargs)
         if dry_run:

@@ -1,6 +1,6 @@
-"""Arrays to buffers and back, for every generation of the format, and the choice of encoding."""
+"""Encoding and decoding of arrays for each format generation, and encoding selection."""
 
-# ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - modules are imported on demand; the imports below are for type checkers
 
 from typing import TYPE_CHECKING
 

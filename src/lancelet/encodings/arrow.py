@@ -1,17 +1,16 @@
-"""Between Arrow arrays and blocks: the same buffers under other names, seldom a copy.
+"""Conversion between Arrow arrays and blocks, mostly without copies.
 
     pa.array([1, 2, None], int32)   ->  FixedWidth(bits=32, 12 bytes, count 3)
     pa.array(["ab", "c"])           ->  Variable(offsets [0 2 3], data "abc")
     FixedSizeList<float>[2]         ->  FixedSizeList(dimension 2, items FixedWidth(32))
 
-A block has no nulls: what lies under a null is whatever Arrow held there, except that strings
-under nulls are emptied, as nobody should pay for bytes that cannot be read, nor find them in a
-file. Nulls travel as levels, or beside the block as a bitmap.
+Blocks have no nulls. Null slots have the values of the Arrow buffer, except that null strings
+become empty: their bytes are unreadable, so storing them would waste space and leak data. Nulls are
+stored as levels or in a separate bitmap.
 
-Coming back, bytes are from storage. Widths are checked against the type, and strings for being
-UTF-8, because Arrow's string functions trust that. If the data as a whole are ASCII, which is
-seen at the speed of memory, there is nothing more to check; else they must be UTF-8 as if they
-were one string, and no value may begin within a character.
+Decoded bytes are validated: widths against the type, and strings for UTF-8, because Arrow's string
+functions rely on it. All-ASCII data, detected at memory speed, needs no further check. Other data
+must be UTF-8 as one string, and no value may start within a character.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _ASCII_STOP = 0x80
 
 
 def block_from_arrow(array: pa.Array) -> Block:
-    """Return the values of an array as a block, nulls ignored; a view where Arrow's layout allows.
+    """Return the values of an array as a block, nulls ignored; zero-copy where possible.
 
     >>> block_from_arrow(pa.array([1, None, 3], pa.int16())).bits
     16
@@ -77,11 +76,11 @@ NUMBER_BITS: Final[Mapping[int, int]] = {
         *(pa.timestamp("s"), pa.duration("s")),
     )
 }
-"""The bits of a number of each type of numbers."""
+"""The bit width of each numeric type, by Arrow type id."""
 
 
 def value_bytes(array: pa.Array) -> int:
-    """Return the bytes of the values of an array, which Arrow takes long to say of numbers.
+    """Return the bytes of the values of an array; faster than `nbytes` for numbers.
 
     >>> value_bytes(pa.array([1, 2, None], pa.int32()))
     13
@@ -93,10 +92,10 @@ def value_bytes(array: pa.Array) -> int:
     return (count * bits + 7) // 8 + ((count + 7) // 8 if array.null_count else 0)
 
 
-def value_bytes_of_each(array: pa.Array, count: int) -> Sequence[int]:
-    """Return the same of each of the columns of which an array has as many numbers or strings.
+def value_bytes_by_column(array: pa.Array, count: int) -> Sequence[int]:
+    """Return `value_bytes` of each of `count` equally long columns that an array concatenates.
 
-    >>> value_bytes_of_each(pa.array(["a", "bc", "d", "e"]), 2)
+    >>> value_bytes_by_column(pa.array(["a", "bc", "d", "e"]), 2)
     [15, 14]
     """
     rows = len(array) // count
@@ -107,32 +106,32 @@ def value_bytes_of_each(array: pa.Array, count: int) -> Sequence[int]:
     kind = _offsets_type(array.type)
     start = array.offset * kind.itemsize
     ends = np.frombuffer(array.buffers()[1], kind, len(array) + 1, start)[:: rows or 1]
-    found: list[int] = (np.diff(ends) + ((rows + 1) * kind.itemsize + nulls)).tolist()
-    return found
+    sizes: list[int] = (np.diff(ends) + ((rows + 1) * kind.itemsize + nulls)).tolist()
+    return sizes
 
 
-def numpy_of(array: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers or truth values as `to_numpy` does, which imports pandas to look for it.
+def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers or booleans as NumPy array; unlike `to_numpy`, does not import pandas.
 
-    >>> numpy_of(pa.array([True, False, True]).slice(1))
+    >>> to_numpy(pa.array([True, False, True]).slice(1))
     array([False,  True])
     """
     kind, start, count = array.type, array.offset, len(array)
-    is_truth = pa.types.is_boolean(kind)
-    is_plain = is_truth or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    is_boolean = pa.types.is_boolean(kind)
+    is_plain = is_boolean or pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if array.null_count or not is_plain or not count:
-        whole: npt.NDArray[Any] = array.to_numpy(zero_copy_only=not is_truth)
-        return whole
-    if is_truth:
-        return bytes_of_bits(array).view(np.bool_)
+        copied: npt.NDArray[Any] = array.to_numpy(zero_copy_only=not is_boolean)
+        return copied
+    if is_boolean:
+        return unpack_booleans(array).view(np.bool_)
     dtype = np.dtype(kind.to_pandas_dtype())
     return np.frombuffer(array.buffers()[1], dtype, count, start * dtype.itemsize)
 
 
-def bytes_of_bits(array: pa.Array) -> Bytes:
-    """Return booleans as 0 and 1, a byte each; those that are null as they happen to lie there.
+def unpack_booleans(array: pa.Array) -> Bytes:
+    """Return booleans as bytes 0 and 1; nulls have the bit of the value buffer.
 
-    >>> bytes_of_bits(pa.array([True, False, True]).slice(1))
+    >>> unpack_booleans(pa.array([True, False, True]).slice(1))
     array([0, 1], dtype=uint8)
     """
     first, shift = divmod(array.offset, 8)
@@ -140,18 +139,18 @@ def bytes_of_bits(array: pa.Array) -> Bytes:
     return np.unpackbits(bits, count=shift + len(array), bitorder="little")[shift:]
 
 
-def arrow_of(numbers: Int64s) -> pa.Array:
-    """Return numbers as an array, for which `pa.array` would look for pandas and import it.
+def to_arrow(numbers: Int64s) -> pa.Array:
+    """Return an int64 array; unlike `pa.array`, does not import pandas.
 
-    >>> arrow_of(np.array([3, 1])).to_pylist()
+    >>> to_arrow(np.array([3, 1])).to_pylist()
     [3, 1]
     """
-    held = pa.py_buffer(np.ascontiguousarray(numbers, np.int64))
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, held])
+    buffer = pa.py_buffer(np.ascontiguousarray(numbers, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, buffer])
 
 
 def validity_bits(array: pa.Array) -> Bytes | None:
-    """Return the validity of an array as a bitmap from bit 0, or `None` if all is valid.
+    """Return the validity of an array as a bitmap from bit 0, or `None` without nulls.
 
     >>> validity_bits(pa.array([1, None, 3])[1:]).tolist()
     [2]
@@ -173,12 +172,12 @@ def bits_per_value(data_type: pa.DataType) -> int:
         return int(data_type.bit_width)
     except ValueError as error:
         raise UnsupportedError(
-            "no codec stores values of this type", type=str(data_type)
+            "no codec can store values of this type", type=str(data_type)
         ) from error
 
 
 def plain_bits(data_type: pa.DataType) -> int:
-    """Return the bits of numbers and times, whose arrays are their bytes; of other types, 0.
+    """Return the bit width of numbers and times; 0 for other types.
 
     >>> plain_bits(pa.int16()), plain_bits(pa.bool_()), plain_bits(pa.string())
     (16, 0, 0)
@@ -188,7 +187,7 @@ def plain_bits(data_type: pa.DataType) -> int:
 
 
 def has_fixed_width(data_type: pa.DataType) -> bool:
-    """Whether each value of a type takes the same bits, and at least one.
+    """Return whether all values of a type have the same, non-zero bit width.
 
     >>> has_fixed_width(pa.binary(3)), has_fixed_width(pa.binary(0)), has_fixed_width(pa.null())
     (True, False, False)
@@ -199,32 +198,32 @@ def has_fixed_width(data_type: pa.DataType) -> bool:
 
 
 def has_no_bytes(data_type: pa.DataType) -> bool:
-    """Whether values are binary of length 0."""
+    """Return whether values are fixed-size binary of length 0."""
     return pa.types.is_fixed_size_binary(data_type) and not data_type.byte_width
 
 
 def item_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type of the innermost items of lists of a fixed size, or the type itself."""
+    """Return the innermost item type of nested fixed-size lists, or the type itself."""
     while pa.types.is_fixed_size_list(data_type):
         data_type = data_type.value_type
     return data_type
 
 
 def with_null_items(array: pa.Array) -> pa.Array | None:
-    """Return nested lists of binary of no bytes as lists of nulls, if that is what all items are.
+    """Return nested lists of all-null zero-length binary as lists of nulls, else None.
 
     >>> array = pa.array([[None, None], None], pa.list_(pa.binary(0), 2))
     >>> with_null_items(array).type
     FixedSizeListType(fixed_size_list<item: null>[2])
     """
-    seen = array
-    while pa.types.is_fixed_size_list(seen.type):
-        seen = seen.flatten()
-    return _with_null_items(array) if seen.null_count == len(seen) else None
+    items = array
+    while pa.types.is_fixed_size_list(items.type):
+        items = items.flatten()
+    return _with_null_items(array) if items.null_count == len(items) else None
 
 
 def is_variable(data_type: pa.DataType) -> bool:
-    """Whether values are strings or binary with offsets, of either width."""
+    """Return whether values are strings or binary with 32-bit or 64-bit offsets."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_binary(data_type)
@@ -251,7 +250,7 @@ def _variable_from_arrow(array: pa.Array) -> Variable:
     if len(array) == 0:
         return Variable(np.zeros(1, offsets_type), np.empty(0, np.uint8))
     if array.null_count:
-        array = _without_bytes_under_nulls(array)
+        array = _clear_null_strings(array)
     _, offsets, data = array.buffers()
     return Variable(
         np.frombuffer(offsets, offsets_type, len(array) + 1, array.offset * offsets_type.itemsize),
@@ -259,7 +258,7 @@ def _variable_from_arrow(array: pa.Array) -> Variable:
     )
 
 
-def _without_bytes_under_nulls(array: pa.Array) -> pa.Array:
+def _clear_null_strings(array: pa.Array) -> pa.Array:
     validity, offsets, _ = array.buffers()
     is_valid = np.unpackbits(
         _bits(validity, array.offset, len(array)), bitorder="little", count=len(array)
@@ -287,7 +286,7 @@ def _fields_from_arrow(array: pa.Array) -> Fields:
         child = array.field(index)
         if child.null_count:
             raise InvalidInputError(
-                "the children of a packed struct cannot be null; pack only full columns",
+                "the children of a packed struct cannot be null; pack only columns without nulls",
                 child=array.type.field(index).name,
                 nulls=child.null_count,
             )
@@ -300,7 +299,7 @@ def _bytes(buffer: pa.Buffer | None) -> Bytes:
 
 
 def _bits(buffer: pa.Buffer | None, start: int, count: int) -> Bytes:
-    """Return `count` bits from bit `start` on, beginning at bit 0 of the result, rest zero."""
+    """Return `count` bits from bit `start`, shifted to bit 0 and zero-padded."""
     first, shift = divmod(start, 8)
     bits = _bytes(buffer)[first : (start + count + 7) // 8]
     if shift == 0 and count % 8 == 0:
@@ -313,7 +312,7 @@ def _bits(buffer: pa.Buffer | None, start: int, count: int) -> Bytes:
 
 
 def arrow_from_block(block: Block, data_type: pa.DataType, validity: Bytes | None) -> pa.Array:
-    """Return a block of bytes from storage as an array of a type, with nulls where bits are 0.
+    """Return a stored block as an array of a type, with nulls where `validity` bits are 0.
 
     >>> values = FixedWidth(16, np.array([7, 8], "<i2").view(np.uint8), 2)
     >>> arrow_from_block(values, pa.int16(), np.array([1], np.uint8)).to_pylist()
@@ -356,10 +355,10 @@ def _arrow_from_fixed(
     if block.bits == 0:
         if data_type == pa.binary(0):
             return pa.Array.from_buffers(data_type, block.count, [nulls, pa.py_buffer(b"")])
-        # Items that are all null are stored as their bits alone, whatever their type.
+        # All-null items are stored as validity bits only, whatever their type.
         return pa.nulls(block.count, data_type)
     if pa.types.is_fixed_size_list(data_type) and block.bits % data_type.list_size == 0:
-        # Packed structs hold lists as wide values.
+        # Packed structs store lists as wide values.
         dimension = data_type.list_size
         items = FixedWidth(block.bits // dimension, block.data, block.count * dimension)
         lists = FixedSizeList(dimension, None, items, block.count)
@@ -382,7 +381,7 @@ def _arrow_from_variable(
     if kind == np.int32 and offsets.dtype != np.int32:
         if int(offsets[-1]) - int(offsets[0]) > _INT32_MAX:
             raise ArrayOverflowError(
-                "more than 2 GiB of strings do not fit one array; read fewer rows at a time",
+                "more than 2 GiB of strings do not fit into one array; read fewer rows at a time",
                 bytes=int(offsets[-1]) - int(offsets[0]),
             )
         data = data[int(offsets[0]) : int(offsets[-1])]
@@ -403,21 +402,23 @@ def _check_utf8(offsets: Any, data: Bytes) -> None:
     if int(text.max()) < _ASCII_STOP:
         return
     ends = np.array([0, len(text)], np.int64)
-    whole = pa.Array.from_buffers(
+    joined = pa.Array.from_buffers(
         pa.large_string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(text)]
     )
     try:
-        whole.validate(full=True)
+        joined.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CorruptDataError(
-            "a string column holds bytes that are not UTF-8; was it written as binary?",
+            "a string column contains bytes that are not UTF-8; was it written as binary?",
             bytes=len(text),
         ) from error
     starts = offsets[:-1][offsets[:-1] < stop]
-    inside = np.flatnonzero(data[starts] & 0xC0 == 0x80)
-    if len(inside):
+    misplaced = np.flatnonzero(data[starts] & 0xC0 == 0x80)
+    if len(misplaced):
         raise CorruptDataError(
-            "a string begins within a character", value=int(inside[0]), values=len(offsets) - 1
+            "a string starts within a UTF-8 character",
+            value=int(misplaced[0]),
+            values=len(offsets) - 1,
         )
 
 
@@ -442,7 +443,7 @@ def _arrow_from_fields(block: Fields, data_type: pa.DataType, nulls: pa.Buffer |
 
 def _mismatch(block: Block, data_type: pa.DataType, **facts: object) -> CorruptDataError:
     return CorruptDataError(
-        "the page does not hold values of the type that the schema gives",
+        "the stored values of a page do not match the schema type",
         type=str(data_type),
         found=type(block).__name__,
         **facts,
@@ -450,19 +451,19 @@ def _mismatch(block: Block, data_type: pa.DataType, **facts: object) -> CorruptD
 
 
 def aligned(data: Bytes) -> pa.Buffer:
-    """Return a buffer over the bytes, copied only if they start where Arrow must not read."""
+    """Return a buffer over the bytes, copied only if misaligned for Arrow."""
     buffer = pa.py_buffer(data)
     return pa.py_buffer(data.copy()) if buffer.address % _ALIGNMENT else buffer
 
 
-def apart_from(array: pa.Array, source: Bytes) -> pa.Array:
-    """Return the array without any buffer that lies in `source`; such buffers are copied.
+def copy_if_shared(array: pa.Array, source: Bytes) -> pa.Array:
+    """Return the array with all buffers that overlap `source` copied.
 
     >>> source = np.arange(4, dtype=np.uint8)
     >>> array = pa.Array.from_buffers(pa.uint8(), 2, [None, pa.py_buffer(source[1:3])])
-    >>> kept = apart_from(array, source)
+    >>> copied = copy_if_shared(array, source)
     >>> source[:] = 0
-    >>> array.to_pylist(), kept.to_pylist()
+    >>> array.to_pylist(), copied.to_pylist()
     ([0, 0], [1, 2])
     """
     start = source.ctypes.data

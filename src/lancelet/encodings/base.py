@@ -1,16 +1,15 @@
-"""What encodings exchange: rows asked for, blocks of values, pages written and pages read.
+"""Data model shared by all encodings: requested rows, value blocks, encoded and stored pages.
 
-The life of a column, both ways:
+Encoding and decoding of a column:
 
     Arrow array  --shred-->  levels + Block  --codec-->  buffers of EncodedPages
     Arrow array  <-unravel-  levels + Block  <-codec--   Slices of a StoredPage
 
-A `Block` is what a codec sees: values without nulls, without names, without types beyond their
-width. A generation of the format (`v2_0`, `v2_1`, `v2_3`) offers the same three functions,
-which is all that the file layer knows of it:
+Codecs operate on a `Block`: values without nulls, names, or types other than their width. The file
+layer calls three functions of each format generation (`v2_0`, `v2_1`, `v2_3`):
 
-    columns_of(field)              which columns of the file a field owns, in order
-    encode_field(array, ...)       pages for each of these columns
+    columns_of(field)              columns of the file that belong to a field, in order
+    encode_field(array, ...)       pages of each of these columns
     open_field(field, columns)     a FieldReader over stored pages
 """
 
@@ -42,18 +41,18 @@ class RowRange:
     stop: int
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowIndices:
-    """Single rows, ascending, each at most once."""
+    """Strictly ascending row indices."""
 
     rows: Int64s
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self.rows)
 
 
@@ -65,7 +64,7 @@ Rows: TypeAlias = RowRange | RowIndices
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedWidth:
-    """`count` values of `bits` bits each, back to back; `bits` is 1 (LSB first) or n x 8."""
+    """`count` contiguous values of `bits` bits each; `bits` is 1 (LSB first) or a multiple of 8."""
 
     bits: int
     data: Bytes
@@ -81,7 +80,7 @@ class Variable:
 
     @property
     def count(self) -> int:
-        """Return how many values there are."""
+        """Return the number of values."""
         return len(self.offsets) - 1
 
 
@@ -97,7 +96,7 @@ class FixedSizeList:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fields:
-    """A packed struct as the blocks of its children."""
+    """A packed struct, with one block per child."""
 
     children: tuple[Block, ...]
     count: int
@@ -111,7 +110,7 @@ Block: TypeAlias = FixedWidth | Variable | FixedSizeList | Fields
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
-    """What the writer chose for a page, for `encoding_report()`."""
+    """The encoding chosen for a page, as reported by `encoding_report()`."""
 
     path: str
     layout: str
@@ -123,13 +122,13 @@ class ColumnChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedPages:
-    """Pages that were encoded at once and are described alike, ready to be written.
+    """Pages that were encoded together with the same encoding.
 
-    `fields` are the places of their fields among those that were encoded together; `column`
-    counts within the columns of a field (`columns_of`), `first_row` within the rows of its array.
-    A page has a buffer of each of `buffers`: page i the slices i. The file layer writes them, each
-    at an aligned position, and turns this into column metadata. `encoding` is the serialized
-    envelope. `report` says what was chosen, of all pages, when it is asked for.
+    `fields` are indices into the fields encoded in one call. `column` is relative to the first
+    column of the field (`columns_of`), `first_row` to the first row of the array. Page i consists
+    of slice i of each of `buffers`. The file layer writes the buffers at aligned positions and
+    generates the column metadata. `encoding` is the serialized envelope. `report` computes the
+    chosen encodings of all pages.
     """
 
     fields: Sequence[int]
@@ -143,7 +142,7 @@ class EncodedPages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredPage:
-    """A page as column metadata describes it; `first_row` is the sum of the lengths before."""
+    """A page from the column metadata; `first_row` is the total length of the preceding pages."""
 
     first_row: int
     length: int
@@ -155,7 +154,7 @@ class StoredPage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredColumn:
-    """A column as its metadata describes it."""
+    """A column from the column metadata."""
 
     index: int
     encoding: bytes
@@ -163,56 +162,56 @@ class StoredColumn:
     buffer_position: Int64s
     buffer_size: Int64s
     items: StoredColumn | None = None
-    """In 2.0, the next column, if no field owns it: the bytes of strings, for early writers."""
+    """The next column in 2.0 files, if it belongs to no field: string bytes of early writers."""
 
 
 class BlobSink(Protocol):
-    """Where bytes go that live outside of pages."""
+    """Writes blob data outside of pages."""
 
     def write_inline(self, data: Bytes) -> int:
-        """Write bytes into the data file, aligned, and return their position in it."""
+        """Write bytes into the data file, aligned, and return their position."""
 
     def write_packed(self, data: Bytes) -> tuple[int, int]:
-        """Write bytes into a shared sidecar; return its blob id and the position in it."""
+        """Write bytes into a shared sidecar file; return its blob id and the position."""
 
     def write_dedicated(self, data: Bytes) -> int:
-        """Write bytes into a sidecar of their own and return its blob id."""
+        """Write bytes into a dedicated sidecar file and return its blob id."""
 
 
 class Memo(Protocol):
-    """A cache of what was prepared from a page's head, such as chunk positions."""
+    """A cache of parsed page metadata, such as chunk positions."""
 
     def get(self, key: tuple[int, int], kind: type[T]) -> T | None:
-        """Return what was kept under `(column index, page index)`."""
+        """Return the cached value of `(column index, page index)`, or None."""
 
     def put(self, key: tuple[int, int], value: Any, *, value_bytes: int) -> None:
-        """Keep a value, or not, as the budget allows."""
+        """Cache a value if the budget allows."""
 
 
 class FieldReader(Protocol):
-    """Reads rows of one top-level field; holds no bytes of the file and does no I/O.
+    """Reads rows of one top-level field, without file buffers or I/O.
 
-    What has an answer here need not be known by every generation.
+    Methods with a default implementation are optional for a generation.
     """
 
     @property
     def data_type(self) -> pa.DataType:
-        """The Arrow type of what is read: the storage type of the (projected) field."""
+        """The Arrow type of the result: the storage type of the (projected) field."""
 
     @property
     def num_rows(self) -> int:
-        """How many rows the field has in this file."""
+        """The number of rows of the field in this file."""
 
     def read(self, rows: Rows) -> Reading[pa.Array]:
         """Read rows, in order, as one array.
 
-        At most two rounds of ranges for 2.1 and later: the heads of pages that the memo does
-        not hold, then the data.
+        At most two rounds of ranges for 2.1 and later: page metadata missing from the cache, then
+        the data.
         """
 
     def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Estimate the bytes fetched to read these rows."""
 
-    def places(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
-        """Return where ascending rows are that are kept as Arrow has them, or None."""
+    def value_ranges(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
+        """Return the byte ranges of ascending rows if stored in Arrow layout, else None."""
         return None

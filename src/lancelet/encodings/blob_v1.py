@@ -1,12 +1,12 @@
-"""Blobs of 2.0 and 2.1: binary values that lie in the data file, outside of pages.
+"""Blobs of 2.0 and 2.1: binary values stored in the data file, outside of pages.
 
     values     b"abc"   b""   null   b"defg"
     position     64      0      0     128        of the bytes, which are aligned
     size          3      0      0       4
 
-Values are written as they come, so that only these numbers wait for a page to fill: a column of
-a hundred megabyte-sized values is one small page. Each version has its own way to mark nulls in
-the numbers that it stores.
+Values are written immediately, and only positions and sizes are buffered until a page is full: a
+column of a hundred megabyte-sized values is one small page. The encoding of nulls in these numbers
+depends on the version.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from lancelet.encodings.base import BlobSink
 from lancelet.format.field import Field
 
 DESCRIPTOR_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
-"""Where the bytes of a value are: what a page of blobs holds, and what a scan shows of them."""
+"""Position and size of a blob in the data file; the content of blob pages and scan results."""
 
 
 def is_blob_v1(field: Field) -> bool:
-    """Say whether the values of a field are binary that lies outside of pages."""
+    """Return whether a field stores binary values outside of pages."""
     return field.is_blob and not field.is_blob_v2 and not field.children
 
 
-def place_blobs(
-    array: pa.Array, sink: BlobSink, *, unseen: npt.NDArray[np.bool_] | None = None
+def write_blobs(
+    array: pa.Array, sink: BlobSink, *, is_hidden: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Write binary values to the file and return where they are; nulls stay null.
+    """Write binary values to the file and return their descriptors; nulls stay null.
 
-    Values that were placed before are returned as they are. `unseen` ones, which lie under a
-    null, are not written.
+    Descriptors are returned unchanged. Values masked by `is_hidden` have a null parent and are not
+    written.
     """
     if array.type == DESCRIPTOR_TYPE:
         return array
     size = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
     size = size.astype(np.uint64)
-    if unseen is not None:
-        size[unseen] = 0
+    if is_hidden is not None:
+        size[is_hidden] = 0
     position = np.zeros(len(array), np.uint64)
     for row in np.flatnonzero(size).tolist():
         position[row] = sink.write_inline(np.frombuffer(array[row].as_buffer(), np.uint8))

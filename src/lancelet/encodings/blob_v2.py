@@ -1,12 +1,12 @@
-"""Blobs of 2.2 and later: small ones in the data file, larger ones in files beside it.
+"""Blobs of 2.2 and later: small ones in the data file, larger ones in sidecar files.
 
     {data: 100 B}      kind 0 inline      position and size in this file
     {data: 1 MB}       kind 1 packed      position and size in a shared sidecar, by its blob id
-    {data: 5 MB}       kind 2 dedicated   a sidecar of its own, by its blob id
+    {data: 5 MB}       kind 2 dedicated   a separate sidecar, by its blob id
     {uri: "s3://..."}  kind 3 external    position and size in that object, 0 and 0 for all of it
-    {uri: "lance-base:4/x.mp4"}           the same, of x.mp4 in the base path whose id is 4
+    {uri: "lance-base:4/x.mp4"}           the same, for x.mp4 in the base path with id 4
 
-The writer is given the values, the column holds the descriptors.
+Writers accept values; the column stores descriptors.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _Flags: TypeAlias = npt.NDArray[np.bool_]
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 BASE_SCHEME: Final = "lance-base:"
-"""Marks the URIs of objects in base paths, for writers alone: files have the id and the rest."""
+"""URI scheme of objects in base paths, for writers only; files store the base id and the path."""
 
 INLINE_BYTES_MAX: Final = 64 * 1024
 PACKED_BYTES_MAX: Final = 4 * 1024 * 1024
-_DESCRIBED: Final = {
+_DESCRIPTOR_TYPES: Final = {
     "kind": pa.uint8(),
     "position": pa.uint64(),
     "blob_size": pa.uint64(),
     "blob_id": pa.uint32(),
 }
-"""What descriptors say beside a path, by its name in the values of callers."""
+"""Types of the descriptor columns besides the path, by field name of input values."""
 
 
 class BlobRowError(InvalidInputError, OSError):
-    """A row is no blob, or says in two ways where its bytes are."""
+    """Raised for a row that is not a blob or has an ambiguous data source."""
 
 
 class BlobKind(IntEnum):
-    """Where the bytes of a blob are."""
+    """Storage location of blob data."""
 
     INLINE = 0
     PACKED = 1
@@ -56,23 +56,23 @@ class BlobKind(IntEnum):
     EXTERNAL = 3
 
 
-def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSink) -> ShreddedLeaf:
-    """Write the bytes of blobs where they belong and return the leaf of their descriptors.
+def write_blob_data(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSink) -> ShreddedLeaf:
+    """Write blob data to its storage location and return the leaf with descriptors.
 
-    The values are structs of `data` and `uri`, of which each valid row has just one; `position`
-    and `size` may say which part of a `uri` is meant. What is null stays null. Values with a
-    `kind` say themselves where their bytes are, but for those of the kind inline.
+    Values are structs of `data` and `uri`; each valid row must set exactly one of them. `position`
+    and `size` select a byte range of a `uri`. Nulls stay null. Values with a `kind` are already
+    descriptors; only those of kind inline are written.
     """
     values = leaf.values
     if values.type.get_field_index("kind") >= 0:
-        return _with_described_blobs(leaf, sink)
+        return _write_inline_blobs(leaf, sink)
     data, uri = values.field("data"), values.field("uri")
     is_valid = leaf.valid_slots()
     has_data = is_valid & data.is_valid().to_numpy(zero_copy_only=False)
     has_uri = is_valid & uri.is_valid().to_numpy(zero_copy_only=False)
-    for problem, is_refused in _refused(values, is_valid, has_data, has_uri):
-        if is_refused.any():
-            row = int(np.flatnonzero(is_refused)[0])
+    for problem, is_invalid in _invalid_rows(values, is_valid, has_data, has_uri):
+        if is_invalid.any():
+            row = int(np.flatnonzero(is_invalid)[0])
             raise BlobRowError(problem, field=leaf.field.name, row=row)
     inline_max = _or(options.blob_inline_size_threshold, INLINE_BYTES_MAX)
     packed_max = _or(options.blob_dedicated_size_threshold, PACKED_BYTES_MAX)
@@ -92,13 +92,13 @@ def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSi
         elif len(value):
             position[row] = sink.write_inline(value)
     paths = _paths(uri.cast(pa.string()).fill_null(""), blob_id)
-    return _described(leaf, (kind, position, size, blob_id), paths)
+    return _with_descriptors(leaf, (kind, position, size, blob_id), paths)
 
 
-def _refused(
+def _invalid_rows(
     values: pa.Array, is_valid: _Flags, has_data: _Flags, has_uri: _Flags
 ) -> Iterator[tuple[str, _Flags]]:
-    """Yield what a blob must not be, and which rows are that."""
+    """Yield an error message and the mask of rows it applies to."""
     yield "a blob must set exactly one of `data` and `uri`", is_valid & (has_data == has_uri)
     is_empty = pc.equal(values.field("uri"), "").fill_null(False)
     yield "the `uri` of a blob is empty", has_uri & is_empty.to_numpy(zero_copy_only=False)
@@ -111,17 +111,17 @@ def _refused(
     )
     problem = "a blob must set both `position` and `size`, or neither"
     yield problem, has_position != has_size
-    yield "a blob sets `position` and `size` but its `uri` is null", has_size & ~has_uri
+    yield "a blob sets `position` and `size`, but its `uri` is null", has_size & ~has_uri
     is_zero = pc.equal(size, 0).fill_null(False).to_numpy(zero_copy_only=False)
-    yield "the `size` of a part of a `uri` must be greater than zero", has_size & is_zero
+    yield "the `size` of a byte range of a `uri` must be greater than zero", has_size & is_zero
 
 
-def _with_described_blobs(leaf: ShreddedLeaf, sink: BlobSink) -> ShreddedLeaf:
-    """Return the leaf of descriptors that were made before, after writing what is inline."""
+def _write_inline_blobs(leaf: ShreddedLeaf, sink: BlobSink) -> ShreddedLeaf:
+    """Write the inline data of values that are already descriptors."""
     values, is_valid = leaf.values, leaf.valid_slots()
     kind, position, size, blob_id = (
         values.field(name).cast(dtype).fill_null(0).to_numpy(zero_copy_only=False).copy()
-        for name, dtype in _DESCRIBED.items()
+        for name, dtype in _DESCRIPTOR_TYPES.items()
     )
     for row in np.flatnonzero(is_valid & (kind == BlobKind.INLINE)).tolist():
         buffer = values.field("data")[row].as_buffer()
@@ -131,22 +131,22 @@ def _with_described_blobs(leaf: ShreddedLeaf, sink: BlobSink) -> ShreddedLeaf:
         size[row] = len(value)
         position[row] = sink.write_inline(value) if len(value) else 0
     paths = values.field("uri").cast(pa.string()).fill_null("")
-    return _described(leaf, (kind, position, size, blob_id), paths)
+    return _with_descriptors(leaf, (kind, position, size, blob_id), paths)
 
 
-def _described(
+def _with_descriptors(
     leaf: ShreddedLeaf, columns: tuple[npt.NDArray[Any], ...], paths: pa.StringArray
 ) -> ShreddedLeaf:
     is_valid = leaf.valid_slots()
     children = [*(pa.array(column) for column in columns), paths]
     validity = None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
     count = len(leaf.values)
-    described = pa.Array.from_buffers(BLOB_V2_DESCRIPTOR, count, [validity], children=children)
-    return replace(leaf, values=described)
+    descriptors = pa.Array.from_buffers(BLOB_V2_DESCRIPTOR, count, [validity], children=children)
+    return replace(leaf, values=descriptors)
 
 
 def _paths(uri: pa.StringArray, blob_id: npt.NDArray[np.uint32]) -> pa.StringArray:
-    """Return URIs as they are stored: those in bases without the base, whose id is filled in."""
+    """Return stored URIs: `lance-base:` URIs become paths, and their ids are set in `blob_id`."""
     in_base = np.asarray(pc.starts_with(uri, BASE_SCHEME))
     if not in_base.any():
         return uri
@@ -156,7 +156,7 @@ def _paths(uri: pa.StringArray, blob_id: npt.NDArray[np.uint32]) -> pa.StringArr
 
 
 def _external_ranges(values: pa.Array, has_uri: _Flags) -> tuple[_Numbers, _Numbers]:
-    """Return position and size, filled in for the rows that have a uri and say so."""
+    """Return position and size of external blobs, 0 where not given."""
     columns = []
     for name in ("position", "size"):
         column = np.zeros(len(values), np.uint64)
@@ -167,5 +167,5 @@ def _external_ranges(values: pa.Array, has_uri: _Flags) -> tuple[_Numbers, _Numb
     return columns[0], columns[1]
 
 
-def _or(wish: int | None, default: int) -> int:
-    return default if wish is None else wish
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

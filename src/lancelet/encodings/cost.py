@@ -1,16 +1,16 @@
-"""What an encoding costs a reader: bytes to fetch, and time to decode them.
+"""Cost model of encodings: bytes to fetch plus time to decode.
 
     URLs of 66 bytes       fsst 21.2 B, 27 ns           zstd{fsst} 13.4 B, 62 ns
     cost of a value        8 x 21.2 + 27 = 197          8 x 13.4 + 62 = 169        zstd
     64-bit times, rising   zstd{split} 3.2 B, 3 ns      inline bit-packing 6.4 B, 1 ns
 
-One byte is priced at `BYTE_NS`: what a core waits for it when data come over two connections from
-an object store (about 120 MB/s). From a page cache bytes cost next to nothing, so a general
-compression, the slowest there is to decode, must also save a good part of them (`saving_min`):
-vectors and random numbers stay as they are, and are read without being copied.
+`BYTE_NS` is the time per byte for one core with two connections to an object store (about 120
+MB/s). Bytes from a page cache are almost free, so general compression, the slowest to decode, must
+additionally save a minimum share of the bytes (`saving_min`). Vectors and random numbers therefore
+remain uncompressed, and are read without copies.
 
-The rates are those of the kernels on one core; only their ratios matter. They are constants, not
-measurements of the day, so that the same data always make the same file.
+Rates are those of the kernels on one core; only their ratios matter. They are constants, not
+measurements, so that equal data always produces equal files.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.options import Compression
-from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes, sum_of
+from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes, sum_by_page
 from lancelet.values import dataclass
 
 Number = TypeVar("Number", float, npt.NDArray[np.float64])
-Whole = TypeVar("Whole", int, Int64s, int | Int64s)
+IntOrArray = TypeVar("IntOrArray", int, Int64s, int | Int64s)
 
 BYTE_NS: Final = 8.0
-"""The price of a stored byte."""
+"""Cost of a stored byte in ns."""
 
-LOOK_UP_NS: Final = 1.5
-"""The price of a value that is looked up in a dictionary."""
+LOOKUP_NS: Final = 1.5
+"""Cost of a dictionary lookup per value in ns."""
 
 FRAME_NS: Final = 1500.0
-"""The price of a value that has a compressed frame of its own."""
+"""Cost of a value compressed as a separate frame, in ns."""
 
 _CHUNK_BYTES: Final = 16
 _PART_BYTES: Final = 8
-"""What a chunk and each of its buffers cost in headers and padding."""
+"""Overhead of a chunk and of each of its buffers: headers and padding, in bytes."""
 
 _SAVING_MIN: Final = {Compression.LZ4: 0.1, Compression.ZSTD: 0.3}
 _SAVING_MIN_CODED: Final = 0.15
@@ -54,75 +54,75 @@ _SAVING_MIN_CODED: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a value costs in bytes and in time to decode."""
+    """Stored bytes and decoding time per value."""
 
     bytes_per_value: float
     decode_ns: float
 
     @property
     def total(self) -> float:
-        """Return both in one number."""
+        """Return the combined cost in ns."""
         return BYTE_NS * self.bytes_per_value + self.decode_ns
 
     def __str__(self) -> str:
-        """Return the words for a report."""
+        """Return the cost as shown in reports."""
         return f"{self.bytes_per_value:.2f} B, {self.decode_ns:.1f} ns a value"
 
     def plus(self, bytes_per_value: float, decode_ns: float) -> Cost:
-        """Return the cost with something added to each value."""
+        """Return the cost with the given amounts added."""
         return Cost(self.bytes_per_value + bytes_per_value, self.decode_ns + decode_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Costs:
-    """What a value costs in each of some pages."""
+    """Stored bytes and decoding time per value, by page."""
 
     bytes_per_value: npt.NDArray[np.float64]
     decode_ns: npt.NDArray[np.float64]
 
     @property
     def totals(self) -> npt.NDArray[np.float64]:
-        """Return both in one number a page."""
+        """Return the combined cost of each page in ns."""
         return BYTE_NS * self.bytes_per_value + self.decode_ns
 
-    def of(self, page: int) -> Cost:
-        """Return what a value costs in one page."""
+    def page_cost(self, page: int) -> Cost:
+        """Return the cost of a value of one page."""
         return Cost(float(self.bytes_per_value[page]), float(self.decode_ns[page]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refused(Mapping[str, str]):
-    """What a page would have cost by the choices that were not taken; in words when asked for.
+class RejectedCosts(Mapping[str, str]):
+    """Costs of the rejected candidates of a page, formatted on access.
 
-    `trials` gives the description of each, its costs, and where pages are among those, if at all.
+    `trials` has the description, the costs, and the index of each page in these costs, or -1.
     """
 
     trials: Sequence[tuple[str, Costs, Int64s]]
-    taken: int
+    chosen: int
     page: int
 
     def __getitem__(self, description: str) -> str:
-        """Return what a value would have cost by a choice."""
-        return self._words()[description]
+        """Return the formatted cost of a candidate."""
+        return self._formatted()[description]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the choices that were tried."""
-        return iter(self._words())
+        """Iterate over the descriptions of the rejected candidates."""
+        return iter(self._formatted())
 
     def __len__(self) -> int:
-        """Return how many choices were tried and not taken."""
-        return len(self._words())
+        """Return the number of rejected candidates."""
+        return len(self._formatted())
 
-    def _words(self) -> dict[str, str]:
+    def _formatted(self) -> dict[str, str]:
         return {
-            description: str(costs.of(place))
-            for number, (description, costs, places) in enumerate(self.trials)
-            if number != self.taken and (place := int(places[self.page])) >= 0
+            description: str(costs.page_cost(index))
+            for number, (description, costs, page_to_index) in enumerate(self.trials)
+            if number != self.chosen and (index := int(page_to_index[self.page])) >= 0
         }
 
 
 def costs_of(codec: Codec, encoded: ChunkedPages | MeasuredPages, sample: Pages) -> Costs:
-    """Return what a value of each page costs a reader, by what samples are encoded to."""
+    """Return the cost per value of each page, from encoded samples."""
     count = max(sample.rows, 1)
     num_parts = 1 if isinstance(encoded, MeasuredPages) else len(encoded.values.parts)
     framing = framing_bytes(encoded.num_chunks, num_parts)
@@ -131,25 +131,25 @@ def costs_of(codec: Codec, encoded: ChunkedPages | MeasuredPages, sample: Pages)
 
 
 def costs_of_compressed(
-    codec: General, encoded: ChunkedPages, inner: ChunkedPages, around: Costs, sample: Pages
+    codec: General, encoded: ChunkedPages, inner: ChunkedPages, inner_costs: Costs, sample: Pages
 ) -> Costs:
-    """Return the same for a general compression of what costs `around` without it."""
+    """Return the costs of general compression of values that cost `inner_costs` without it."""
     count = max(sample.rows, 1)
     plain, packed = (
-        sum_of([each.values.parts[0].size], each.edges) / count for each in (inner, encoded)
+        sum_by_page([pages.values.parts[0].size], pages.edges) / count for pages in (inner, encoded)
     )
     framing = framing_bytes(encoded.num_chunks, len(encoded.values.parts))
     stored = (encoded.encoded_bytes + framing) / count
-    return Costs(stored, around.decode_ns + _decompress_ns(codec, plain, packed))
+    return Costs(stored, inner_costs.decode_ns + _decompress_ns(codec, plain, packed))
 
 
-def framing_bytes(num_chunks: Whole, num_parts: int) -> Whole:
-    """Return what chunks cost besides their values, if each has so many parts."""
+def framing_bytes(num_chunks: IntOrArray, num_parts: int) -> IntOrArray:
+    """Return the overhead of chunks with `num_parts` buffers each."""
     return (_CHUNK_BYTES + _PART_BYTES * (num_parts - 1)) * num_chunks
 
 
 def try_values(codec: Codec, sample: Block) -> Cost:
-    """Encode values of a sample one by one; return what they cost a reader."""
+    """Encode sampled values one by one and return their cost."""
     stored = raw_bytes(codec.encode_values(sample).rows) / max(sample.count, 1)
     plain = raw_bytes(sample) / max(sample.count, 1)
     if isinstance(codec, General):
@@ -158,19 +158,19 @@ def try_values(codec: Codec, sample: Block) -> Cost:
 
 
 def saving_min(codec: General) -> float:
-    """Return the share of the bytes that a general compression must save to be worth a thought.
+    """Return the minimum share of bytes to be saved by general compression.
 
-    Of Zstandard more, because its search for repetition is also what makes writing slow.
+    Higher for Zstandard, whose match search also slows down writing.
     """
     return _SAVING_MIN[codec.compression] if codec.searches else _SAVING_MIN_CODED
 
 
 def _decompress_ns(codec: General, plain: Number, packed: Number) -> Number:
-    """Return the time for a value: LZ4 pays for matches, zstd for every byte in and out.
+    """Return the decompression time per value: LZ4 per match, Zstandard per byte.
 
-    The planes of split values are literals or long matches, and those are just copied. Without a
-    search only what was saved has to be made again, and of words that is copied, too; bytes, of
-    which a value has one at most, are all looked up.
+    Planes of split values are literals or long matches, which are copied. Without a match search,
+    only the saved bytes are generated; for multi-byte values these are copied as well, while values
+    of at most one byte are all decoded by table.
     """
     is_split = isinstance(codec.inner, ByteStreamSplit)
     saved: Number = np.maximum(plain - packed, 0.0)
@@ -183,7 +183,7 @@ def _decompress_ns(codec: General, plain: Number, packed: Number) -> Number:
 
 
 def decode_ns_of(codec: Codec, value_bytes: Number) -> Number:
-    """Return the time to decode a value of so many bytes, without a general compression."""
+    """Return the decoding time of a value of `value_bytes`, without general compression."""
     match codec:
         case Fsst():
             return 0.4 * value_bytes

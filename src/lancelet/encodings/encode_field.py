@@ -1,8 +1,8 @@
-"""From a field's array to the pages of its columns, for every generation that has levels.
+"""Encoding of a field into pages of its columns, for the generations with levels.
 
-    array  --shred-->  leaf per column  --encode_leaf-->  page bodies  --seal-->  EncodedPages
+    array  --shred-->  leaf per column  --encode_leaf-->  page bodies  --pack-->  EncodedPages
 
-A generation says how the body of a page becomes its message (`Seal`), and does nothing else.
+Generations differ only in the conversion of page bodies to messages (`PackPages`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lancelet.encodings.arrow import (
     has_no_bytes,
     is_variable,
     value_bytes,
-    value_bytes_of_each,
+    value_bytes_by_column,
 )
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
-from lancelet.encodings.blob_v2 import with_placed_blobs
-from lancelet.encodings.codecs.words import WORDS
+from lancelet.encodings.blob_v2 import write_blob_data
+from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
 from lancelet.encodings.encode_leaf import encode_leaf
 from lancelet.encodings.layout import (
     ConstantLayout,
@@ -47,20 +47,20 @@ from lancelet.encodings.levels import (
     plain_layers,
     rows_multiple,
     shred,
-    shred_alike,
+    shred_together,
 )
-from lancelet.encodings.miniblock.small import Small, encode_small, small_page
+from lancelet.encodings.miniblock.small import SmallPageInput, encode_small, small_page
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.errors import InternalError, UnsupportedError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.values import dataclass
 
-Seal: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Slices, ...]]]
-"""Makes the message of pages, in its envelope, and the buffers that belong to them."""
+PackPages: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Slices, ...]]]
+"""Returns the enveloped message and the buffers of pages."""
 
-_FIELDS_KEPT: Final = 4096
-"""Of so many fields it is kept how they are stored."""
+_FIELDS_CACHED: Final = 4096
+"""Number of fields in the cache of storage types."""
 
 _TEXTS: Final = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 _PLAIN_TYPES: Final = frozenset([*NUMBER_BITS, *(data_type.id for data_type in _TEXTS)])
@@ -74,7 +74,7 @@ _LAYOUT_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnLeaf:
-    """What one column of a field is to hold."""
+    """The values of one column of a field."""
 
     column: int
     path: Path
@@ -82,17 +82,17 @@ class ColumnLeaf:
 
     @property
     def is_blob_v1(self) -> bool:
-        """Whether the values go to the data file itself, as before 2.2."""
+        """Whether the values are written to the data file itself, as before 2.2."""
         return is_blob_v1(self.leaf.field)
 
 
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
-    """Return the fields within `field` that own a column each, in order: its leaves."""
+    """Return the leaf fields of `field`, each a column, in order."""
     return tuple(path[-1].field for path in paths(nest(field, version)))
 
 
 def check_storable(field: Field, version: FileVersion) -> None:
-    """Raise `UnsupportedError` unless files of a version can store a field of this type."""
+    """Raise `UnsupportedError` unless files of `version` can store a field of this type."""
     leaf_paths = tuple(paths(nest(field, version)))
     _check_empty_structs(leaf_paths)
     for path in leaf_paths:
@@ -102,17 +102,17 @@ def check_storable(field: Field, version: FileVersion) -> None:
 
 
 def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterator[ColumnLeaf]:
-    """Yield what the columns of a field are to hold, after checking that they can."""
-    node, leaf_paths = _checked(field, version)
+    """Validate a field and yield the leaf of each column."""
+    node, leaf_paths = _validated(field, version)
     if len(array):
         for column, leaf in enumerate(shred(node, array)):
             yield ColumnLeaf(column, leaf_paths[column], leaf)
 
 
 def plain_kind(field: Field) -> str | None:
-    """Return what kind of numbers or strings a field has, or None for whatever has more to it.
+    """Return the storage kind of a plain field of numbers or strings, else None.
 
-    Fields of one kind are encoded at once. Numbers are of one kind if they have as many bits.
+    Fields of the same kind are encoded together. Numbers of equal bit width are of the same kind.
     """
     return None if field.children or field.metadata else _kind_of_type(field.logical_type)
 
@@ -122,178 +122,182 @@ def encode_plain(
     fields: Sequence[Field],
     version: FileVersion,
     options: EncodingOptions,
-    seal: Seal,
+    pack: PackPages,
 ) -> Iterator[EncodedPages]:
-    """Yield pages of the values of plain fields, as many of each."""
-    left = dict.fromkeys(range(len(arrays)))
+    """Yield pages of plain fields with equal row counts."""
+    remaining = dict.fromkeys(range(len(arrays)))
     if options == PLAIN_OPTIONS:
         pages = (
-            (place, small_page(array, plain_layers(array))) for place, array in enumerate(arrays)
+            (index, small_page(array, plain_layers(array))) for index, array in enumerate(arrays)
         )
-        small = {place: page for place, page in pages if page is not None}
+        small = {index: page for index, page in pages if page is not None}
         path = (LeafNode(fields[0], arrays[0].type),)
         leaf = ShreddedLeaf(fields[0], plain_layers(arrays[0]), None, None, arrays[0])
         column = ColumnLeaf(0, path, leaf)
         names = [field.name for field in fields]
-        for encoded in _encode_small(small, names, column, version, seal):
+        for encoded in _encode_small(small, names, column, version, pack):
             yield encoded
-            for place in encoded.fields:
-                del left[place]
+            for index in encoded.fields:
+                del remaining[index]
     kinds: dict[str | None, list[int]] = {}
-    for place in left:
-        kinds.setdefault(plain_kind(fields[place]), []).append(place)
-    for own in kinds.values():
-        alike = [arrays[place] for place in own]
-        for within, leaf in shred_alike(fields[own[0]], alike):
-            places = [own[place] for place in within]
-            path = (LeafNode(fields[own[0]], leaf.values.type),)
-            names = [fields[place].name for place in places]
-            report = _Reported(names, value_bytes_of_each(leaf.values, len(places)))
-            for page in encode_leaf(leaf, version, options, count=len(places)):
-                which = [places[at] for at in page.body.which]
-                yield _sealed(which, 0, path, report, page, seal)
+    for index in remaining:
+        kinds.setdefault(plain_kind(fields[index]), []).append(index)
+    for group in kinds.values():
+        group_arrays = [arrays[index] for index in group]
+        for members, leaf in shred_together(fields[group[0]], group_arrays):
+            field_indices = [group[index] for index in members]
+            path = (LeafNode(fields[group[0]], leaf.values.type),)
+            names = [fields[index].name for index in field_indices]
+            report = _PageReport(names, value_bytes_by_column(leaf.values, len(field_indices)))
+            for page in encode_leaf(leaf, version, options, count=len(field_indices)):
+                page_fields = [field_indices[position] for position in page.body.page_indices]
+                yield _to_encoded_pages(page_fields, 0, path, report, page, pack)
 
 
-@lru_cache(_FIELDS_KEPT)
+@lru_cache(_FIELDS_CACHED)
 def _kind_of_type(name: str) -> str | None:
-    # A struct without fields has no type of storage.
+    # A struct without fields has no storage type.
     kind = None if name == "struct" else logical_type.storage_type_of(name)
     if kind is None or kind.id not in _PLAIN_TYPES:
         return None
     bits = NUMBER_BITS.get(kind.id, 0)
-    return f"{bits} bits" if bits in WORDS else name
+    return f"{bits} bits" if bits in UNSIGNED_TYPES else name
 
 
 def encode_column(
     column: ColumnLeaf,
     version: FileVersion,
-    seal: Seal,
+    pack: PackPages,
     defaults: EncodingOptions,
     *,
     blobs: BlobSink | None,
 ) -> Iterator[EncodedPages]:
-    """Yield the pages of a column, whose options are `defaults` if its field asks for nothing."""
+    """Yield the pages of a column, with `defaults` as options unless the field has metadata."""
     leaf, path = column.leaf, column.path
     field = leaf.field
     options = defaults
     if field.metadata:
         options = EncodingOptions.from_metadata(field.name, field.metadata)
     if field.is_blob_v2:
-        leaf = with_placed_blobs(leaf, options, sink_of(blobs, field))
+        leaf = write_blob_data(leaf, options, sink_of(blobs, field))
     multiple = rows_multiple(path)
     if leaf.repetition is None and multiple == 1 and options == PLAIN_OPTIONS:
         small = small_page(leaf.values, leaf.layers, leaf.definition)
         if small is not None:
-            encoded = [*_encode_small({0: small}, [name_of(path)], column, version, seal)]
+            encoded = [*_encode_small({0: small}, [name_of(path)], column, version, pack)]
             if encoded:
                 yield from encoded
                 return
     for page in encode_leaf(leaf, version, options, multiple=multiple):
-        report = _Reported([name_of(path)], [value_bytes(page.leaf.values)])
-        yield _sealed([0], column.column, path, report, page, seal, multiple)
+        report = _PageReport([name_of(path)], [value_bytes(page.leaf.values)])
+        yield _to_encoded_pages([0], column.column, path, report, page, pack, multiple)
 
 
 def _encode_small(
-    pages: Mapping[int, Small],
+    pages: Mapping[int, SmallPageInput],
     names: Sequence[str],
-    like: ColumnLeaf,
+    column: ColumnLeaf,
     version: FileVersion,
-    seal: Seal,
+    pack: PackPages,
 ) -> Iterator[EncodedPages]:
-    """Yield those of some pages, by the places of their fields, that turn out to be small."""
+    """Yield the pages, by field index, that qualify as small."""
     if not pages:
         return
-    places, small = [*pages], [*pages.values()]
-    rows = len(like.leaf.values)
-    report = _Reported([names[place] for place in places], [each.told_bytes for each in small])
-    for which, body in encode_small(small, rows, version):
-        own = [places[at] for at in which]
-        page = PageBody(0, rows, like.leaf, body)
-        yield _sealed(own, like.column, like.path, report, page, seal)
+    field_indices, small = [*pages], [*pages.values()]
+    rows = len(column.leaf.values)
+    report = _PageReport(
+        [names[index] for index in field_indices], [each.report_bytes for each in small]
+    )
+    for members, body in encode_small(small, rows, version):
+        page_fields = [field_indices[position] for position in members]
+        page = PageBody(0, rows, column.leaf, body)
+        yield _to_encoded_pages(page_fields, column.column, column.path, report, page, pack)
 
 
-def _sealed(
+def _to_encoded_pages(
     fields: Sequence[int],
     column: int,
     path: Path,
-    report: _Reported,
+    report: _PageReport,
     page: PageBody,
-    seal: Seal,
+    pack: PackPages,
     multiple: int = 1,
 ) -> EncodedPages:
-    encoding, buffers = seal(path, page)
+    encoding, buffers = pack(path, page)
     body = page.body
-    chosen = partial(
+    choices = partial(
         report.choices,
-        body.which,
+        body.page_indices,
         _LAYOUT_NAMES[type(body.layout)],
         (body.encodings, body.refused),
-        [each.size for each in body.buffers],
+        [buffer.size for buffer in body.buffers],
     )
     return EncodedPages(
-        fields, column, page.first_row // multiple, page.rows, buffers, encoding, chosen
+        fields, column, page.first_row // multiple, page.rows, buffers, encoding, choices
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Reported:
-    """What a report tells of pages besides what was chosen: of which columns, of how many bytes."""
+class _PageReport:
+    """Column names and raw sizes of pages, for encoding reports."""
 
     names: Sequence[str]
     raw_bytes: Sequence[int] | Int64s
 
     def choices(
         self,
-        which: Sequence[int],
+        page_indices: Sequence[int],
         layout: str,
         chosen: tuple[Sequence[str], Sequence[Mapping[str, str]]],
         sizes: Sequence[Int64s],
     ) -> list[ColumnChoice]:
-        """Return what was chosen for some of the pages, from the sizes of their buffers."""
-        stored = np.sum(sizes, axis=0).tolist() if sizes else [0] * len(which)
+        """Return the report entries of a subset of the pages, from their buffer sizes."""
+        stored = np.sum(sizes, axis=0).tolist() if sizes else [0] * len(page_indices)
         return [
             ColumnChoice(self.names[page], layout, encoding, int(self.raw_bytes[page]), size, other)
-            for page, encoding, other, size in zip(which, *chosen, stored, strict=True)
+            for page, encoding, other, size in zip(page_indices, *chosen, stored, strict=True)
         ]
 
 
-@lru_cache(_FIELDS_KEPT)
-def _checked(field: Field, version: FileVersion) -> tuple[Node, tuple[Path, ...]]:
-    """Return the tree of a field that files of a version can store, and the ways to its leaves."""
+@lru_cache(_FIELDS_CACHED)
+def _validated(field: Field, version: FileVersion) -> tuple[Node, tuple[Path, ...]]:
+    """Return the validated tree of a field and the paths to its leaves."""
     check_storable(field, version)
     node = nest(field, version)
     return node, tuple(paths(node))
 
 
 def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
-    """Return the place for blobs, which there must be."""
+    """Return the blob sink, or raise if missing."""
     if blobs is None:
         raise InternalError("a blob column is written without a blob writer", field=field.name)
     return blobs
 
 
 def _check_nesting(path: Path) -> None:
-    """Raise for a column that could be written, but that the reference would fail to read."""
+    """Raise for nested types that the reference cannot read."""
     kinds = {type(node) for node in path}
     if kinds >= {FixedListNode, ListNode}:
         raise UnsupportedError(
-            "fixed-size lists of structs are not written inside of lists, nor around them",
+            "fixed-size lists of structs cannot be combined with lists; use variable-size lists",
             column=name_of(path),
         )
     if any(isinstance(node, FixedListNode) and not node.dimension for node in path):
-        raise UnsupportedError("no file can store lists of no items", column=name_of(path))
+        raise UnsupportedError(
+            "no file version can store lists with zero items", column=name_of(path)
+        )
 
 
 def _check_empty_structs(leaf_paths: Sequence[Path]) -> None:
-    """Raise for a struct without children in front of a sibling that holds something.
+    """Raise for a struct without children before a non-empty sibling.
 
-    The reference takes its levels for those of the sibling, and reads nulls.
+    The reference would assign its levels to the sibling and read nulls.
     """
     for path, following in pairwise(leaf_paths):
         if _is_empty_struct(path[-1].data_type) and not _is_empty_struct(following[-1].data_type):
             raise UnsupportedError(
-                "files from 2.1 on cannot have a struct without children before other columns of "
-                "the same field; let it be the last child, or write 2.0",
+                "since version 2.1, a struct without children must be the last child of its "
+                "field; reorder the children or write version 2.0",
                 column=name_of(path),
                 following=name_of(following),
             )
@@ -304,7 +308,7 @@ def _is_empty_struct(data_type: pa.DataType) -> bool:
 
 
 def _check_leaf(path: Path, data_type: pa.DataType) -> None:
-    """Raise for fixed-size lists of values of many sizes or of none, and for odd blobs."""
+    """Raise for fixed-size lists of variable-size or empty values, and for unsupported blobs."""
     field = path[-1].field
     if field.is_blob and not field.is_blob_v2 and not pa.types.is_large_binary(data_type):
         raise UnsupportedError(
@@ -317,12 +321,12 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
         return
     if not has_fixed_width(item):
         raise UnsupportedError(
-            "no file can store this type", column=name_of(path), type=str(data_type)
+            "no file version can store this type", column=name_of(path), type=str(data_type)
         )
 
 
 def _check_packed(path: Path, version: FileVersion) -> None:
-    """Raise for packed structs with children that no row of bytes can hold."""
+    """Raise for packed structs with children that cannot be packed."""
     data_type = path[-1].data_type
     if not pa.types.is_struct(data_type):
         return
@@ -338,7 +342,7 @@ def _check_packed(path: Path, version: FileVersion) -> None:
 
 
 def _is_packable(data_type: pa.DataType, version: FileVersion) -> bool:
-    """Whether values are whole bytes, from 2.2 on also vectors of such, and strings."""
+    """Return whether values are whole bytes; since 2.2 also lists of them, and strings."""
     item = data_type
     if version >= FileVersion.V2_2:
         while pa.types.is_fixed_size_list(item) and item.list_size:
@@ -349,5 +353,5 @@ def _is_packable(data_type: pa.DataType, version: FileVersion) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """Return the names of the fields on the way to a leaf."""
+    """Return the dotted path of a leaf."""
     return ".".join(node.field.name for node in path)

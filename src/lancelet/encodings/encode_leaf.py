@@ -1,15 +1,15 @@
-"""From shredded leaves to the bodies of their pages: layout and buffers, whatever the generation.
+"""Encoding of shredded leaves into page bodies (layout and buffers), for all generations.
 
-    all null, or no value      constant page of levels only
-    one value all over         constant page with the value, from 2.2 on, if there are no levels
-    wide values                full zip: a read of one value reads no other
-    else                       mini-block: values are compressed by chunks
+    all null, or no value      constant page with levels only
+    single distinct value      constant page with the value, since 2.2, if there are no levels
+    wide values                full-zip: single values can be read individually
+    else                       mini-block: values are compressed in chunks
 
-A chunk of a mini-block page counts its entries with 16 bits. Where more than that have no value
-in a row (thousands of empty lists, then one that is not), the page is cut in two by rows, and
-again, until it fits; a single row that still does not fit becomes a full-zip page.
+The entry count of a mini-block chunk has 16 bits. If a page has more consecutive entries without a
+value (thousands of empty lists before a non-empty one), it is split in two by rows, recursively; a
+single row that exceeds the limit becomes a full-zip page.
 
-Leaves that are alike, such as those of a wide table, are encoded at once; one is a batch of one.
+Compatible leaves, such as those of a wide table, are encoded together; one is a batch of one.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from lancelet.errors import UnsupportedError
 from lancelet.values import replace
 
 WIDE_BYTES: Final = 256
-"""Values of so many bytes or more, on average, are zipped."""
+"""Minimum average value size for full-zip pages, in bytes."""
 
 LONG_BYTES: Final = 64 * 1024
-"""A single string of more bytes makes all strings of a page zipped."""
+"""Maximum string length in mini-block pages, in bytes."""
 
 LONG_BYTES_BEFORE_2_2: Final = 4096
-"""The same while chunks had 32 KiB at most."""
+"""The same before 2.2, where chunks had at most 32 KiB."""
 
 
 def encode_leaf(
@@ -72,27 +72,27 @@ def encode_leaf(
     multiple: int = 1,
     first_row: int = 0,
 ) -> Iterator[PageBody]:
-    """Yield the pages of a leaf; they are cut at multiples of `multiple` rows only.
+    """Yield the pages of a leaf; pages are split at multiples of `multiple` rows only.
 
-    Of like columns, `leaf` has the plain values of all, one behind the other, and `count` of them.
+    For a group of columns, `leaf` concatenates the plain values of all `count` columns.
     """
     rows = leaf.num_rows // count
-    for which, body in _bodies(leaf, count, version, options, multiple):
+    for page_indices, body in _bodies(leaf, count, version, options, multiple):
         if body is not None:
             yield PageBody(first_row, rows, leaf, body)
             continue
         middle = rows // (2 * multiple) * multiple
-        for place in which:
-            parts = leaf.page(place, count).cut(middle)
+        for page_index in page_indices:
+            parts = leaf.page(page_index, count).split(middle)
             for part, row in zip(parts, (first_row, first_row + middle), strict=True):
                 for page in encode_leaf(part, version, options, multiple=multiple, first_row=row):
-                    yield replace(page, body=replace(page.body, which=[place]))
+                    yield replace(page, body=replace(page.body, page_indices=[page_index]))
 
 
 def _bodies(
     leaf: ShreddedLeaf, count: int, version: FileVersion, options: EncodingOptions, multiple: int
 ) -> Iterator[tuple[Sequence[int], Body | None]]:
-    """Yield the bodies of pages, or `None` for those that have to be cut in two."""
+    """Yield page bodies; `None` for pages that must be split."""
     data_type = leaf.values.type
     if pa.types.is_struct(data_type) and data_type.num_fields == 0:
         yield [0], _encode_empty_struct(leaf)
@@ -110,59 +110,59 @@ def _bodies(
 def _encode(
     leaf: ShreddedLeaf, count: int, version: FileVersion, options: EncodingOptions, multiple: int
 ) -> Iterator[tuple[Sequence[int], Body | None]]:
-    """Yield the bodies of pages that have values."""
+    """Yield the bodies of pages with values."""
     array = leaf.values
     if has_no_bytes(item_type(array.type)):
-        array = _with_bytes(leaf)
+        array = _as_null_lists(leaf)
     block = block_from_arrow(array)
     pages = Pages(block, len(array) // count, count)
-    waiting: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
+    is_pending: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
     if leaf.repetition is None and leaf.definition is None:
-        for repeating, value in _constants(pages, version):
-            waiting[repeating] = False
-            yield repeating, build_constant_value(leaf.layers, value, repeating)
-    is_zipped = _wants_full_zip(pages, version, options) & waiting
-    in_chunks = (waiting & ~is_zipped).nonzero()[0]
-    if len(in_chunks):
-        for chosen in encode_mini_blocks(pages.take(in_chunks), version=version, options=options):
-            own = replace(chosen, which=in_chunks[chosen.which])
-            for which, body in build_mini_blocks(leaf, count, own, version=version):
+        for constant_pages, value in _constants(pages, version):
+            is_pending[constant_pages] = False
+            yield constant_pages, build_constant_value(leaf.layers, value, constant_pages)
+    is_zipped = _needs_full_zip(pages, version, options) & is_pending
+    chunked = (is_pending & ~is_zipped).nonzero()[0]
+    if len(chunked):
+        for chosen in encode_mini_blocks(pages.take(chunked), version=version, options=options):
+            mini_blocks = replace(chosen, page_indices=chunked[chosen.page_indices])
+            for page_indices, body in build_mini_blocks(leaf, count, mini_blocks, version=version):
                 if body is None and leaf.num_rows <= multiple * count:
-                    is_zipped[which] = True
+                    is_zipped[page_indices] = True
                 else:
-                    yield which, body
-    for place in is_zipped.nonzero()[0].tolist():
-        values = encode_full_zip(pages.page(place), options=options)
-        yield [place], build_full_zip(leaf.page(place, count), values, place)
+                    yield page_indices, body
+    for page in is_zipped.nonzero()[0].tolist():
+        values = encode_full_zip(pages.page(page), options=options)
+        yield [page], build_full_zip(leaf.page(page, count), values, page)
 
 
 def _constants(
     pages: Pages, version: FileVersion
 ) -> Iterator[tuple[list[int], FixedWidth | Variable]]:
-    """Yield the pages that have one value all over, those of the same value together."""
+    """Yield pages with a single distinct value, grouped by value."""
     if version < FileVersion.V2_2 or not isinstance(pages.block, FixedWidth | Variable):
         return
-    if not pages.rows or _is_one_long(pages.block):
+    if not pages.rows or _is_single_long_string(pages.block):
         return
-    found: dict[bytes, tuple[list[int], FixedWidth | Variable]] = {}
-    for place in pages.ends_are_equal().nonzero()[0].tolist():
-        block = pages.page(place)
+    by_value: dict[bytes, tuple[list[int], FixedWidth | Variable]] = {}
+    for page in pages.ends_are_equal().nonzero()[0].tolist():
+        block = pages.page(page)
         assert isinstance(block, FixedWidth | Variable)
         value = constant_value(block)
         if value is not None and _can_be_constant(value, version):
-            found.setdefault(build_value(value).tobytes(), ([], value))[0].append(place)
-    yield from found.values()
+            by_value.setdefault(build_value(value).tobytes(), ([], value))[0].append(page)
+    yield from by_value.values()
 
 
-def _is_one_long(block: FixedWidth | Variable) -> bool:
-    """Whether there is nothing to repeat, and much to copy."""
+def _is_single_long_string(block: FixedWidth | Variable) -> bool:
+    """Return whether the block is a single long string, which is expensive to copy."""
     if block.count != 1 or isinstance(block, FixedWidth):
         return False
     return int(block.offsets[1]) - int(block.offsets[0]) > LONG_BYTES
 
 
 def _can_be_constant(value: FixedWidth | Variable, version: FileVersion) -> bool:
-    """Whether the value of a constant page has a place: from 2.3 on only in the message."""
+    """Return whether a constant page can store the value; since 2.3 only inline in the message."""
     is_short = isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX
     return is_short or version < FileVersion.V2_3
 
@@ -170,9 +170,9 @@ def _can_be_constant(value: FixedWidth | Variable, version: FileVersion) -> bool
 def _encode_empty_struct(leaf: ShreddedLeaf) -> Body:
     if leaf.definition is not None or leaf.repetition is not None:
         raise UnsupportedError(
-            "a struct without children cannot be null or lie in a list", field=leaf.field.name
+            "a struct without children cannot be null or in a list", field=leaf.field.name
         )
-    # The reference writes such structs as if all were null, and looks for levels otherwise.
+    # The reference writes such structs as all-null, and expects levels otherwise.
     layers = Layers.of([LayerKind.NULLABLE_ITEM, *leaf.layers.kinds[1:]])
     return build_nulls(replace(leaf, layers=layers), 1, has_level_encodings=False)
 
@@ -180,19 +180,19 @@ def _encode_empty_struct(leaf: ShreddedLeaf) -> Body:
 def _encode_no_bytes(leaf: ShreddedLeaf, version: FileVersion) -> Body:
     if version is not FileVersion.V2_2:
         raise UnsupportedError(
-            "only files of version 2.2 can store binary of no bytes that is not null",
+            "only files of version 2.2 can store non-null zero-length binary",
             field=leaf.field.name,
             version=version.value,
         )
     return build_empty_value(leaf)
 
 
-def _with_bytes(leaf: ShreddedLeaf) -> pa.Array:
-    """Return lists of binary of no bytes as the lists of nulls they are."""
+def _as_null_lists(leaf: ShreddedLeaf) -> pa.Array:
+    """Return lists of zero-length binary as lists of nulls."""
     lists = with_null_items(leaf.values)
     if lists is None:
         raise UnsupportedError(
-            "no file can store lists of binary of no bytes that is not null",
+            "no file version can store lists of non-null zero-length binary",
             field=leaf.field.name,
         )
     return lists
@@ -201,7 +201,7 @@ def _with_bytes(leaf: ShreddedLeaf) -> pa.Array:
 def _encode_dictionary(
     leaf: ShreddedLeaf, version: FileVersion, options: EncodingOptions, multiple: int
 ) -> Body | None:
-    """Encode an Arrow dictionary as it is, items and indices."""
+    """Encode an Arrow dictionary without changing items or indices."""
     indices = block_from_arrow(leaf.values.indices)
     assert isinstance(indices, FixedWidth)
     items = block_from_arrow(leaf.values.dictionary)
@@ -209,42 +209,42 @@ def _encode_dictionary(
     ((_, body),) = build_mini_blocks(leaf, 1, chosen, version=version)
     if body is None and leaf.num_rows <= multiple:
         raise UnsupportedError(
-            "a row has too many null or empty lists in a row for a dictionary; write plain values",
+            "too many consecutive null or empty lists for a dictionary column; write plain values",
             field=leaf.field.name,
         )
     return body
 
 
-def _wants_full_zip(
+def _needs_full_zip(
     pages: Pages, version: FileVersion, options: EncodingOptions
 ) -> npt.NDArray[np.bool_]:
-    """Return which pages are better read value by value than by the chunk, or can be no other."""
+    """Return a mask of the pages that require or benefit from full-zip."""
     block = pages.block
     if not isinstance(block, Variable):
         return np.full(pages.count, _are_wide(block, version, options))
     lengths = (block.offsets[1:] - block.offsets[:-1]).reshape(pages.count, -1)
     longest = lengths.max(axis=1, initial=0).astype(np.int64)
-    found: npt.NDArray[np.bool_]
+    is_zipped: npt.NDArray[np.bool_]
     match options.structural_encoding:
         case StructuralEncoding.MINI_BLOCK:
-            found = ~_fit_mini_block(2 * longest, version)
+            is_zipped = ~_fit_mini_block(2 * longest, version)
         case StructuralEncoding.FULL_ZIP:
-            found = np.ones(pages.count, np.bool_)
+            is_zipped = np.ones(pages.count, np.bool_)
         case _:
-            most = LONG_BYTES if version >= FileVersion.V2_2 else LONG_BYTES_BEFORE_2_2
+            bytes_max = LONG_BYTES if version >= FileVersion.V2_2 else LONG_BYTES_BEFORE_2_2
             total = pages.raw_bytes - pages.rows * block.offsets.itemsize
-            found = (total >= WIDE_BYTES * pages.rows) | (longest > most)
-    return found
+            is_zipped = (total >= WIDE_BYTES * pages.rows) | (longest > bytes_max)
+    return is_zipped
 
 
 def _are_wide(block: Block, version: FileVersion, options: EncodingOptions) -> bool:
-    """Return the same for values other than strings."""
+    """Return whether blocks other than strings require or benefit from full-zip."""
     if isinstance(block, Fields):
         return not all(isinstance(child, FixedWidth) for child in block.children)
     if _item_bits(block) == 1:
         return False
     if isinstance(block, FixedSizeList) and not _item_bits(block):
-        return True  # lists of null, which have no bytes that could be cut into chunks
+        return True  # lists of nulls have no bytes to split into chunks
     match options.structural_encoding:
         case StructuralEncoding.MINI_BLOCK:
             return not _fit_mini_block(2 * np.array(_value_bits(block) // 8), version)
@@ -255,20 +255,20 @@ def _are_wide(block: Block, version: FileVersion, options: EncodingOptions) -> b
 
 
 def _fit_mini_block(pair_bytes: Int64s, version: FileVersion) -> npt.NDArray[np.bool_]:
-    """Return where a chunk has room for the two values that it must have at least."""
+    """Return where a chunk can hold the required minimum of two values."""
     fit: npt.NDArray[np.bool_] = pair_bytes <= SMALL_CHUNK_VALUES_BYTES
     return fit | (version >= FileVersion.V2_2)
 
 
 def _item_bits(block: Block) -> int:
-    """Return the bits of the innermost items, or 0 for strings."""
+    """Return the bit width of the innermost items, or 0 for strings."""
     while isinstance(block, FixedSizeList):
         block = block.items
     return block.bits if isinstance(block, FixedWidth) else 0
 
 
 def _value_bits(block: Block) -> int:
-    """Return the bits of a value, or 0 for strings."""
+    """Return the bit width of a value, or 0 for strings."""
     items = 1
     while isinstance(block, FixedSizeList):
         items, block = items * block.dimension, block.items

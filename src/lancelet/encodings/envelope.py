@@ -1,4 +1,4 @@
-"""The envelope around every page's message: the name of its type, then the message itself.
+"""The envelope of every page message: a type URL and the serialized message.
 
 type_url  "/lance.encodings21.PageLayout"
 value     the serialized PageLayout
@@ -16,26 +16,26 @@ from lancelet.format.protos import wire_pb
 _Message = TypeVar("_Message")
 
 
-def seal(type_url: str, message: Any) -> bytes:
-    """Return a message in its envelope."""
+def pack_any(type_url: str, message: Any) -> bytes:
+    """Return the serialized envelope of a message."""
     envelope = wire_pb.Any(type_url=type_url, value=message.SerializeToString())
     return bytes(envelope.SerializeToString())
 
 
-def unseal(data: bytes, type_url: str, kind: type[_Message]) -> _Message:
-    """Return the message of an envelope, which must be of the given type."""
+def unpack_any(data: bytes, type_url: str, kind: type[_Message]) -> _Message:
+    """Parse the message of an envelope with the given type URL."""
     envelope, message = wire_pb.Any(), kind()
     try:
         envelope.ParseFromString(data)
         if envelope.type_url != type_url:
             raise UnsupportedError(
-                "a page is described by a message that this file version does not have",
+                "the page description has a message type unknown to this file version",
                 expected=type_url,
                 found=envelope.type_url,
             )
         message.ParseFromString(envelope.value)  # type: ignore[attr-defined]  # a message
     except DecodeError as error:
         raise CorruptDataError(
-            "the description of a page is not a message", expected=type_url
+            "the page description is not a valid message", expected=type_url
         ) from error
     return message

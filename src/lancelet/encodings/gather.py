@@ -1,6 +1,6 @@
-"""Slices of one buffer, laid end to end.
+"""Concatenation of slices of one buffer.
 
-A single slice is returned as a view, which is what makes the scan of a mapped file free.
+A single slice is returned as a view, so that scans of mapped files do not copy.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import numpy as np
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, Slices
-from lancelet.encodings.spans import Spans, expand
+from lancelet.encodings.row_ranges import RowRanges, expand
 
 
 def gather(slices: Slices) -> Bytes:
-    """Return the bytes of all slices, in order.
+    """Return the concatenated bytes of all slices.
 
     >>> source = np.frombuffer(b"abcdef", np.uint8)
     >>> gather(Slices(source, np.array([4, 0]), np.array([2, 1]))).tobytes()
@@ -30,22 +30,22 @@ def gather(slices: Slices) -> Bytes:
     return kernels.place_slices(slices, ends - slices.size, int(slices.size.sum()), 0)
 
 
-def gather_bits(slices: Slices, spans: Spans) -> Bytes:
-    """Return a bitmap of the rows of `spans`, from the whole bytes that hold each span.
+def gather_bits(slices: Slices, ranges: RowRanges) -> Bytes:
+    """Return a bitmap of the rows of `ranges`, from the whole bytes that hold each span.
 
     >>> source = np.array([0b0000_1000, 0b0000_0001], np.uint8)
-    >>> spans = Spans(np.array([3, 8]), np.array([2, 1]))
+    >>> spans = RowRanges(np.array([3, 8]), np.array([2, 1]))
     >>> bin(gather_bits(Slices(source, np.array([0, 1]), np.array([1, 1])), spans)[0])
     '0b101'
     """
     if len(slices) == 1:
         data = slices.slice_bytes(0)
-        shift = int(spans.start[0]) & 7
+        shift = int(ranges.start[0]) & 7
         if not shift:
             return data
         bits = np.unpackbits(data, bitorder="little")
-        return np.packbits(bits[shift : shift + spans.num_rows], bitorder="little")
+        return np.packbits(bits[shift : shift + ranges.num_rows], bitorder="little")
     data = gather(slices)
-    first_bit = (np.cumsum(slices.size) - slices.size) * 8 + (spans.start & 7)
-    bit = expand(first_bit, spans.count)
+    first_bit = (np.cumsum(slices.size) - slices.size) * 8 + (ranges.start & 7)
+    bit = expand(first_bit, ranges.count)
     return np.packbits((data[bit >> 3] >> (bit & 7)) & 1, bitorder="little")

@@ -1,10 +1,10 @@
-"""JSON columns: documents that users see as text, stored in the binary form of `kernels.jsonb`.
+"""JSON columns: JSON text for users, stored in the binary form of `kernels.jsonb`.
 
     users     extension<arrow.json>   {"b": 1, "a": [2]}
     stored    large_binary            40000002 10000001 10000001 5000000a 20000002 61 62 ...
     users     extension<arrow.json>   {"a":[2],"b":1}        keys in order, no spaces
 
-SQL's null is a null of the column, JSON's null is a document.
+A SQL null is a null of the column, a JSON null is a document.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import OffsetOverflowError, decode_jsonb, encode_jsonb
 
 _INT32_MAX: Final = (1 << 31) - 1
-_TEXT_SHOWN: Final = 100
+_TEXT_LENGTH_MAX: Final = 100
 
 
 def documents_to_storage(texts: pa.Array) -> pa.Array:
-    """Return documents, given as an array of strings, as they are stored."""
-    offsets, data, is_valid = _parts_of(texts.cast(pa.large_string()))
+    """Encode an array of JSON strings for storage."""
+    offsets, data, is_valid = _string_parts(texts.cast(pa.large_string()))
     try:
         ends, stored = encode_jsonb(offsets, data, is_valid)
     except CorruptDataError as error:
-        # Only the definition says why; it brings those of all kernels, which nothing else loads.
+        # Imported on demand: loads the reference kernels, which nothing else needs.
         from lancelet.kernels.reference.jsonb import json_fault  # noqa: PLC0415
 
         row = error.facts["place"]
         assert isinstance(row, int)
         text = data[offsets[row] : offsets[row + 1]].tobytes()
         raise InvalidInputError(
-            f"a value of a JSON column is not JSON: {json_fault(text)}",
+            f"invalid JSON in a JSON column: {json_fault(text)}",
             row=row,
-            text=text[:_TEXT_SHOWN].decode(errors="replace"),
+            text=text[:_TEXT_LENGTH_MAX].decode(errors="replace"),
         ) from error
     return _array(pa.large_binary(), ends, stored, is_valid)
 
 
 def documents_from_storage(documents: pa.Array) -> pa.Array:
-    """Return stored documents as text, in Arrow's type for JSON."""
-    ends, text = decode_jsonb(*(parts := _parts_of(documents)))
+    """Decode stored documents to Arrow's JSON type."""
+    ends, text = decode_jsonb(*(parts := _string_parts(documents)))
     if len(text) > _INT32_MAX:
         raise OffsetOverflowError("the documents exceed 2 GiB; read fewer rows", bytes=len(text))
     texts = _array(pa.string(), ends.astype(np.int32), text, parts[2])
@@ -56,14 +56,14 @@ def documents_from_storage(documents: pa.Array) -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.json_(pa.string()), texts)
 
 
-def _parts_of(array: pa.Array) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
-    """Return offsets, bytes and validity of large strings or large binaries."""
+def _string_parts(array: pa.Array) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
+    """Return offsets, bytes and validity of large strings or large binary."""
     is_valid = array.is_valid().to_numpy(zero_copy_only=False)
     _, offsets, data = array.buffers()
     if not len(array):
         return np.zeros(1, np.int64), np.empty(0, np.uint8), is_valid
-    found = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
-    return found, np.frombuffer(data or b"", np.uint8), is_valid
+    ends = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+    return ends, np.frombuffer(data or b"", np.uint8), is_valid
 
 
 def _array(

@@ -1,4 +1,4 @@
-"""The layouts that all generations with levels share, and pages on their way to the file."""
+"""Page layouts of the generations with levels, and pages before serialization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MiniBlockLayout:
-    """A page of chunks; without a repetition index its rows are its values."""
+    """A page of chunks; without a repetition index, rows equal values."""
 
     layers: Layers
     values: Encoding
@@ -29,33 +29,33 @@ class MiniBlockLayout:
 
     @property
     def num_extra(self) -> int:
-        """How many buffers a page has besides words and chunks: dictionary, index of rows."""
+        """The number of page buffers for the dictionary and the repetition index."""
         return (self.dictionary is not None) + (self.repetition_index_depth > 0)
 
     def check(self, *, page_buffers: int, chunk_buffers: int, column: int) -> None:
-        """Raise unless pages can have the layout.
+        """Raise unless the layout is consistent.
 
         Args:
-            page_buffers: The least number of buffers that any of the pages has.
-            chunk_buffers: How many buffers of values the encoding needs in a chunk.
+            page_buffers: The minimum number of buffers of the pages.
+            chunk_buffers: The number of value buffers per chunk required by the encoding.
             column: The column of the pages, for errors.
         """
         if page_buffers < 2 + self.num_extra:
             raise CorruptDataError(
-                "a mini-block page misses buffers", column=column, expected=2 + self.num_extra
+                "a mini-block page has too few buffers", column=column, expected=2 + self.num_extra
             )
         has_lists = self.repetition is not None
         if has_lists != (self.layers.rep_max > 0) or (
             has_lists and not self.repetition_index_depth
         ):
             raise CorruptDataError(
-                "a page has lists without repetition levels or index, or these without lists",
+                "the lists of a page do not match its repetition levels and index",
                 column=column,
                 lists=self.layers.rep_max,
             )
         if self.num_buffers != chunk_buffers:
             raise CorruptDataError(
-                "a page does not have the number of buffers that its encoding needs",
+                "a page does not have the number of buffers that the encoding requires",
                 column=column,
                 expected=chunk_buffers,
                 found=self.num_buffers,
@@ -64,9 +64,9 @@ class MiniBlockLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FullZipLayout:
-    """A page of items side by side.
+    """A page of individually addressable items.
 
-    Values have `value_bits` each, or lengths of `length_bits`; the other is `None`.
+    Values have either a fixed `value_bits` or a length of `length_bits`; the other is `None`.
     """
 
     layers: Layers
@@ -81,10 +81,10 @@ class FullZipLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstantLayout:
-    """A page of levels around one value, or around none.
+    """A page of levels with one value or none.
 
-    With neither an `inline_value` nor a buffer for it, everything is null. Levels without an
-    encoding are plain numbers.
+    Without `inline_value` and value buffer, all values are null. Levels without an encoding are
+    plain numbers.
     """
 
     layers: Layers
@@ -98,36 +98,40 @@ class ConstantLayout:
 
 Layout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout
 
-NOTHING: Final[Mapping[str, str]] = {}
-"""What was refused where nothing else was tried."""
+NO_CANDIDATES: Final[Mapping[str, str]] = {}
+"""The rejected candidates if only one was tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """Pages of one layout with their buffers; page i has the slices i of each of `buffers`.
+    """Pages of one layout with their buffers; page i has slice i of each of `buffers`.
 
-    `which` are their numbers among the pages that were encoded together. `encodings` and `refused`
-    are for reports.
+    `page_indices` are relative to the pages encoded together. `encodings` and `refused` are for
+    reports.
     """
 
-    which: Sequence[int]
+    page_indices: Sequence[int]
     layout: Layout
     buffers: tuple[Slices, ...]
     encodings: Sequence[str]
     refused: Sequence[Mapping[str, str]]
 
     @staticmethod
-    def one(layout: Layout, buffers: Sequence[Bytes], encoding: str, which: int = 0) -> Body:
+    def single(
+        layout: Layout, buffers: Sequence[Bytes], encoding: str, page_index: int = 0
+    ) -> Body:
         """Return a single page."""
-        return Body([which], layout, tuple(map(Slices.whole, buffers)), [encoding], [NOTHING])
+        return Body(
+            [page_index], layout, tuple(map(Slices.whole, buffers)), [encoding], [NO_CANDIDATES]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageBody:
-    """Pages before their layout has become a message.
+    """Pages before their layout is serialized.
 
-    `leaf` is what they hold, one behind the other; `first_row` is where each begins in the leaf of
-    its column, and `rows` how many it has.
+    `leaf` concatenates their values; `first_row` is the first row of each page in the leaf of its
+    column, `rows` the number of rows.
     """
 
     first_row: int

@@ -1,12 +1,12 @@
-"""What a page hands to the rest when some of its rows were read: levels, and values in slots.
+"""Decoded rows of a page: levels, and values in slots.
 
     rows 2..4 of list<int>      [[5], null, [6, 7]]
     repetition                   1    1     1  0
     definition                   0    1     0  0
     values                       5          6  7
 
-Values are picked from decoded blocks by a `Picked`: a run of slots, which costs nothing, or
-single slots, which are gathered. Nulls are put in while picking, never in a second pass.
+`Selection` selects slots of decoded blocks: a contiguous run, which is free, or slot indices, which
+are gathered. Nulls are inserted during selection, without a second pass.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import pyarrow as pa
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Memo, Variable
-from lancelet.encodings.codecs.dictionary import look_up
+from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.levels.layers import Layers
 from lancelet.encodings.levels.nesting import Path
 from lancelet.errors import ArrayOverflowError, CorruptDataError
 from lancelet.kernels import Levels
 from lancelet.values import cached_property, dataclass
 
-Picked: TypeAlias = slice | Int64s
-"""Some slots: a run (`slice(start, stop)`), or their indices."""
+Selection: TypeAlias = slice | Int64s
+"""Selected slots: a run (`slice(start, stop)`) or indices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafRows:
-    """Rows of one leaf, as a page holds them: `values` has a slot per visible entry."""
+    """Decoded rows of one leaf; `values` has a slot per visible entry."""
 
     layers: Layers
     repetition: Levels | None
@@ -43,10 +43,7 @@ class LeafRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafContext:
-    """What a page needs to know of its column.
-
-    The type of a value, what is around it, and where to keep the heads of pages.
-    """
+    """The column of a page: value type, enclosing nodes, and the metadata cache."""
 
     data_type: pa.DataType
     path: Path
@@ -56,50 +53,52 @@ class LeafContext:
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """The items of a dictionary, for which both forms are needed at every read."""
+    """Dictionary items as array and as block; every read needs both."""
 
     array: pa.Array
 
     @cached_property
     def block(self) -> Block:
-        """The items as codecs see them."""
+        """The items as a block."""
         return block_from_arrow(self.array)
 
 
 def values_from_block(
-    block: Block, data_type: pa.DataType, picked: Picked, validity: Bytes | None
+    block: Block, data_type: pa.DataType, selection: Selection, validity: Bytes | None
 ) -> pa.Array:
-    """Return some slots of a block as an array, null where the bits of `validity` are 0."""
-    if isinstance(picked, slice):
-        return arrow_from_block(slice_block(block, picked.start, picked.stop), data_type, validity)
-    return values_at(arrow_from_block(block, data_type, None), picked, validity)
+    """Return selected slots of a block as an array, null where `validity` bits are 0."""
+    if isinstance(selection, slice):
+        return arrow_from_block(
+            slice_block(block, selection.start, selection.stop), data_type, validity
+        )
+    return take_values(arrow_from_block(block, data_type, None), selection, validity)
 
 
 def values_from_dictionary(
     block: Block,
     items: Items,
     data_type: pa.DataType,
-    picked: Picked,
+    selection: Selection,
     validity: Bytes | None,
 ) -> pa.Array:
-    """Return some slots of a block of indices as the items they stand for.
+    """Return the dictionary items of selected slots of an index block.
 
-    For Arrow's dictionary types the items are not copied.
+    Arrow dictionary types share the items without a copy.
     """
-    indices = indices_of(block)[picked]
+    indices = to_indices(block)[selection]
     if not pa.types.is_dictionary(data_type):
-        values = look_up(items.block, indices, validity)
+        values = take_items(items.block, indices, validity)
         return arrow_from_block(values, data_type, validity)
     flags = None if validity is None else _flags(validity, len(indices))
     used = indices if flags is None else indices[flags]
     if len(used) and int(used.max()) >= len(items.array):
         raise CorruptDataError(
-            "a page points past the end of its dictionary",
+            "a dictionary index of a page is out of bounds",
             index=int(used.max()),
             items=len(items.array),
         )
     if flags is not None:
-        # What is under a null is arbitrary, and need not be an index.
+        # Values under nulls are arbitrary and may be out of bounds.
         indices = np.where(flags, indices, indices.dtype.type(0))
     keys = arrow_from_block(
         FixedWidth(indices.itemsize * 8, indices.view(np.uint8), len(indices)),
@@ -109,23 +108,23 @@ def values_from_dictionary(
     return pa.DictionaryArray.from_arrays(keys, items.array, ordered=data_type.ordered, safe=False)
 
 
-def values_at(
+def take_values(
     values: pa.Array, indices: npt.NDArray[np.integer], validity: Bytes | None
 ) -> pa.Array:
-    """Return values by index, null where the bits of `validity` are 0."""
+    """Return values by index, null where `validity` bits are 0."""
     mask = None if validity is None else ~_flags(validity, len(indices))
     try:
         return values.take(pa.array(indices, mask=mask))
     except pa.ArrowInvalid as error:
         raise ArrayOverflowError(
-            "the rows do not fit one array; read fewer rows at a time",
+            "the rows do not fit into one array; read fewer rows at a time",
             rows=len(indices),
             type=str(values.type),
         ) from error
 
 
 def slice_block(block: Block, start: int, stop: int) -> Block:
-    """Return a run of a block's values, as a view unless they are bits within a byte.
+    """Return a contiguous run of values, as a view unless bits must be shifted.
 
     >>> slice_block(FixedWidth(16, np.arange(8, dtype=np.uint8), 4), 1, 3).data.tolist()
     [2, 3, 4, 5]
@@ -156,17 +155,17 @@ def _slice_bits(data: Bytes, start: int, stop: int) -> Bytes:
     return np.packbits(bits[start % 8 : start % 8 + stop - start], bitorder="little")
 
 
-def indices_of(block: Block) -> npt.NDArray[np.unsignedinteger]:
-    """Return a block of indices as unsigned numbers."""
+def to_indices(block: Block) -> npt.NDArray[np.unsignedinteger]:
+    """Return an index block as unsigned integers."""
     if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
         raise CorruptDataError(
             "the indices of a dictionary are not integers", found=type(block).__name__
         )
-    words = np.dtype(f"<u{block.bits // 8}")
+    dtype = np.dtype(f"<u{block.bits // 8}")
     data = block.data
-    if data.ctypes.data % words.itemsize:
+    if data.ctypes.data % dtype.itemsize:
         data = data.copy()
-    return data.view(words)
+    return data.view(dtype)
 
 
 def _flags(validity: Bytes, count: int) -> npt.NDArray[np.bool_]:

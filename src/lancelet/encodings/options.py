@@ -1,12 +1,11 @@
-"""What a field's metadata asks of the writer.
+"""Encoding options in the metadata of a field.
 
     {"lance-encoding:compression": "zstd", "lance-encoding:compression-level": "9"}
     -> EncodingOptions(compression=Compression.ZSTD, compression_level=9)
 
-A key that is absent leaves the choice to the writer, which measures (`choose`). A key that is
-there decides, also when measuring would have chosen otherwise; a value that cannot be understood
-is an error that names the field, never a silent default. Keys that belong to other parts of the
-writer (`blob`, index hints) are carried here as well, so that there is one place that knows them.
+Without a key, the writer decides by measurement (`choose`). A key always takes precedence over
+measurements; an invalid value raises an error with the field name and never falls back to a
+default. Keys for other parts of the writer (`blob`, index hints) are parsed here as well.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PACKED_KEY_BEFORE_2_1: Final = "packed"
 
 
 class Compression(Enum):
-    """A general compression, or the one for strings."""
+    """A general compression, or FSST for strings."""
 
     NONE = "none"
     LZ4 = "lz4"
@@ -42,7 +41,7 @@ class ByteStreamSplitMode(Enum):
 
 
 class StructuralEncoding(Enum):
-    """How values and their nesting are laid out in a page."""
+    """The layout of values and nesting in a page."""
 
     MINI_BLOCK = "miniblock"
     FULL_ZIP = "fullzip"
@@ -51,18 +50,18 @@ class StructuralEncoding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EncodingOptions:
-    """The wishes of one field; `None` leaves the choice to the writer."""
+    """Encoding options of one field; `None` leaves the decision to the writer."""
 
     compression: Compression | None = None
     """General compression of the values, or `none` to forbid it."""
     compression_level: int | None = None
     """Level of zstd."""
     rle_threshold: float | None = None
-    """Use run lengths if there are fewer runs than this share of the values; 0 forbids them."""
+    """Use run-length encoding if runs are fewer than this share of the values; 0 disables it."""
     bss: ByteStreamSplitMode = ByteStreamSplitMode.AUTO
     """Byte stream split."""
     dict_too_small: int = 100
-    """With fewer values than this a dictionary is not worth its lookup."""
+    """Minimum number of values for a dictionary."""
     dict_divisor: int = 2
     """A dictionary has at most `values / dict_divisor` items."""
     dict_size_ratio: float = 0.8
@@ -76,28 +75,28 @@ class EncodingOptions:
     structural_encoding: StructuralEncoding | None = None
     """Force one page layout."""
     minichunk_size: int | None = None
-    """The bytes that a chunk of variable-width values is cut to."""
+    """Target size of chunks of variable-width values, in bytes."""
     packed: bool = False
     """Store a struct row by row."""
     blob: bool = False
     """Store values out of line."""
     blob_inline_size_threshold: int | None = None
-    """The largest blob kept in the data file."""
+    """Maximum size of a blob in the data file, in bytes."""
     blob_dedicated_size_threshold: int | None = None
-    """A blob of more bytes has a sidecar of its own."""
+    """Maximum size of a blob in a shared sidecar, in bytes; larger blobs get a dedicated one."""
     blob_pack_file_size_threshold: int | None = None
-    """The largest shared sidecar."""
+    """Maximum size of a shared sidecar, in bytes."""
 
     @staticmethod
     def from_metadata(
         field_name: str, metadata: Mapping[bytes, bytes] | Mapping[str, str] | None
     ) -> EncodingOptions:
-        """Read the wishes of a field, raising `InvalidInputError` for a value that makes no sense.
+        """Parse the options of a field; raises `InvalidInputError` for an invalid value.
 
         >>> EncodingOptions.from_metadata("x", {"lance-encoding:compression": "zstd"}).compression
         <Compression.ZSTD: 'zstd'>
         """
-        given: dict[str, Any] = _given_by_environment()
+        given: dict[str, Any] = _environment_defaults()
         if not given and not metadata:
             return PLAIN_OPTIONS
         for raw_key, raw_value in (metadata or {}).items():
@@ -113,7 +112,7 @@ class EncodingOptions:
                 given[name] = parse(value)
             except ValueError as error:
                 raise InvalidInputError(
-                    f"the field's metadata ask for something the writer cannot do: {error}",
+                    f"invalid encoding option in the field metadata: {error}",
                     field=field_name,
                     key=key,
                     value=value,
@@ -122,11 +121,11 @@ class EncodingOptions:
 
 
 PLAIN_OPTIONS: Final = EncodingOptions()
-"""Nobody asks for anything."""
+"""Options without any request."""
 
 
-def _given_by_environment() -> dict[str, Any]:
-    """Return the options that the process has other defaults for."""
+def _environment_defaults() -> dict[str, Any]:
+    """Return the defaults set by environment variables."""
     given: dict[str, Any] = {}
     for variable, (name, parse) in _VARIABLES.items():
         value = os.environ.get(variable)
@@ -136,7 +135,7 @@ def _given_by_environment() -> dict[str, Any]:
             given[name] = parse(value)
         except ValueError as error:
             raise InvalidInputError(
-                f"an environment variable asks for something the writer cannot do: {error}",
+                f"invalid encoding option in an environment variable: {error}",
                 variable=variable,
                 value=value,
             ) from error
@@ -150,11 +149,11 @@ def _text(value: bytes | str) -> str:
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
-def _one_of(kind: type[_Choice], *allowed: _Choice) -> Callable[[str], _Choice]:
+def _enum_parser(kind: type[_Choice], *allowed: _Choice) -> Callable[[str], _Choice]:
     def parse(value: str) -> _Choice:
-        wanted = value.strip().lower()
+        normalized = value.strip().lower()
         for choice in allowed or tuple(kind):
-            if choice.value == wanted:
+            if choice.value == normalized:
                 return choice
         names = ", ".join(str(choice.value) for choice in allowed or tuple(kind))
         raise ValueError(f"expected one of {names}")
@@ -162,14 +161,14 @@ def _one_of(kind: type[_Choice], *allowed: _Choice) -> Callable[[str], _Choice]:
     return parse
 
 
-def _integer(least: int, most: int) -> Callable[[str], int]:
+def _integer(lower: int, upper: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         try:
             number = int(value)
         except ValueError:
             raise ValueError("expected an integer") from None
-        if not least <= number <= most:
-            raise ValueError(f"expected a number from {least} to {most}")
+        if not lower <= number <= upper:
+            raise ValueError(f"expected a number from {lower} to {upper}")
         return number
 
     return parse
@@ -191,16 +190,16 @@ def _is_true(value: str) -> bool:
 
 _GENERAL: Final = (Compression.NONE, Compression.LZ4, Compression.ZSTD)
 _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "compression": _one_of(Compression),
+    "compression": _enum_parser(Compression),
     "compression_level": _integer(-131072, 22),
     "rle_threshold": _share,
-    "bss": _one_of(ByteStreamSplitMode),
+    "bss": _enum_parser(ByteStreamSplitMode),
     "dict_divisor": _integer(1, 1 << 62),
     "dict_size_ratio": _share,
     "dict_max_size": _integer(0, (1 << 31) - 1),
-    "dict_values_compression": _one_of(Compression, *_GENERAL),
+    "dict_values_compression": _enum_parser(Compression, *_GENERAL),
     "dict_values_compression_level": _integer(-131072, 22),
-    "structural_encoding": _one_of(StructuralEncoding),
+    "structural_encoding": _enum_parser(StructuralEncoding),
     "minichunk_size": _integer(1, 1 << 30),
     "packed": _is_true,
     "blob": _is_true,
@@ -214,7 +213,7 @@ _VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "LANCE_ENCODING_DICT_MAX_CARDINALITY": ("dict_max_size", _PARSERS["dict_max_size"]),
     "LANCE_ENCODING_DICT_SIZE_RATIO": ("dict_size_ratio", _share),
 }
-"""The variables of the reference that change defaults; what a field's metadata ask for wins."""
+"""The reference's environment variables for defaults; field metadata takes precedence."""
 
 assert {*_PARSERS, "dict_too_small"} == {field.name for field in fields(EncodingOptions)}, (
     "a key has no parser"

@@ -1,10 +1,10 @@
-"""Pages of columns that are alike: their values lie behind one another, and are encoded at once.
+"""Pages of compatible columns, concatenated so that they can be encoded together.
 
     a, b, c: int64, 1000 values each     one block of 3000 values, 3 pages of 1000
     b alone                              one block of 1000 values, 1 page
 
-A page is a batch of one. Of several pages values are numbers, or strings, and nothing else; each
-page comes out as it would alone, since whatever is found out is found out page by page.
+A single page is a batch of one. Batches of several pages contain only numbers or strings. Each page
+is encoded as it would be alone, since all decisions are made per page.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues
 from lancelet.encodings.leaf import slice_block
-from lancelet.encodings.spans import expand
+from lancelet.encodings.row_ranges import expand
 from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)
 class Pages:
-    """The values of `count` pages of `rows` values each, back to back."""
+    """The values of `count` pages of `rows` values each, contiguous."""
 
     block: Block
     rows: int
     count: int
 
     @staticmethod
-    def one(block: Block) -> Pages:
+    def single(block: Block) -> Pages:
         """Return a block as the values of a single page."""
         return Pages(block, block.count, 1)
 
     @property
-    def every(self) -> Int64s:
-        """The numbers of all pages."""
+    def indices(self) -> Int64s:
+        """The indices of all pages."""
         return np.arange(self.count)
 
     @cached_property
@@ -46,14 +46,14 @@ class Pages:
             return np.array([raw_bytes(self.block)], np.int64)
         if isinstance(self.block, Variable):
             ends = self.block.offsets[:: self.rows].astype(np.int64)
-            found: Int64s = ends[1:] - ends[:-1] + self.rows * self.block.offsets.itemsize
-            return found
+            sizes: Int64s = ends[1:] - ends[:-1] + self.rows * self.block.offsets.itemsize
+            return sizes
         assert isinstance(self.block, FixedWidth)
         return np.full(self.count, (self.rows * self.block.bits + 7) // 8)
 
     @cached_property
-    def repeats(self) -> tuple[Int64s, Int64s]:
-        """How many runs of equal values each page has, and how many different values."""
+    def runs_and_distinct(self) -> tuple[Int64s, Int64s]:
+        """The number of runs of equal values and of distinct values of each page."""
         block, rows = self.block, max(self.rows, 1)
         if isinstance(block, Variable):
             return kernels.survey_strings(block.offsets, block.data, rows, rows)
@@ -64,98 +64,104 @@ class Pages:
         return kernels.survey_words(block.data, block.bits // 8, rows, rows)
 
     def ends_are_equal(self) -> npt.NDArray[np.bool_]:
-        """Return which pages may have one value all over: their first and last are alike."""
+        """Return a mask of the pages whose first and last values may be equal."""
         block, rows = self.block, self.rows
-        found: npt.NDArray[np.bool_]
+        is_equal: npt.NDArray[np.bool_]
         if isinstance(block, Variable):
             first = np.arange(0, self.count * rows, rows)
             last = first + rows - 1
             ends = block.offsets
             size = ends[first + 1] - ends[first]
-            found = size == ends[last + 1] - ends[last]
+            is_equal = size == ends[last + 1] - ends[last]
             if len(block.data):
-                found &= (size == 0) | (
+                is_equal &= (size == 0) | (
                     block.data[ends[first + 1] - 1] == block.data[ends[last + 1] - 1]
                 )
-            return found
+            return is_equal
         assert isinstance(block, FixedWidth)
         if block.bits == 1:
             return np.ones(self.count, np.bool_)
         values = block.data.reshape(self.count, rows, -1)
-        found = (values[:, 0] == values[:, -1]).all(axis=1)
-        return found
+        is_equal = (values[:, 0] == values[:, -1]).all(axis=1)
+        return is_equal
 
-    def page(self, place: int) -> Block:
+    def page(self, index: int) -> Block:
         """Return the values of one page."""
         if self.count == 1:
             return self.block
-        return slice_block(self.block, place * self.rows, (place + 1) * self.rows)
+        return slice_block(self.block, index * self.rows, (index + 1) * self.rows)
 
-    def take(self, which: Int64s) -> Pages:
-        """Return some of the pages, in ascending order."""
-        if len(which) == self.count:
+    def take(self, page_indices: Int64s) -> Pages:
+        """Return a subset of the pages, in ascending order."""
+        if len(page_indices) == self.count:
             return self
-        if len(which) == 1:
-            return Pages.one(self.page(int(which[0])))
-        return Pages(self._rows_of(which, [(0, self.rows)]), self.rows, len(which))
+        if len(page_indices) == 1:
+            return Pages.single(self.page(int(page_indices[0])))
+        return Pages(self._take_rows(page_indices, [(0, self.rows)]), self.rows, len(page_indices))
 
-    def parts(self, spans: list[tuple[int, int]]) -> Pages:
-        """Return the same few spans of values of every page."""
-        rows = sum(stop - start for start, stop in spans)
-        return Pages(self._rows_of(self.every, spans), rows, self.count)
+    def slices(self, ranges: list[tuple[int, int]]) -> Pages:
+        """Return the same few ranges of values from every page."""
+        rows = sum(stop - start for start, stop in ranges)
+        return Pages(self._take_rows(self.indices, ranges), rows, self.count)
 
-    def _rows_of(self, which: Int64s, spans: list[tuple[int, int]]) -> Block:
+    def _take_rows(self, page_indices: Int64s, ranges: list[tuple[int, int]]) -> Block:
         block, rows = self.block, self.rows
         if isinstance(block, Variable):
-            first = np.array([start for start, _ in spans])
-            starts = (which[:, None] * rows + first).reshape(-1)
-            sizes = np.tile(np.array([stop - start for start, stop in spans]), len(which))
+            first = np.array([start for start, _ in ranges])
+            starts = (page_indices[:, None] * rows + first).reshape(-1)
+            sizes = np.tile(np.array([stop - start for start, stop in ranges]), len(page_indices))
             return Variable(
                 *kernels.take_variable(block.offsets, block.data, expand(starts, sizes))
             )
         assert isinstance(block, FixedWidth)
         if block.bits == 1:
             bits = np.unpackbits(block.data, bitorder="little", count=block.count)
-            data = np.packbits(_spans(bits.reshape(-1, rows)[which], spans, 1), bitorder="little")
+            data = np.packbits(
+                _take_ranges(bits.reshape(-1, rows)[page_indices], ranges, 1), bitorder="little"
+            )
         else:
             width = block.bits // 8
             pages = block.data[: block.count * width].reshape(self.count, -1)
-            data = _spans(pages if len(which) == self.count else pages[which], spans, width)
-        return FixedWidth(block.bits, data, len(which) * sum(stop - start for start, stop in spans))
+            data = _take_ranges(
+                pages if len(page_indices) == self.count else pages[page_indices], ranges, width
+            )
+        return FixedWidth(
+            block.bits, data, len(page_indices) * sum(stop - start for start, stop in ranges)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedPages:
-    """Encoded values of pages: those of page i are the chunks `edges[i]` up to `edges[i + 1]`."""
+    """Encoded values of pages; page i has the chunks from `edges[i]` to `edges[i + 1]`."""
 
     values: ChunkedValues
     edges: Int64s
 
     @staticmethod
     def of(values: ChunkedValues, pages: Pages) -> ChunkedPages:
-        """Tell apart the chunks of pages."""
+        """Assign the chunks to pages."""
         if pages.count == 1:
             return ChunkedPages(values, np.array([0, len(values.counts)], np.int64))
         ends = np.arange(pages.count + 1) * pages.rows
-        found = values.counts.cumsum().searchsorted(ends)
-        return ChunkedPages(values, found + (np.arange(len(found)) > 0))
+        edges = values.counts.cumsum().searchsorted(ends)
+        return ChunkedPages(values, edges + (np.arange(len(edges)) > 0))
 
     @property
     def num_chunks(self) -> Int64s:
-        """How many chunks each page has."""
+        """The number of chunks of each page."""
         return self.edges[1:] - self.edges[:-1]
 
     @property
     def encoded_bytes(self) -> Int64s:
         """The bytes of all buffers of each page, without padding and headers."""
-        return sum_of([part.size for part in self.values.parts], self.edges)
+        return sum_by_page([part.size for part in self.values.parts], self.edges)
 
-    def take(self, which: Int64s) -> ChunkedPages:
-        """Return some of the pages, without the chunks of others."""
-        if len(which) == len(self.edges) - 1:
+    def take(self, page_indices: Int64s) -> ChunkedPages:
+        """Return a subset of the pages, without the chunks of other pages."""
+        if len(page_indices) == len(self.edges) - 1:
             return self
-        count = self.num_chunks[which]
-        chunks = expand(self.edges[which], count)
+        count = self.num_chunks[page_indices]
+        chunks = expand(self.edges[page_indices], count)
         values = ChunkedValues(
             self.values.encoding,
             tuple(take_slices(part, chunks) for part in self.values.parts),
@@ -164,22 +170,22 @@ class ChunkedPages:
         return ChunkedPages(values, np.concatenate([[0], count.cumsum()]))
 
 
-def sum_of(sizes: list[Int64s], edges: Int64s) -> Int64s:
-    """Return the sums of sizes between edges.
+def sum_by_page(sizes: list[Int64s], edges: Int64s) -> Int64s:
+    """Return the sums of sizes between consecutive edges.
 
-    >>> sum_of([np.array([1, 2, 3])], np.array([0, 2, 3])).tolist()
+    >>> sum_by_page([np.array([1, 2, 3])], np.array([0, 2, 3])).tolist()
     [3, 3]
     """
     if len(edges) == 2:
-        return np.array([sum(int(each[edges[0] : edges[1]].sum()) for each in sizes)], np.int64)
+        return np.array([sum(int(size[edges[0] : edges[1]].sum()) for size in sizes)], np.int64)
     ends = np.concatenate([[0], sum(sizes[1:], sizes[0]).cumsum()])[edges]
-    found: Int64s = ends[1:] - ends[:-1]
-    return found
+    sums: Int64s = ends[1:] - ends[:-1]
+    return sums
 
 
-def take_slices(slices: Slices, which: Int64s) -> Slices:
-    """Return some of the slices."""
-    return Slices(slices.source, slices.position[which], slices.size[which])
+def take_slices(slices: Slices, indices: Int64s) -> Slices:
+    """Return a subset of the slices."""
+    return Slices(slices.source, slices.position[indices], slices.size[indices])
 
 
 def raw_bytes(block: Block) -> int:
@@ -201,8 +207,8 @@ def raw_bytes(block: Block) -> int:
             return sum(raw_bytes(child) for child in block.children)
 
 
-def _spans(
-    rows: npt.NDArray[np.uint8], spans: list[tuple[int, int]], width: int
+def _take_ranges(
+    rows: npt.NDArray[np.uint8], ranges: list[tuple[int, int]], width: int
 ) -> npt.NDArray[np.uint8]:
-    parts = [rows[:, start * width : stop * width] for start, stop in spans]
+    parts = [rows[:, start * width : stop * width] for start, stop in ranges]
     return (np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]).reshape(-1)

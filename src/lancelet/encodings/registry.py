@@ -1,14 +1,14 @@
-"""The codecs there are, and the seam by which page layouts reach them.
+"""The codec registry: resolves encoding messages for the page layouts.
 
-A format is a closed set, so the registry is a literal tuple. An encoding message finds its
-codec by the field that is set:
+The format has a fixed set of codecs, so the registry is a literal tuple. The field set in an
+encoding message identifies the codec:
 
     general { compression: ZSTD  values { flat { bits_per_value: 64 } } }
-    -> General.decode_chunks(...)  -> this registry again, for what is inside
+    -> General.decode_chunks(...)  -> this registry again, for the inner encoding
 
-`decode_chunks`, `decode_blocks` (`decode_block` for one) and `decode_values` are the three
-contexts of `codecs.base`. Bytes come from storage: whatever they hold, decoding returns a block
-of exactly the counted values or raises `CorruptDataError` or `UnsupportedError`.
+`decode_chunks`, `decode_blocks` (`decode_block` for one) and `decode_values` are the three contexts
+of `codecs.base`. Stored bytes are untrusted: decoding returns a block of exactly the requested
+number of values or raises `CorruptDataError` or `UnsupportedError`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Codec, Encoding, Picks
+from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Codec, Encoding, ValuePositions
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
 from lancelet.encodings.codecs.delta import Delta
-from lancelet.encodings.codecs.dictionary import Dictionary, look_up
+from lancelet.encodings.codecs.dictionary import Dictionary, take_items
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
@@ -59,11 +59,11 @@ _BY_WIRE_NAME: Final = {codec.wire_name: codec for codec in CODECS}
 assert len(_BY_WIRE_NAME) == len(CODECS), "two codecs claim one wire name"
 
 DEPTH_MAX: Final = 16
-"""The deepest nesting of encodings that is followed; writers stay below five."""
+"""Maximum nesting depth of encodings; writers stay below five."""
 
 
 class _Registry:
-    """The registry as codecs see it, counting how deep they nest."""
+    """The registry passed to codecs; limits the nesting depth."""
 
     def __init__(self, depth: int = 0) -> None:
         self._depth = depth
@@ -81,10 +81,10 @@ class _Registry:
         return codec.owns_bytes(message, inner)
 
     def as_plain(
-        self, encoding: Encoding, slices: Slices, most: Int64s
+        self, encoding: Encoding, slices: Slices, bytes_max: Int64s
     ) -> tuple[Slices, int] | None:
         codec, message, inner = self.resolve(encoding)
-        return codec.as_plain(message, slices, most, inner)
+        return codec.as_plain(message, slices, bytes_max, inner)
 
     def bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
         codec, message, inner = self.resolve(encoding)
@@ -98,10 +98,10 @@ class _Registry:
         codec, message, inner = self.resolve(encoding)
         return codec.decode_chunks(message, parts, counts, inner)
 
-    def pick_chunks(
-        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks
+    def take_chunks(
+        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions
     ) -> Block:
-        return ChunkDecoder(encoding, self).pick(parts, counts, picks)
+        return ChunkDecoder(encoding, self).take(parts, counts, positions)
 
     def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
         codec, message, inner = self.resolve(encoding)
@@ -113,11 +113,12 @@ class _Registry:
 
     def resolve(self, encoding: Encoding) -> tuple[type[Codec], Any, _Registry]:
         if self._depth >= DEPTH_MAX:
-            raise CorruptDataError("encodings nest deeper than any writer would", depth=DEPTH_MAX)
+            raise CorruptDataError("encodings are nested too deeply", depth=DEPTH_MAX)
         name = encoding.WhichOneof("compression")
         if name is None:
             raise UnsupportedError(
-                "a page uses a codec that this release does not know", known=sorted(_BY_WIRE_NAME)
+                "unknown codec in a page; a newer release may support it",
+                supported=sorted(_BY_WIRE_NAME),
             )
         return _BY_WIRE_NAME[name], getattr(encoding, name), _Registry(self._depth + 1)
 
@@ -126,7 +127,7 @@ _REGISTRY: Final = _Registry()
 
 
 def describe(encoding: Encoding) -> str:
-    """Return an encoding in words.
+    """Return the description of an encoding.
 
     >>> from lancelet.encodings.codecs.flat import flat_encoding
     >>> describe(flat_encoding(64))
@@ -136,45 +137,46 @@ def describe(encoding: Encoding) -> str:
 
 
 def num_buffers(encoding: Encoding) -> int:
-    """Return how many buffers each chunk of a mini-block page with this encoding has."""
+    """Return the number of buffers per chunk of a mini-block page with this encoding."""
     return _REGISTRY.num_buffers(encoding)
 
 
 def owns_bytes(encoding: Encoding) -> bool:
-    """Return whether a block with this encoding needs a buffer at all."""
+    """Return whether a block with this encoding needs a buffer."""
     return _REGISTRY.owns_bytes(encoding)
 
 
 def decode_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
-    """Decode chunks of a mini-block page in one go.
+    """Decode chunks of a mini-block page.
 
-    `parts[i]` is the i-th buffer of every chunk and `counts` their values. The block has
-    `counts.sum()` values; where the bytes allow, it is a view of them.
+    `parts[i]` is the i-th buffer of every chunk and `counts` the numbers of values. The block has
+    `counts.sum()` values and is a view where possible.
     """
     check_parts(encoding, parts, counts)
     return _REGISTRY.decode_chunks(encoding, parts, counts)
 
 
-def pick_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks) -> Block:
-    """Decode single values of chunks, in the order asked for, and no more than the codec must.
+def take_chunks(
+    encoding: Encoding, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions
+) -> Block:
+    """Decode selected values of chunks, in the requested order.
 
-    `parts` and `counts` describe chunks as in `decode_chunks`, each chunk once.
+    `parts` and `counts` describe chunks as in `decode_chunks`; each chunk appears once.
     """
     check_parts(encoding, parts, counts)
-    if (picks.index.view(np.uint64) >= counts[picks.chunk].view(np.uint64)).any():
-        raise InternalError("a value was picked that its chunk does not have")
-    return _REGISTRY.pick_chunks(encoding, parts, counts, picks)
+    if (positions.index.view(np.uint64) >= counts[positions.chunk].view(np.uint64)).any():
+        raise InternalError("a selected value index exceeds its chunk")
+    return _REGISTRY.take_chunks(encoding, parts, counts, positions)
 
 
 class ChunkDecoder:
-    """Decodes chunks of one encoding, of which the codec was looked up and checked once.
+    """Decodes chunks of one encoding, resolved and validated once.
 
-    Its methods are those of the module, for callers who know that every chunk has the buffers
-    and no more values than it may.
+    The caller must have validated the number of buffers and values of each chunk.
     """
 
     def __init__(self, encoding: Encoding, registry: _Registry | None = None) -> None:
-        """Look the codec up; `num_buffers` is how many buffers each chunk has."""
+        """Resolve the codec; `num_buffers` is the number of buffers per chunk."""
         self._codec, self._message, self._inner = (registry or _REGISTRY).resolve(encoding)
         self.num_buffers = self._codec.num_buffers(self._message, self._inner)
 
@@ -182,19 +184,19 @@ class ChunkDecoder:
         """Decode all values of chunks."""
         return self._codec.decode_chunks(self._message, parts, counts, self._inner)
 
-    def pick(self, parts: Sequence[Slices], counts: Int64s, picks: Picks) -> Block:
-        """Decode single values, each of which its chunk has."""
-        picked = self._codec.pick_chunks(self._message, parts, counts, picks, self._inner)
-        if picked is not None:
-            return picked
+    def take(self, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions) -> Block:
+        """Decode selected values; the indices must be valid."""
+        taken = self._codec.take_chunks(self._message, parts, counts, positions, self._inner)
+        if taken is not None:
+            return taken
         starts = np.cumsum(counts) - counts
-        return look_up(self.decode(parts, counts), starts[picks.chunk] + picks.index)
+        return take_items(self.decode(parts, counts), starts[positions.chunk] + positions.index)
 
 
 def decode_blocks(encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
-    """Decode many buffers of block context at once, such as the levels of every chunk.
+    """Decode many buffers in block context, such as the levels of every chunk.
 
-    The values of all buffers follow each other in one block.
+    The values of all buffers are concatenated in one block.
     """
     _check_counts(counts, limit=1 << 32)
     if len(slices) != len(counts):
@@ -207,26 +209,26 @@ def decode_blocks(encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
 
 
 def decode_block(encoding: Encoding, data: Bytes, count: int) -> Block:
-    """Decode one buffer of block context, such as a dictionary or a sparse set."""
+    """Decode one buffer in block context, such as a dictionary or a sparse set."""
     if count >> 32:
-        raise CorruptDataError("a buffer claims more values than a page can hold", count=count)
+        raise CorruptDataError("a buffer claims more values than a page can contain", count=count)
     return decode_blocks(encoding, Slices.whole(data), np.array([count], np.int64))
 
 
 def decode_values(encoding: Encoding, rows: FixedWidth | Variable) -> Block:
-    """Decode values that were encoded one by one, as full-zip pages hold them."""
+    """Decode values that were encoded one by one, as in full-zip pages."""
     return _REGISTRY.decode_values(encoding, rows)
 
 
 def check_parts(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> None:
-    """Raise unless there are as many buffers as the encoding needs, and of every chunk."""
+    """Raise unless every chunk has the number of buffers required by the encoding."""
     _check_counts(counts, limit=CHUNK_VALUES_MAX)
-    expected = num_buffers(encoding)
-    if len(parts) != expected or any(len(part) != len(counts) for part in parts):
+    required = num_buffers(encoding)
+    if len(parts) != required or any(len(part) != len(counts) for part in parts):
         raise CorruptDataError(
-            "the chunks do not have the buffers that their encoding needs",
+            "the chunks do not have the buffers that the encoding requires",
             encoding=describe(encoding),
-            expected_buffers=expected,
+            expected_buffers=required,
             found_buffers=len(parts),
             chunks=len(counts),
         )
@@ -236,7 +238,7 @@ def _check_counts(counts: Int64s, *, limit: int) -> None:
     if len(counts) and not (int(counts.min()) >= 0 and int(counts.max()) <= limit):
         raise CorruptDataError(
             "a chunk claims an impossible number of values",
-            least=int(counts.min()),
-            most=int(counts.max()),
+            min=int(counts.min()),
+            max=int(counts.max()),
             limit=limit,
         )

@@ -1,4 +1,4 @@
-"""The pages of columns as columns of numbers, for where there are too many to have an object each.
+"""Columnar representation of pages, for files with too many pages for an object each.
 
     page      length   buffers (position, size)     encoding
     0         1024     (64, 4) (128, 900)           a
@@ -8,9 +8,8 @@
     length    1024 1024 7        first_buffer  0 2 4 5       encoding  0 0 1
     position  64 128 1088 ...    size          4 900 4 ...   encodings (a, b)
 
-It is a sequence of `StoredPage`s, made when they are asked for; readers of many pages, of one
-column or of many, take the numbers. Encodings that are the same are kept once, since what is to
-be found out about them is found out once.
+A sequence of `StoredPage`s that are created on access; readers of many pages use the arrays. Equal
+encodings are stored once, so that each is parsed once.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ import numpy as np
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import StoredPage
-from lancelet.encodings.spans import expand
+from lancelet.encodings.row_ranges import expand
 from lancelet.values import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPages(Sequence[StoredPage]):
-    """Pages in the order of their rows; `first_row` counts from that of the first page."""
+    """Pages in row order; `first_row` is relative to the first page."""
 
     length: Int64s
     priority: Int64s
@@ -42,7 +41,7 @@ class StoredPages(Sequence[StoredPage]):
 
     @staticmethod
     def of(pages: Sequence[StoredPage]) -> StoredPages:
-        """Return pages in this form.
+        """Convert pages to columnar form.
 
         >>> page = StoredPage(0, 5, np.array([64]), np.array([20]), b"flat", 0)
         >>> StoredPages.of([page, page]).encodings
@@ -56,7 +55,7 @@ class StoredPages(Sequence[StoredPage]):
         return StoredPages(
             np.array([page.length for page in pages], np.int64),
             np.array([page.priority for page in pages], np.uint64).view(np.int64),
-            bounds_of(np.array([len(page.size) for page in pages], np.int64)),
+            to_bounds(np.array([len(page.size) for page in pages], np.int64)),
             np.concatenate([none, *(page.position for page in pages)]),
             np.concatenate([none, *(page.size for page in pages)]),
             np.array(encoding, np.int64),
@@ -65,7 +64,7 @@ class StoredPages(Sequence[StoredPage]):
         )
 
     def __len__(self) -> int:
-        """Return how many pages there are."""
+        """Return the number of pages."""
         return len(self.length)
 
     @overload
@@ -75,10 +74,10 @@ class StoredPages(Sequence[StoredPage]):
     def __getitem__(self, index: slice) -> StoredPages: ...
 
     def __getitem__(self, index: int | slice) -> StoredPage | StoredPages:
-        """Return one page, or a run of neighbours."""
+        """Return a page or a contiguous range of pages."""
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            assert step == 1, "pages follow each other"
+            assert step == 1, "pages must be contiguous"
             if (start, stop) == (0, len(self)):
                 return self
             return self.part(start, max(start, stop), first_row=int(self.first_row[start]))
@@ -95,37 +94,37 @@ class StoredPages(Sequence[StoredPage]):
 
     @cached_property
     def first_row(self) -> Int64s:
-        """The first row of each page, and the row behind the last."""
-        return self.start + bounds_of(self.length)
+        """The first row of each page, and the end of the last page."""
+        return self.start + to_bounds(self.length)
 
     @cached_property
     def num_buffers(self) -> Int64s:
-        """How many buffers each page has."""
+        """The number of buffers of each page."""
         return np.diff(self.first_buffer)
 
     @cached_property
     def bytes(self) -> Int64s:
         """The bytes of all buffers of each page."""
-        return np.diff(bounds_of(self.size)[self.first_buffer])
+        return np.diff(to_bounds(self.size)[self.first_buffer])
 
-    def buffers(self, place: int) -> tuple[Int64s, Int64s]:
-        """Return position and size of one buffer of each page, all of which have it.
+    def buffers(self, index: int) -> tuple[Int64s, Int64s]:
+        """Return position and size of one buffer of each page; all pages must have it.
 
         >>> page = StoredPage(0, 5, np.array([64, 128]), np.array([4, 9]), b"", 0)
         >>> StoredPages.of([page, page]).buffers(1)[1].tolist()
         [9, 9]
         """
-        at = self.first_buffer[:-1] + place
-        return self.position[at], self.size[at]
+        indices = self.first_buffer[:-1] + index
+        return self.position[indices], self.size[indices]
 
     def take(self, pages: Int64s) -> StoredPages:
-        """Return some pages, in any order, as if they followed each other."""
+        """Return selected pages, in any order, renumbering their rows."""
         counts = self.num_buffers[pages]
         buffers = expand(self.first_buffer[pages], counts)
         return StoredPages(
             self.length[pages],
             self.priority[pages],
-            bounds_of(counts),
+            to_bounds(counts),
             self.position[buffers],
             self.size[buffers],
             self.encoding[pages],
@@ -133,7 +132,7 @@ class StoredPages(Sequence[StoredPage]):
         )
 
     def part(self, start: int, stop: int, *, first_row: int = 0) -> StoredPages:
-        """Return the pages from `start` up to `stop`, whose rows count from `first_row`."""
+        """Return the pages from `start` to `stop`, with rows starting at `first_row`."""
         first, last = int(self.first_buffer[start]), int(self.first_buffer[stop])
         return StoredPages(
             self.length[start:stop],
@@ -147,10 +146,10 @@ class StoredPages(Sequence[StoredPage]):
         )
 
 
-def bounds_of(counts: Int64s) -> Int64s:
-    """Return where each of several parts begins, and the end behind.
+def to_bounds(counts: Int64s) -> Int64s:
+    """Return the start of each part and the end of the last, from part sizes.
 
-    >>> bounds_of(np.array([2, 0, 3])).tolist()
+    >>> to_bounds(np.array([2, 0, 3])).tolist()
     [0, 2, 2, 5]
     """
     bounds = np.zeros(len(counts) + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Reads a field from the pages of its leaves, for every generation that has levels (2.1 on).
+"""Reader of a field from the pages of its leaf columns, for generations with levels (since 2.1).
 
     field s: struct<x: int, y: list<string>>
 
@@ -6,9 +6,9 @@
     column y   page 0, page 1, page 2  rows 90..110 -> entries of page 1     -> struct<y>
                                                                         merged: struct<x, y>
 
-All pages of all columns ask for their bytes side by side, so a read takes two rounds however
-many columns there are: the heads that the memo does not hold, and the data. Pages that differ in
-nothing but their rows are read as one (a run), as writers may cut a column into hundreds.
+All pages of all columns request their bytes together, so a read takes two rounds regardless of the
+number of columns: uncached page metadata, then data. Pages that differ only in their rows are read
+as one (a run), since writers may split a column into hundreds of pages.
 """
 
 from __future__ import annotations
@@ -42,38 +42,37 @@ from lancelet.encodings.levels import (
     unravel,
 )
 from lancelet.encodings.levels import rows_multiple as multiple_of
-from lancelet.encodings.stored_pages import StoredPages, bounds_of
+from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
 from lancelet.values import dataclass
 
 PAGE_ROWS_MAX = 1 << 48
-"""The most rows that a page is believed to have."""
+"""Maximum accepted number of rows per page."""
 
 _RUN_TABLE_BYTES = 256 * 1024
 
 
 PageRows: TypeAlias = LeafRows | pa.Array
-"""Rows of a leaf with their levels, or, from a page without levels, as `unravel` gives them."""
+"""Rows of a leaf with levels, or the result array of a page without levels."""
 
 
 class PageReader(Protocol):
-    """Reads rows of a run of pages, whatever their layout."""
+    """Reads rows of a run of pages of one layout."""
 
     def read(self, rows: Rows) -> Reading[PageRows]:
-        """Read rows of the pages, counted from the first one; there is at least one."""
+        """Read rows relative to the first page; at least one row is requested."""
 
-    def places(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
-        """Return where rows are that are kept as Arrow has them, or None if they are not."""
+    def value_ranges(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
+        """Return the byte ranges of rows stored in Arrow layout, else None."""
         return None
 
 
 OpenPages: TypeAlias = Callable[[Sequence[StoredPage], LeafContext, int], PageReader]
-"""Makes a reader of a run of pages, given its column and the number of the first page in it."""
+"""Creates the reader of a run of pages, from the column context and the index of the first page."""
 
-KindOfPage: TypeAlias = Callable[[bytes], bytes | None]
-"""Tells from its encoding what a page must have in common with others to be read as one with
-them; `None` is a page that is read alone."""
+PageKey: TypeAlias = Callable[[bytes], bytes | None]
+"""Maps a page encoding to a key shared by all pages of a run; `None` for pages read separately."""
 
 
 class StructuralReader(FieldReader):
@@ -86,13 +85,13 @@ class StructuralReader(FieldReader):
         open_pages: OpenPages,
         *,
         memo: Memo | None,
-        kind_of_page: KindOfPage | None = None,
+        page_key: PageKey | None = None,
     ) -> None:
-        """Prepare to read; pages are opened when they are first needed."""
+        """Prepare to read; pages are opened on first use."""
         leaf_paths = tuple(paths(node))
         if len(leaf_paths) != len(columns):
             raise InternalError(
-                "a field is opened over the wrong number of columns",
+                "wrong number of columns for a field",
                 field=node.field.name,
                 expected=len(leaf_paths),
                 found=len(columns),
@@ -100,13 +99,13 @@ class StructuralReader(FieldReader):
         self._node = node
         self._is_leaf = isinstance(node, LeafNode)
         self._leaves = [
-            _LeafReader(path, column, open_pages, kind_of_page, memo)
+            _LeafReader(path, column, open_pages, page_key, memo)
             for path, column in zip(leaf_paths, columns, strict=True)
         ]
         rows = {leaf.num_rows for leaf in self._leaves}
         if len(rows) != 1:
             raise CorruptDataError(
-                "the columns of a field differ in their rows",
+                "the columns of a field have different row counts",
                 field=node.field.name,
                 rows=sorted(rows),
             )
@@ -114,12 +113,12 @@ class StructuralReader(FieldReader):
 
     @property
     def data_type(self) -> pa.DataType:
-        """The Arrow type of what is read."""
+        """The Arrow type of the result."""
         return self._node.data_type
 
     @property
     def num_rows(self) -> int:
-        """How many rows the field has in this file."""
+        """The number of rows of the field in this file."""
         return self._num_rows
 
     def read(self, rows: Rows) -> Reading[pa.Array]:
@@ -132,13 +131,13 @@ class StructuralReader(FieldReader):
         arrays = yield from read_together([leaf.read(rows) for leaf in self._leaves])
         return merge(self._node, arrays)
 
-    def places(self, rows: Int64s) -> Ranges | None:
-        """Return where rows are that are kept as Arrow has them, or None if they are not."""
+    def value_ranges(self, rows: Int64s) -> Ranges | None:
+        """Return the byte ranges of rows stored in Arrow layout, else None."""
         self._check(RowIndices(rows))
-        return self._leaves[0].places(rows) if self._is_leaf else None
+        return self._leaves[0].value_ranges(rows) if self._is_leaf else None
 
     def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Estimate the bytes fetched to read these rows."""
         return sum(leaf.encoded_bytes(rows) for leaf in self._leaves)
 
     def _check(self, rows: Rows) -> None:
@@ -147,11 +146,11 @@ class StructuralReader(FieldReader):
                 first, last = start, max(start, stop) - 1
             case RowIndices(indices):
                 if len(indices) > 1 and not (indices[1:] > indices[:-1]).all():
-                    raise InvalidInputError("rows must ascend, each at most once")
+                    raise InvalidInputError("row indices must be strictly ascending")
                 first, last = (int(indices[0]), int(indices[-1])) if len(indices) else (0, -1)
         if first < 0 or last >= self._num_rows:
             raise InvalidInputError(
-                "rows are asked for that the field does not have",
+                "the requested rows exceed the rows of the field",
                 field=self._node.field.name,
                 first_row=first,
                 last_row=last,
@@ -161,21 +160,21 @@ class StructuralReader(FieldReader):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows of one run of pages, counted from its first."""
+    """Rows of one run of pages, relative to its first page."""
 
     run: int
     rows: Rows
 
 
 class _LeafReader:
-    """Reads one column, as if the field had only this leaf."""
+    """Reads one column as if it were the only leaf of the field."""
 
     def __init__(
         self,
         path: Path,
         column: StoredColumn,
         open_pages: OpenPages,
-        kind_of_page: KindOfPage | None,
+        page_key: PageKey | None,
         memo: Memo | None,
     ) -> None:
         leaf = path[-1]
@@ -186,21 +185,21 @@ class _LeafReader:
         self._context = LeafContext(leaf.data_type, path, column.index, memo)
         self._opened: dict[int, PageReader] = {}
         self._multiple = multiple_of(path)
-        self._checked_layers: Layers | None = None
+        self._validated_layers: Layers | None = None
         self._pages = pages = StoredPages.of(column.pages)
         length, multiple = pages.length, self._multiple
-        is_sound = (length > 0) & (length < PAGE_ROWS_MAX)
-        if not is_sound.all() or (multiple != 1 and (length % multiple).any()):
+        is_valid = (length > 0) & (length < PAGE_ROWS_MAX)
+        if not is_valid.all() or (multiple != 1 and (length % multiple).any()):
             raise CorruptDataError(
                 "a page claims an impossible number of rows",
                 column=column.index,
                 rows=length.tolist(),
                 multiple_of=multiple,
             )
-        self.bounds: Int64s = bounds_of(length // multiple)
-        # Arrays of Arrow's dictionary types have the dictionary of one page.
+        self.bounds: Int64s = to_bounds(length // multiple)
+        # Arrays of Arrow dictionary types have the dictionary of one page.
         is_dictionary = pa.types.is_dictionary(leaf.data_type)
-        self._run_pages = _runs(pages, None if is_dictionary else kind_of_page)
+        self._run_pages = _runs(pages, None if is_dictionary else page_key)
         self._run_bounds = self.bounds[self._run_pages]
 
     @property
@@ -211,36 +210,36 @@ class _LeafReader:
         parts = self._parts(rows)
         if len(parts) == 1:
             page_rows = yield from self._run(parts[0].run).read(self._page_rows(parts[0].rows))
-            return self._nested(parts[0], page_rows)
+            return self._unravel_part(parts[0], page_rows)
         runs = [self._run(part.run).read(self._page_rows(part.rows)) for part in parts]
         read = yield from read_together(runs)
-        return join_arrays([self._nested(*found) for found in zip(parts, read, strict=True)])
+        return join_arrays([self._unravel_part(*item) for item in zip(parts, read, strict=True)])
 
-    def places(self, rows: Int64s) -> Ranges | None:
+    def value_ranges(self, rows: Int64s) -> Ranges | None:
         if self._multiple != 1:
             return None
-        found: list[Ranges] = []
+        ranges: list[Ranges] = []
         for part in self._parts(RowIndices(rows)):
             assert isinstance(part.rows, RowIndices)
-            own = self._run(part.run).places(part.rows.rows)
-            if own is None:
+            part_ranges = self._run(part.run).value_ranges(part.rows.rows)
+            if part_ranges is None:
                 return None
-            found.append(own)
-        return found[0] if len(found) == 1 else Ranges.concat(found)
+            ranges.append(part_ranges)
+        return ranges[0] if len(ranges) == 1 else Ranges.concat(ranges)
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""
-        stored = bounds_of(self._pages.bytes)
+        stored = to_bounds(self._pages.bytes)
         if rows.start == 0 and rows.stop == self.num_rows:
             return int(stored[-1])
         start, stop = np.interp([rows.start, rows.stop], self.bounds, stored)
         return int(stop - start)
 
-    def _nested(self, part: _Part, rows: PageRows) -> pa.Array:
-        array = self._unravelled(rows) if isinstance(rows, LeafRows) else rows
+    def _unravel_part(self, part: _Part, rows: PageRows) -> pa.Array:
+        array = self._unravel(rows) if isinstance(rows, LeafRows) else rows
         if len(array) != len(part.rows):
             raise CorruptDataError(
-                "a page does not hold the rows that it claims",
+                "a page does not contain the rows it claims",
                 column=self._column.index,
                 page=self._run_pages[part.run],
                 expected_rows=len(part.rows),
@@ -248,11 +247,11 @@ class _LeafReader:
             )
         return array
 
-    def _unravelled(self, rows: LeafRows) -> pa.Array:
-        # All pages of a run have the layers of the first one, often the very same object.
-        if rows.layers is not self._checked_layers:
+    def _unravel(self, rows: LeafRows) -> pa.Array:
+        # All pages of a run have the layers of the first one, often the same object.
+        if rows.layers is not self._validated_layers:
             check_layers(self._path, rows.layers)
-            self._checked_layers = rows.layers
+            self._validated_layers = rows.layers
         if len(self._path) == 1:
             return rows.values
         return unravel(
@@ -290,7 +289,7 @@ class _LeafReader:
                 ]
 
     def _page_rows(self, rows: Rows) -> Rows:
-        """Return rows of the field as rows of a page."""
+        """Convert field rows to page rows."""
         if self._multiple == 1:
             return rows
         match rows:
@@ -310,11 +309,11 @@ class _LeafReader:
 
 
 def run_starts(table_bytes: Int64s, kinds: Int64s) -> list[int]:
-    """Return where runs of pages begin, with the number of pages behind.
+    """Return the start of each run of pages, followed by the number of pages.
 
-    A run is of one kind; pages of a negative kind are read alone. It ends at the latest where the
-    tables of its pages, which have `table_bytes` each, are larger than reading a single row
-    should have to prepare for.
+    All pages of a run have the same kind; pages of a negative kind are read separately. The chunk
+    tables of a run (`table_bytes` per page) are limited in size, since reading a single row needs
+    all of them.
 
     >>> run_starts(np.array([9, 9, 9, 9]), np.array([1, 1, -1, -1]))
     [0, 2, 3, 4]
@@ -323,35 +322,35 @@ def run_starts(table_bytes: Int64s, kinds: Int64s) -> list[int]:
         return [0]
     begins = np.append(True, (kinds[1:] != kinds[:-1]) | (kinds[1:] < 0))
     edges = [*np.flatnonzero(begins).tolist(), len(kinds)]
-    held = np.cumsum(table_bytes)
+    table_ends = np.cumsum(table_bytes)
     starts: list[int] = []
     for page, stop in pairwise(edges):
         start = page
         while start < stop:
             starts.append(start)
-            before = int(held[start] - table_bytes[start])
-            start = int(held.searchsorted(before + _RUN_TABLE_BYTES, "right")) + 1
+            before = int(table_ends[start] - table_bytes[start])
+            start = int(table_ends.searchsorted(before + _RUN_TABLE_BYTES, "right")) + 1
     return [*starts, len(kinds)]
 
 
-def _runs(pages: StoredPages, kind_of_page: KindOfPage | None) -> list[int]:
-    """Return where runs begin, whose kinds are worked out once for each different encoding."""
-    if kind_of_page is None or len(pages) < 2:
+def _runs(pages: StoredPages, page_key: PageKey | None) -> list[int]:
+    """Return the start of each run; kinds are computed once per distinct encoding."""
+    if page_key is None or len(pages) < 2:
         return list(range(len(pages) + 1))
     kinds: dict[bytes, int] = {}
     numbers = np.full(len(pages.encodings), -1)
     for encoding in np.unique(pages.encoding).tolist():
-        kind = kind_of_page(pages.encodings[encoding])
+        kind = page_key(pages.encodings[encoding])
         if kind is not None:
             numbers[encoding] = kinds.setdefault(kind, len(kinds))
     return run_starts(_table_bytes(pages), numbers[pages.encoding])
 
 
 def _table_bytes(pages: StoredPages) -> Int64s:
-    """Return the bytes that say where the parts of each page are, if it can be in a run.
+    """Return the size of the chunk table of each page that can be part of a run.
 
-    Those are the first of several buffers; a single buffer holds values, whose places are
-    computed.
+    The table is the first of several buffers; a single buffer contains values at computable
+    positions.
     """
     tables = np.zeros(len(pages), np.int64)
     has_table = pages.num_buffers > 1

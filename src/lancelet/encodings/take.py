@@ -1,13 +1,13 @@
-"""Rows by index, right for every type.
+"""Row selection that is correct for all types.
 
-Arrow 26 takes and filters wrong values from lists of a fixed size within each other if the outer
-lists, or the inner ones, are a slice:
+Arrow 26 returns wrong values when taking or filtering nested fixed-size lists if the outer or inner
+lists are a slice:
 
     [[1 2] [3 4]] [[5 6] [7 8]] [[9 0] [1 2]]    whole
     [[5 6] [7 8]] [[9 0] [1 2]]                  sliced from row 1; take(0) gives [[1 2] [3 4]]
 
-So such arrays are copied first to where they are no slice. What a caller hands over may be any
-slice, and batches are sliced on their way: rows are picked by these functions, not by Arrow's.
+Such arrays are therefore copied first. Input arrays may be slices, and batches are sliced
+internally, so all code uses these functions instead of Arrow's.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
-from lancelet.encodings.arrow import arrow_of
+from lancelet.encodings.arrow import to_arrow
 from lancelet.errors import ArrayOverflowError
 
-_SLICED_FROM: Final = 4
-"""A smaller share of an array, one of so many, is copied, so that it does not hold the rest."""
+_SLICE_SHARE: Final = 4
+"""Selections of less than 1/4 of an array are copied, so that they do not retain the rest."""
 
 
 _OFFSETS: Final[Mapping[pa.DataType, np.dtype[np.signedinteger[Any]]]] = {
@@ -36,95 +36,95 @@ _OFFSETS: Final[Mapping[pa.DataType, np.dtype[np.signedinteger[Any]]]] = {
     pa.large_binary(): np.dtype(np.int64),
     pa.large_string(): np.dtype(np.int64),
 }
-"""Types of texts and bytes, and what their offsets are."""
+"""NumPy offset type of string and binary types."""
 
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
 
 def take_rows(array: pa.Array, indices: pa.Array | Int64s, *, is_within: bool = False) -> pa.Array:
-    """Return values by index, in any order; whoever made the indices may know that all are within.
+    """Return values by index, in any order; `is_within` skips the bounds check.
 
-    Arrow loads pandas before it makes an array of one of NumPy's, and all of `pyarrow.compute`
-    for a method of an array: a take in a new process goes without.
+    Avoids the pandas import of `pa.array` for NumPy arrays and the `pyarrow.compute` import of
+    array methods, which would slow down a take in a new process.
 
     >>> inner = pa.FixedSizeListArray.from_arrays(pa.array(range(12)), 2)
     >>> take_rows(pa.FixedSizeListArray.from_arrays(inner, 2)[1:], np.array([1])).to_pylist()
     [[[8, 9], [10, 11]]]
     """
     if isinstance(indices, np.ndarray):
-        indices = arrow_of(indices)
+        indices = to_arrow(indices)
     if _holds_nested_fixed_lists(array.type):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     return pc.call_function("take", [array, indices], _UNCHECKED if is_within else None)
 
 
-def place_rows(chunks: Sequence[pa.Array], places: Int64s) -> pa.Array:
-    """Return the rows of arrays of one type, each at its place; places are a permutation.
+def scatter_rows(chunks: Sequence[pa.Array], positions: Int64s) -> pa.Array:
+    """Scatter the rows of arrays of one type to `positions`, a permutation.
 
-    Texts and bytes are copied once, which joining the arrays first would double.
+    Strings and binary values are copied once; concatenating first would copy them twice.
 
-    >>> place_rows([pa.array(["a", "b"]), pa.array(["c"])], np.array([2, 0, 1])).to_pylist()
+    >>> scatter_rows([pa.array(["a", "b"]), pa.array(["c"])], np.array([2, 0, 1])).to_pylist()
     ['b', 'c', 'a']
     """
     first = chunks[0].type
     if len(chunks) > 1 and first in _OFFSETS:
-        placed = _place_bytes(chunks, places, _OFFSETS[first])
-        if placed is not None:
-            return placed
-    order = np.empty_like(places)
-    order[places] = np.arange(len(places))
+        scattered = _scatter_bytes(chunks, positions, _OFFSETS[first])
+        if scattered is not None:
+            return scattered
+    order = np.empty_like(positions)
+    order[positions] = np.arange(len(positions))
     return take_rows(join_arrays(chunks), order)
 
 
-def _place_bytes(
-    chunks: Sequence[pa.Array], places: Int64s, offset: np.dtype[np.signedinteger[Any]]
+def _scatter_bytes(
+    chunks: Sequence[pa.Array], positions: Int64s, offset: np.dtype[np.signedinteger[Any]]
 ) -> pa.Array | None:
-    """Return texts or bytes at their places; None if 32-bit offsets cannot number them."""
-    sources = [_slices_of(chunk, offset) for chunk in chunks]
-    sizes = np.empty(len(places), np.int64)
-    sizes[places] = np.concatenate([source.size for source in sources])
-    offsets = np.zeros(len(places) + 1, np.int64)
+    """Scatter strings or binary values; None if 32-bit offsets would overflow."""
+    sources = [_to_slices(chunk, offset) for chunk in chunks]
+    sizes = np.empty(len(positions), np.int64)
+    sizes[positions] = np.concatenate([source.size for source in sources])
+    offsets = np.zeros(len(positions) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if offsets[-1] > np.iinfo(offset).max:
         return None
-    # Malloc hands out again what another thread gave back; Arrow's own pool asks for fresh pages.
+    # Malloc reuses memory freed by other threads; Arrow's pool requests new pages.
     buffer = pa.allocate_buffer(int(offsets[-1]), pa.system_memory_pool())
     data = np.frombuffer(memoryview(buffer), np.uint8)
-    starts, first = offsets[places], 0
+    starts, first = offsets[positions], 0
     for source in sources:
         kernels.copy_slices(source, data, starts[first : first + len(source)])
         first += len(source)
     validity = None
     if any(chunk.null_count for chunk in chunks):
-        valid = np.empty(len(places), np.bool_)
-        valid[places] = pa.chunked_array([chunk.is_valid() for chunk in chunks]).to_numpy()
+        valid = np.empty(len(positions), np.bool_)
+        valid[positions] = pa.chunked_array([chunk.is_valid() for chunk in chunks]).to_numpy()
         validity = pa.array(valid).buffers()[1]
     buffers = [validity, pa.py_buffer(offsets.astype(offset)), buffer]
-    return pa.Array.from_buffers(chunks[0].type, len(places), buffers)
+    return pa.Array.from_buffers(chunks[0].type, len(positions), buffers)
 
 
-def _slices_of(array: pa.Array, offset: np.dtype[np.signedinteger[Any]]) -> Slices:
+def _to_slices(array: pa.Array, offset: np.dtype[np.signedinteger[Any]]) -> Slices:
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, offset)[array.offset : array.offset + len(array) + 1]
-    held = np.frombuffer(b"" if data is None else data, np.uint8)
-    return Slices(held, ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64))
+    data_bytes = np.frombuffer(b"" if data is None else data, np.uint8)
+    return Slices(data_bytes, ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64))
 
 
-def rows_at(array: pa.Array, rows: Int64s) -> pa.Array:
-    """Return values by index, ascending; most of an array that lie beside each other are a slice.
+def take_ascending(array: pa.Array, rows: Int64s) -> pa.Array:
+    """Return values at ascending indices; a contiguous large part of the array is a slice.
 
-    >>> rows_at(pa.array([5, 6, 7, 8]), np.array([1, 2])).to_pylist()
+    >>> take_ascending(pa.array([5, 6, 7, 8]), np.array([1, 2])).to_pylist()
     [6, 7]
     """
-    if _SLICED_FROM * len(rows) >= len(array) and follow_each_other(rows):
+    if _SLICE_SHARE * len(rows) >= len(array) and is_contiguous(rows):
         return array.slice(rows[0], len(rows))
     return take_rows(array, rows, is_within=len(rows) == 0 or 0 <= rows[0] <= rows[-1] < len(array))
 
 
-def follow_each_other(rows: Int64s) -> bool:
-    """Return whether ascending rows are all those between the first and the last.
+def is_contiguous(rows: Int64s) -> bool:
+    """Return whether ascending rows are contiguous.
 
-    >>> follow_each_other(np.array([3, 4, 5])), follow_each_other(np.array([3, 5]))
+    >>> is_contiguous(np.array([3, 4, 5])), is_contiguous(np.array([3, 5]))
     (True, False)
     """
     return len(rows) > 0 and int(rows[-1] - rows[0]) + 1 == len(rows)
@@ -141,30 +141,30 @@ def take_from_batch(batch: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
 
 def take_from_table(table: pa.Table, indices: pa.Array) -> pa.Table:
     """Return the rows of a table by index, in any order."""
-    whole = [
+    columns = [
         pa.concat_arrays([*column.chunks, column.chunk(0).slice(0, 0)])
         if column.num_chunks and _holds_nested_fixed_lists(column.type)
         else column
         for column in table.columns
     ]
-    return pa.Table.from_arrays(whole, schema=table.schema).take(indices)
+    return pa.Table.from_arrays(columns, schema=table.schema).take(indices)
 
 
-def keep_of_batch(batch: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows of a batch that are flagged."""
-    return take_from_batch(batch, pa.array(np.flatnonzero(kept)))
+def filter_batch(batch: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the rows of a batch selected by a mask."""
+    return take_from_batch(batch, pa.array(np.flatnonzero(mask)))
 
 
-def keep_of_table(table: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
-    """Return the rows of a table that are flagged."""
-    return take_from_table(table, pa.array(np.flatnonzero(kept)))
+def filter_table(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
+    """Return the rows of a table selected by a mask."""
+    return take_from_table(table, pa.array(np.flatnonzero(mask)))
 
 
 def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Return arrays of one type, one after the other.
+    """Concatenate arrays of one type.
 
-    Dictionaries are joined whole, and without the items that nothing points at if there are more
-    of them than the keys can number.
+    Dictionaries are concatenated; if there are more items than keys can address, unused items are
+    dropped.
 
     >>> keys = pa.array([1, None], pa.int8())
     >>> pages = [pa.DictionaryArray.from_arrays(keys, range(n, n + 99)) for n in (0, 100, 200)]
@@ -181,7 +181,7 @@ def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
             with suppress(pa.ArrowInvalid):
                 return pa.concat_arrays(plain).dictionary_encode().cast(arrays[0].type)
         raise ArrayOverflowError(
-            "the rows do not fit one array; read fewer rows at a time",
+            "the rows do not fit into one array; read fewer rows at a time",
             rows=sum(len(array) for array in arrays),
             type=str(arrays[0].type),
         ) from error

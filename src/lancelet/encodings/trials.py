@@ -1,16 +1,16 @@
-"""Trying encodings on a sample, no more of them than can matter.
+"""Trials of encodings on a sample, limited to the promising ones.
 
     int64 of 21 bits, a sample of 4096
       flat(64), inline_bitpacking(64)     8.02 B, 2.67 B       tried
-      entropy of the byte planes          2.63 B               a look at the bytes
+      entropy of the byte planes          2.63 B               measured
       lz4                                 not below 3 B        skipped: no value repeats
       splitting, zstd                     not below 2.63 B     skipped: packing is as good
 
-Choosing must cost a fraction of encoding, and general compressions are by far the dearest trials.
-What they save comes from repetition, which the quickest of them shows, or from bytes that are not
-equally frequent, which counting shows (`planes_entropy`). Without either they are not tried.
+Selection must cost a fraction of encoding, and general compression is by far the most expensive
+trial. Its savings result from repetition, which LZ4 detects fastest, or from unequal byte
+frequencies, which a histogram shows (`planes_entropy`). Without either, it is not tried.
 
-All pages of a batch are tried at once, each codec on those of them that it is worth a trial for.
+All pages of a batch are tried together, each codec on the promising pages.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.rle import Rle
+from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
 from lancelet.encodings.codecs.variable import VariableCodec
-from lancelet.encodings.codecs.words import WORDS
 from lancelet.encodings.cost import Costs, costs_of, costs_of_compressed, saving_min
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 from lancelet.encodings.pages import ChunkedPages, Pages
 from lancelet.values import dataclass, replace
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
-"""Chunks that are decompressed as a whole are cut to this, so that one row costs some 10 us.
+"""Target size of compressed chunks in bytes; reading one row costs about 10 us.
 
-Zstandard also compresses inputs of up to 16 KiB with more care: strings take 5 % less than in
+Zstandard also compresses inputs of up to 16 KiB more thoroughly: strings take 5 % less than in
 chunks of 24 KiB.
 """
 
 CODED_AIM: Final = 8192
-"""The same for strings that are coded without a search, which larger chunks hardly shrink, ..."""
+"""Target size for strings that are entropy coded only; larger chunks save little."""
 
-WORDS_AIM: Final = 16 * 1024
-"""... and for words, which are read as fast as ten times fewer of the others."""
+NUMBERS_AIM: Final = 16 * 1024
+"""Target size for multi-byte numbers, which are ten times faster to read."""
 
 COMPRESS_FROM_BYTES: Final = 32 * 1024
-"""Fewer bytes than this are not worth a general compression.
+"""Minimum bytes of a page for general compression.
 
-Tables are appended to, and wide ones written, a thousand rows at a time, and trying compressions
-would take as long as all else; so few rows are rewritten when files are compacted.
+Appends and wide tables often write a thousand rows at a time, and compression trials would double
+their encoding time. Compaction rewrites such small pages.
 """
 
 _Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -66,243 +66,253 @@ _Flags: TypeAlias = npt.NDArray[np.bool_]
 GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
 PACKED: Final = (InlineBitpacking, Rle)
-"""Choices that a general compression around them hardly shrinks further."""
+"""Codecs whose output general compression hardly shrinks."""
 
 _PROPOSING: Final = tuple(kind for kind in registry.CODECS if "propose" in vars(kind))
-"""The codecs that ever propose to be tried."""
+"""The codecs that may propose a trial."""
 
 _CODED_BITS: Final = (1, 8, 64, 128, 256)
-"""Bits and bytes are coded by how frequent bytes are; words below 64 bits are packed instead."""
+"""Bit widths suited to entropy coding; numbers below 64 bits are packed instead."""
 
-_LOOKED_AT: Final = 1024
-"""How many values of a sample the entropy is counted of."""
+_ENTROPY_VALUES: Final = 1024
+"""Number of sampled values used to measure the entropy."""
 
 _REPETITION: Final = 0.9
-"""LZ4 has found something if it leaves no more than this share."""
+"""LZ4 has detected repetition if its output is at most this share of the input."""
 
 _CODES_LEVEL: Final = 2
 _NUMBERS_LEVEL: Final = 1
 _STRINGS_LEVEL: Final = 3
-"""The level of zstd around codes of strings, which takes 1 % more bytes than level 3 and three
-quarters of its time; around numbers and bits, which no other level makes smaller; and around
-other strings."""
+"""Zstandard levels for string codes (1 % larger than level 3 in three quarters of the time), for
+numbers and bits (no other level is smaller), and for other strings.
+"""
 
-_COPY_BYTES: Final = 3.0
-"""What LZ4 takes for a copy; where no value repeats, each value takes one."""
+_LZ4_COPY_BYTES: Final = 3.0
+"""Bytes of an LZ4 copy; without repeated values, each value takes one."""
 
-_ZSTD_OF_LZ4: Final = 0.5
-"""The share of LZ4's bytes that zstd may take at best, where there is repetition."""
+_ZSTD_PER_LZ4_MIN: Final = 0.5
+"""The minimum size of Zstandard output relative to LZ4 output for repetitive data."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """A choice that was tried on samples of pages; `place[i]` is where page i is among them.
+    """A codec tried on samples of pages; `sample_index[i]` is the sample of page i.
 
-    Where it was not tried, that is -1, and bytes and totals have no end.
+    For pages without a trial, it is -1, and bytes and totals are infinite.
     """
 
     codec: Codec
     limits: ChunkLimits
     costs: Costs
     encoded: ChunkedPages | MeasuredPages
-    place: Int64s
+    sample_index: Int64s
     bytes_per_value: _Numbers
     totals: _Numbers
 
     @property
     def description(self) -> str:
-        """The choice in words."""
-        made = self.encoded.values if isinstance(self.encoded, ChunkedPages) else self.encoded
-        words = registry.describe(made.encoding)
+        """The description of the encoding."""
+        encoded = self.encoded.values if isinstance(self.encoded, ChunkedPages) else self.encoded
+        description = registry.describe(encoded.encoding)
         is_coded = isinstance(self.codec, General) and not self.codec.searches
-        return f"{words} without a search" if is_coded else words
+        return f"{description} without a search" if is_coded else description
 
-    def encode(self, pages: Pages, which: Int64s, sample: Pages) -> ChunkedPages:
-        """Encode some of the pages of which `sample` was tried."""
+    def encode(self, pages: Pages, page_indices: Int64s, sample: Pages) -> ChunkedPages:
+        """Encode a subset of the pages that `sample` represents."""
         if sample is pages and isinstance(self.encoded, ChunkedPages):
-            return self.encoded.take(self.place[which])
-        part = pages.take(which)
-        return ChunkedPages.of(self.codec.encode_pages(part.block, part.rows, self.limits), part)
+            return self.encoded.take(self.sample_index[page_indices])
+        subset = pages.take(page_indices)
+        return ChunkedPages.of(
+            self.codec.encode_pages(subset.block, subset.rows, self.limits), subset
+        )
 
 
 def try_all(
     sample: Pages, *, page_bytes: Int64s, options: EncodingOptions, limits: ChunkLimits
 ) -> list[Trial]:
-    """Try on samples what the codecs propose and the options allow, and compressions of it."""
+    """Try the proposed codecs permitted by the options, and general compression of them."""
     trials = _Trials(sample, page_bytes, options, limits)
     proposed = _proposed(sample, options)
-    has_runs = _wants_runs(sample, options)
+    has_runs = _has_few_runs(sample, options)
     if has_runs.any():
         trials.add(Rle(), has_runs.nonzero()[0])
-        proposed = [(codec, which[~has_runs[which]]) for codec, which in proposed]
-    for codec, which in proposed:
-        trials.add(codec, which)
+        proposed = [
+            (codec, page_indices[~has_runs[page_indices]]) for codec, page_indices in proposed
+        ]
+    for codec, page_indices in proposed:
+        trials.add(codec, page_indices)
     if not trials.may_compress:
-        return trials.found
-    trials.look_at_bytes()
-    for general, which in _compressed(sample, proposed, options):
-        trials.add_compressed(general, which)
-    return trials.found
+        return trials.trials
+    trials.measure_entropy()
+    for general, page_indices in _compressed(sample, proposed, options):
+        trials.add_compressed(general, page_indices)
+    return trials.trials
 
 
 class _Trials:
-    """Trials on samples of pages, and what shows which further ones may matter."""
+    """Trials on samples of pages, and statistics that limit further trials."""
 
     def __init__(
         self, sample: Pages, page_bytes: Int64s, options: EncodingOptions, limits: ChunkLimits
     ) -> None:
-        self.found: list[Trial] = []
+        self.trials: list[Trial] = []
         self._sample, self._options, self._limits = sample, options, limits
-        self._is_asked_for = options.compression is not None
+        self._is_requested = options.compression is not None
         self._is_large = page_bytes >= COMPRESS_FROM_BYTES
-        self._least = np.full(sample.count, np.inf)
-        """The fewest bytes without a general compression."""
-        self._repeated = np.full(sample.count, np.inf)
-        """The fewest that LZ4 takes where it finds something."""
-        self._entropy = np.zeros(sample.count)
-        self._repeats: _Flags = np.ones(sample.count, np.bool_)
-        self._parts: dict[bytes, Pages] = {}
+        self._bytes_min = np.full(sample.count, np.inf)
+        """Bytes per value of the smallest trial without general compression, by page."""
+        self._lz4_bytes_min = np.full(sample.count, np.inf)
+        """Smallest LZ4 output in bytes per value; infinite without repetition."""
+        self._entropy_bytes = np.zeros(sample.count)
+        self._has_repeats: _Flags = np.ones(sample.count, np.bool_)
+        self._subsets: dict[bytes, Pages] = {}
 
     @property
     def may_compress(self) -> bool:
-        """Whether a general compression is asked for, or any page is large enough to pay for it."""
-        return self._is_asked_for or bool(self._is_large.any())
+        """Whether general compression is requested, or any page is large enough for it."""
+        return self._is_requested or bool(self._is_large.any())
 
-    def add(self, codec: Codec, which: Int64s) -> None:
-        """Try a codec on some of the pages."""
-        if not len(which):
+    def add(self, codec: Codec, page_indices: Int64s) -> None:
+        """Try a codec on a subset of the pages."""
+        if not len(page_indices):
             return
-        part = self._part(which)
+        subset = self._subset(page_indices)
         encoded: ChunkedPages | MeasuredPages | None
-        encoded = codec.measure_pages(part.block, part.rows, self._limits)
+        encoded = codec.measure_pages(subset.block, subset.rows, self._limits)
         if encoded is None:
-            values = codec.encode_pages(part.block, part.rows, self._limits)
-            encoded = ChunkedPages.of(values, part)
-        self._least = np.minimum(
-            self._least,
-            self._keep(codec, self._limits, encoded, costs_of(codec, encoded, part), which),
+            values = codec.encode_pages(subset.block, subset.rows, self._limits)
+            encoded = ChunkedPages.of(values, subset)
+        self._bytes_min = np.minimum(
+            self._bytes_min,
+            self._record(
+                codec, self._limits, encoded, costs_of(codec, encoded, subset), page_indices
+            ),
         )
 
-    def add_compressed(self, codec: General, which: Int64s) -> None:
-        """Try a general compression on those of some pages where it may pay."""
-        which = which[self._may_pay(codec)[which]]
-        if not len(which):
+    def add_compressed(self, codec: General, page_indices: Int64s) -> None:
+        """Try general compression on the pages where it is promising."""
+        page_indices = page_indices[self._is_promising(codec)[page_indices]]
+        if not len(page_indices):
             return
         limits = self._limits
         if self._options.minichunk_size is None:
             limits = replace(limits, bytes_aim=min(_aim(codec), limits.bytes_max))
-        part = self._part(which)
-        inner = ChunkedPages.of(codec.inner.encode_pages(part.block, part.rows, limits), part)
+        subset = self._subset(page_indices)
+        inner = ChunkedPages.of(codec.inner.encode_pages(subset.block, subset.rows, limits), subset)
         encoded = ChunkedPages(codec.compress_chunks(inner.values), inner.edges)
-        around = costs_of(codec.inner, inner, part)
-        costs = costs_of_compressed(codec, encoded, inner, around, part)
-        stored = self._keep(codec, limits, encoded, costs, which)
+        inner_costs = costs_of(codec.inner, inner, subset)
+        costs = costs_of_compressed(codec, encoded, inner, inner_costs, subset)
+        stored = self._record(codec, limits, encoded, costs, page_indices)
         if codec.compression is Compression.LZ4:
             plain = self._sample.raw_bytes / max(self._sample.rows, 1)
             is_less = stored < _REPETITION * plain
-            self._repeated = np.where(is_less, np.minimum(self._repeated, stored), self._repeated)
+            self._lz4_bytes_min = np.where(
+                is_less, np.minimum(self._lz4_bytes_min, stored), self._lz4_bytes_min
+            )
 
-    def look_at_bytes(self) -> None:
-        """Find out how regular the bytes of numbers are that may be compressed."""
-        which = self._is_large.nonzero()[0]
-        if self._is_asked_for or not len(which) or not _has_planes(self._sample):
+    def measure_entropy(self) -> None:
+        """Measure byte entropy and repetition of pages large enough to compress."""
+        page_indices = self._is_large.nonzero()[0]
+        if self._is_requested or not len(page_indices) or not _has_planes(self._sample):
             return
-        part = self._part(which)
-        self._entropy[which] = planes_entropy(part)
-        self._repeats[which] = _values_repeat(part)
+        subset = self._subset(page_indices)
+        self._entropy_bytes[page_indices] = planes_entropy(subset)
+        self._has_repeats[page_indices] = _values_repeat(subset)
 
-    def _may_pay(self, codec: General) -> _Flags:
-        """Return where a compression may save what it must, by what is known of the samples."""
-        wanted = (1 - saving_min(codec)) * self._least
-        may: _Flags = self._entropy < wanted
+    def _is_promising(self, codec: General) -> _Flags:
+        """Return a mask of the pages where `codec` could save enough bytes to be chosen."""
+        bytes_max = (1 - saving_min(codec)) * self._bytes_min
+        promising: _Flags = self._entropy_bytes < bytes_max
         if isinstance(codec.inner, ByteStreamSplit):
             pass
         elif codec.compression is Compression.LZ4:
-            may |= (self._least > _COPY_BYTES) | self._repeats
+            promising |= (self._bytes_min > _LZ4_COPY_BYTES) | self._has_repeats
         else:
-            may |= _ZSTD_OF_LZ4 * self._repeated < wanted
-        return may if self._is_asked_for else may & self._is_large
+            promising |= _ZSTD_PER_LZ4_MIN * self._lz4_bytes_min < bytes_max
+        return promising if self._is_requested else promising & self._is_large
 
-    def _part(self, which: Int64s) -> Pages:
-        """Return the samples of some pages, the same object each time that they are asked for."""
-        if len(which) == self._sample.count:
+    def _subset(self, page_indices: Int64s) -> Pages:
+        """Return the samples of a subset of pages, cached by page indices."""
+        if len(page_indices) == self._sample.count:
             return self._sample
-        return self._parts.setdefault(which.tobytes(), self._sample.take(which))
+        return self._subsets.setdefault(page_indices.tobytes(), self._sample.take(page_indices))
 
-    def _keep(
+    def _record(
         self,
         codec: Codec,
         limits: ChunkLimits,
         encoded: ChunkedPages | MeasuredPages,
         costs: Costs,
-        which: Int64s,
+        page_indices: Int64s,
     ) -> _Numbers:
-        """Keep a trial, and return the bytes that a value takes in each of all pages."""
-        place, stored, totals = which, costs.bytes_per_value, costs.totals
-        if len(which) < self._sample.count:
-            place, stored, totals = self._spread(which, np.arange(len(which)), stored, totals)
-        self.found.append(Trial(codec, limits, costs, encoded, place, stored, totals))
+        """Record a trial; return its bytes per value for all pages."""
+        sample_index, stored, totals = page_indices, costs.bytes_per_value, costs.totals
+        if len(page_indices) < self._sample.count:
+            sample_index, stored, totals = self._expand(
+                page_indices, np.arange(len(page_indices)), stored, totals
+            )
+        self.trials.append(Trial(codec, limits, costs, encoded, sample_index, stored, totals))
         return stored
 
-    def _spread(
-        self, which: Int64s, place: Int64s, stored: _Numbers, totals: _Numbers
+    def _expand(
+        self, page_indices: Int64s, subset_index: Int64s, stored: _Numbers, totals: _Numbers
     ) -> tuple[Int64s, _Numbers, _Numbers]:
-        """Return what is known of some pages, by the numbers of all."""
-        places = np.full(self._sample.count, -1)
-        places[which] = place
-        spread = np.full((2, self._sample.count), np.inf)
-        spread[:, which] = stored, totals
-        return places, spread[0], spread[1]
+        """Expand the results of a subset to all pages."""
+        sample_indices = np.full(self._sample.count, -1)
+        sample_indices[page_indices] = subset_index
+        expanded = np.full((2, self._sample.count), np.inf)
+        expanded[:, page_indices] = stored, totals
+        return sample_indices, expanded[0], expanded[1]
 
 
 def _aim(codec: General) -> int:
-    """Return the bytes that chunks are cut to before they are compressed."""
+    """Return the target chunk size before compression."""
     if codec.searches:
         return COMPRESSED_AIM[codec.compression]
-    return CODED_AIM if isinstance(codec.inner, Fsst) else WORDS_AIM
+    return CODED_AIM if isinstance(codec.inner, Fsst) else NUMBERS_AIM
 
 
-def best_of(trials: Sequence[Trial], options: EncodingOptions) -> Int64s:
-    """Return the number of the cheapest trial of each page.
+def best_trials(trials: Sequence[Trial], options: EncodingOptions) -> Int64s:
+    """Return the index of the cheapest trial of each page.
 
-    Where a general compression is asked for, bytes are what counts, and it is used if it makes
-    plain values smaller at all; else it has to save enough over the best there is without it.
+    If general compression is requested, the smallest trial wins, and it is used if smaller than
+    plain values. Otherwise it must save the minimum share over the best trial without it.
     """
     stored = np.array([trial.bytes_per_value for trial in trials])
     totals = np.array([trial.totals for trial in trials])
     is_general = np.array([isinstance(trial.codec, General) for trial in trials])
     if options.compression in GENERAL:
         is_raw = [not isinstance(trial.codec, (General, *PACKED, Fsst)) for trial in trials]
-        least = stored[is_raw].min(axis=0, initial=np.inf)
-        asked = np.where(is_general[:, None] & (stored < least), stored, np.inf)
+        bytes_min = stored[is_raw].min(axis=0, initial=np.inf)
+        general_bytes = np.where(is_general[:, None] & (stored < bytes_min), stored, np.inf)
         plain = np.where(is_general[:, None], np.inf, totals)
-        has_any = np.isfinite(asked).any(axis=0)
-        chosen: Int64s = np.where(has_any, asked.argmin(axis=0), plain.argmin(axis=0))
+        has_any = np.isfinite(general_bytes).any(axis=0)
+        chosen: Int64s = np.where(has_any, general_bytes.argmin(axis=0), plain.argmin(axis=0))
         return chosen
-    least = stored[~is_general].min(axis=0)
+    bytes_min = stored[~is_general].min(axis=0)
     for number, trial in enumerate(trials):
         if isinstance(trial.codec, General):
-            is_worth = stored[number] < (1 - saving_min(trial.codec)) * least
-            totals[number] = np.where(is_worth, totals[number], np.inf)
-    found: Int64s = totals.argmin(axis=0)
-    return found
+            is_smaller = stored[number] < (1 - saving_min(trial.codec)) * bytes_min
+            totals[number] = np.where(is_smaller, totals[number], np.inf)
+    best: Int64s = totals.argmin(axis=0)
+    return best
 
 
 def planes_entropy(values: Pages) -> _Numbers:
-    """Return the bytes a value takes if each byte of it is coded by how frequent it is.
+    """Return the bytes per value under order-0 entropy coding of each byte plane.
 
-    Or by how frequent its difference from the byte before in the same place is, if that is less,
-    so that what counts up is known to be regular.
+    Bytes are replaced by differences from the same byte of the previous value if that is smaller,
+    so that sequences are recognized as regular.
 
-    >>> planes_entropy(Pages.one(FixedWidth(8, np.array([7, 7, 9, 9, 7, 9, 7, 9], np.uint8), 8)))
+    >>> planes_entropy(Pages.single(FixedWidth(8, np.array([7, 7, 9, 9, 7, 9, 7, 9], np.uint8), 8)))
     array([0.125])
     """
     assert isinstance(values.block, FixedWidth)
     width, rows = values.block.bits // 8, values.rows
-    step = max(1, rows // _LOOKED_AT)
+    step = max(1, rows // _ENTROPY_VALUES)
     sums = kernels.survey_bytes(values.block.data[: values.count * rows * width], width, rows, step)
-    looked_at = (rows - 1) // step + 1
-    entropy: _Numbers = (width * math.log2(looked_at) - sums.max(axis=1) / looked_at) / 8
+    num_values = (rows - 1) // step + 1
+    entropy: _Numbers = (width * math.log2(num_values) - sums.max(axis=1) / num_values) / 8
     return entropy
 
 
@@ -314,27 +324,27 @@ def _has_planes(values: Pages) -> bool:
 
 
 def _values_repeat(values: Pages) -> _Flags:
-    """Return in which pages some neighbouring values are equal to others of them."""
+    """Return a mask of the pages with repeated values at the start of the sample."""
     block = values.block
-    if not isinstance(block, FixedWidth) or block.bits not in WORDS:
+    if not isinstance(block, FixedWidth) or block.bits not in UNSIGNED_TYPES:
         return np.ones(values.count, np.bool_)
-    looked_at = min(values.rows, _LOOKED_AT)
-    _, distinct = values.parts([(0, looked_at)]).repeats
-    few: _Flags = distinct < _REPETITION * looked_at
-    return few
+    num_values = min(values.rows, _ENTROPY_VALUES)
+    _, distinct = values.slices([(0, num_values)]).runs_and_distinct
+    repeats: _Flags = distinct < _REPETITION * num_values
+    return repeats
 
 
 def _proposed(sample: Pages, options: EncodingOptions) -> list[tuple[Codec, Int64s]]:
-    """Return what the codecs propose and the options allow, and for which pages."""
+    """Return the proposed codecs permitted by the options, with their pages."""
     if options.compression is Compression.FSST and isinstance(sample.block, Variable):
         return [(Fsst(), np.array([page])) for page in range(sample.count)]
-    unwanted: tuple[type[Codec], ...] = () if options.rle_threshold is None else (Rle,)
+    excluded: tuple[type[Codec], ...] = () if options.rle_threshold is None else (Rle,)
     if options.compression is Compression.NONE:
-        unwanted = (*unwanted, *PACKED, Fsst)
+        excluded = (*excluded, *PACKED, Fsst)
     return [
         proposed
         for kind in _PROPOSING
-        if not issubclass(kind, unwanted)
+        if not issubclass(kind, excluded)
         for proposed in kind.propose(sample.block, sample.rows)
     ]
 
@@ -342,40 +352,45 @@ def _proposed(sample: Pages, options: EncodingOptions) -> list[tuple[Codec, Int6
 def _compressed(
     sample: Pages, proposed: Sequence[tuple[Codec, Int64s]], options: EncodingOptions
 ) -> Iterator[tuple[General, Int64s]]:
-    """Yield compressions around what was proposed, the quickest first."""
+    """Yield general compressions of the proposed codecs, fastest first."""
     inner = list(proposed)
     if options.compression not in GENERAL:
-        # Codes of strings are compressed rather than the strings: more of them fit into a chunk,
-        # so the result is no larger, and the slow decompression has half of the bytes to make.
+        # Compress codes of strings instead of the strings: a chunk holds more of them, so the
+        # result is no larger, and the slow decompression generates half of the bytes.
         is_coded = np.zeros(sample.count, np.bool_)
-        for codec, which in proposed:
-            is_coded[which] |= isinstance(codec, Fsst)
+        for codec, page_indices in proposed:
+            is_coded[page_indices] |= isinstance(codec, Fsst)
         inner = [
-            (codec, which[~is_coded[which]] if isinstance(codec, VariableCodec) else which)
-            for codec, which in proposed
+            (
+                codec,
+                page_indices[~is_coded[page_indices]]
+                if isinstance(codec, VariableCodec)
+                else page_indices,
+            )
+            for codec, page_indices in proposed
             if not isinstance(codec, PACKED)
         ]
     if isinstance(sample.block, FixedWidth) and sample.block.bits in (32, 64):
         if options.bss is ByteStreamSplitMode.ON:
-            inner = [(ByteStreamSplit(), sample.every)]
+            inner = [(ByteStreamSplit(), sample.indices)]
         elif options.bss is ByteStreamSplitMode.AUTO:
-            inner = [*inner, (ByteStreamSplit(), sample.every)]
+            inner = [*inner, (ByteStreamSplit(), sample.indices)]
     for compression in _compressions(options):
-        for codec, which in inner:
-            for general in _around(codec, compression, sample, options):
-                yield general, which
+        for codec, page_indices in inner:
+            for general in _general_codecs(codec, compression, sample, options):
+                yield general, page_indices
 
 
-def _around(
+def _general_codecs(
     codec: Codec, compression: Compression, sample: Pages, options: EncodingOptions
 ) -> Iterator[General]:
-    """Yield the ways to compress what a codec makes."""
+    """Yield the general compressions to try on the output of a codec."""
     if options.compression is not None:
         yield General(codec, compression, options.compression_level)
         return
     is_zstd = compression is Compression.ZSTD
     if isinstance(codec, Fsst):
-        # What LZ4 would find in codes is the order of their offsets.
+        # In codes, LZ4 would only find the order of their offsets.
         if is_zstd:
             yield General(codec, compression, searches=False)
             yield General(codec, compression, _CODES_LEVEL)
@@ -388,7 +403,7 @@ def _around(
 
 
 def _may_be_coded(sample: Pages) -> bool:
-    """Say whether values are bytes, or words whose high bytes may be those of the value before."""
+    """Return whether entropy coding may pay: bytes, or integers with repetitive high bytes."""
     return isinstance(sample.block, FixedWidth) and sample.block.bits in _CODED_BITS
 
 
@@ -396,18 +411,20 @@ def _compressions(options: EncodingOptions) -> tuple[Compression, ...]:
     match options.compression:
         case None:
             return GENERAL
-        case Compression.LZ4 | Compression.ZSTD as wanted:
-            return (wanted,)
+        case Compression.LZ4 | Compression.ZSTD as compression:
+            return (compression,)
         case _:
             return ()
 
 
-def _wants_runs(sample: Pages, options: EncodingOptions) -> _Flags:
-    """Return where the options ask for runs, and the sample has as few as they say."""
+def _has_few_runs(sample: Pages, options: EncodingOptions) -> _Flags:
+    """Return a mask of the pages with few enough runs for the requested threshold."""
     block = sample.block
-    is_asked_for = options.rle_threshold and isinstance(block, FixedWidth) and block.bits in WORDS
-    if not is_asked_for:
+    is_requested = (
+        options.rle_threshold and isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES
+    )
+    if not is_requested:
         return np.zeros(sample.count, np.bool_)
     assert options.rle_threshold is not None
-    wants: _Flags = sample.repeats[0] < options.rle_threshold * sample.rows
-    return wants
+    has_runs: _Flags = sample.runs_and_distinct[0] < options.rle_threshold * sample.rows
+    return has_runs

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Fetch, Int64s, Ranges, Reading, Slices, read_together, run_together
 from lancelet.config import machine_memory_bytes
-from lancelet.encodings.arrow import apart_from
+from lancelet.encodings.arrow import copy_if_shared
 from lancelet.encodings.base import (
     FieldReader,
     FileVersion,
@@ -137,7 +137,7 @@ class RowReader(ABC):
             opened = self._open_alone((field,))[0]
             if self._waits or not opened.is_as_stored:
                 return None
-            ranges = opened.reader.places(rows)
+            ranges = opened.reader.value_ranges(rows)
             return None if ranges is None else self._fetch_kept(ranges)
 
     def _fetch_kept(self, ranges: Ranges) -> Slices:
@@ -273,7 +273,7 @@ class RowReader(ABC):
         if not fields:
             raise InvalidInputError("at least one field must be read")
         bundles = self._bundle(fields) if len(fields) >= _MANY_FIELDS else ()
-        bundled = {place for bundle in bundles for place in bundle.places}
+        bundled = {place for bundle in bundles for place in bundle.field_indices}
         alone = [field for place, field in enumerate(fields) if place not in bundled]
         selection = Selection(
             tuple(fields),
@@ -387,7 +387,7 @@ class RowReader(ABC):
             parts = run_together(readings, self._fetch)
             arrays = [array for part in parts for array in part]
             if mapped is not None:
-                arrays = [apart_from(array, mapped.source) for array in arrays]
+                arrays = [copy_if_shared(array, mapped.source) for array in arrays]
         except LanceletError:
             # What was cut is no damage of what is there.
             if mapped is not None:
@@ -434,7 +434,7 @@ class RowReader(ABC):
             # What does not fit one array may fit several, and what one read of many columns
             # rejects may be readable column by column; if it is not, the error names the column.
             pass
-        alone = self._open_alone([selection.fields[place] for place in unit.places])
+        alone = self._open_alone([selection.fields[place] for place in unit.field_indices])
         stored = yield from read_together([column.reader.read(rows) for column in alone])
         return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
 

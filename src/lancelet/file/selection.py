@@ -15,7 +15,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import FieldReader, FileVersion, RowRange
 from lancelet.encodings.bundle import Bundle, is_plain
 from lancelet.encodings.levels import LeafNode, nest
-from lancelet.encodings.planned import Form, NestedForm, form_of
+from lancelet.encodings.planned import NestedLayout, ValueLayout, layout_of
 from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
 from lancelet.file.v2.generation import columns_of
@@ -92,7 +92,7 @@ class Recent(Generic[T]):
 class FieldForms(NamedTuple):
     """What values of fields are in memory, where they can have plans, and the ids of columns."""
 
-    forms: Sequence[Form | NestedForm | None]
+    forms: Sequence[ValueLayout | NestedLayout | None]
     ids: Sequence[Sequence[int]]
 
 
@@ -106,7 +106,7 @@ def forms_of(fields: Sequence[Field], version: FileVersion) -> FieldForms:
         forms = [_form_of_field(field, version) for field in fields]
         ids = [
             (field.id,)
-            if isinstance(form, Form)
+            if isinstance(form, ValueLayout)
             else [each.id for each in columns_of(field, version)]
             for field, form in zip(fields, forms, strict=True)
         ]
@@ -115,7 +115,7 @@ def forms_of(fields: Sequence[Field], version: FileVersion) -> FieldForms:
     return found
 
 
-def _form_of_field(field: Field, version: FileVersion) -> Form | NestedForm | None:
+def _form_of_field(field: Field, version: FileVersion) -> ValueLayout | NestedLayout | None:
     """Return the form of a field whose values users see as they are stored."""
     if is_plain(field):
         return _form_of_kind(field.logical_type)
@@ -124,12 +124,12 @@ def _form_of_field(field: Field, version: FileVersion) -> Form | NestedForm | No
     node = nest(field, version)
     if not seen_type(field, node.data_type)[1]:
         return None
-    return form_of(node.data_type) if isinstance(node, LeafNode) else NestedForm.of(node)
+    return layout_of(node.data_type) if isinstance(node, LeafNode) else NestedLayout.of(node)
 
 
 @lru_cache(_FIELDS_KEPT)
-def _form_of_kind(kind: str) -> Form | None:
-    return form_of(logical_type.storage_type_of(kind))
+def _form_of_kind(kind: str) -> ValueLayout | None:
+    return layout_of(logical_type.storage_type_of(kind))
 
 
 @dataclass(slots=True, eq=False)
@@ -188,7 +188,7 @@ class Selection:
         """The type of each field, as users see it."""
         types = [column.data_type for column in self.alone]
         for bundle in self.bundles:
-            types += [bundle.data_type] * len(bundle.places)
+            types += [bundle.data_type] * len(bundle.field_indices)
         return self.in_order(types)
 
     @cached_property
@@ -209,8 +209,8 @@ class Selection:
         return [
             *(decoded_row_bytes(column.reader.data_type, encoded) for column, encoded in alone),
             *(
-                len(bundle.places)
-                * decoded_row_bytes(bundle.data_type, encoded / len(bundle.places))
+                len(bundle.field_indices)
+                * decoded_row_bytes(bundle.data_type, encoded / len(bundle.field_indices))
                 for bundle, encoded in bundled
             ),
         ]
@@ -221,7 +221,7 @@ class Selection:
         fields = [
             *self.row_bytes[: len(self.alone)],
             *(
-                bundled / len(bundle.places)
+                bundled / len(bundle.field_indices)
                 for bundle, bundled in zip(
                     self.bundles, self.row_bytes[len(self.alone) :], strict=True
                 )
@@ -261,7 +261,7 @@ class Selection:
     @cached_property
     def _order(self) -> list[int]:
         """Where each field is among the fields of all units."""
-        bundled = [place for bundle in self.bundles for place in bundle.places]
+        bundled = [place for bundle in self.bundles for place in bundle.field_indices]
         rest = set(range(len(self.fields))).difference(bundled)
         order = [0] * len(self.fields)
         for at, place in enumerate([*sorted(rest), *bundled]):

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import block_from_arrow, bytes_of_bits, validity_bits
+from lancelet.encodings.arrow import block_from_arrow, unpack_booleans, validity_bits
 from lancelet.encodings.base import Variable
 from lancelet.format import logical_type
 from lancelet.format.field import Field
@@ -293,7 +293,7 @@ def _bits_as_bytes(array: pa.Array) -> pa.Array:
     """Return booleans as 0 and 1, of which a zone is looked at in one call."""
     validity = validity_bits(array)
     nulls = None if validity is None else pa.py_buffer(validity)
-    values = pa.py_buffer(bytes_of_bits(array))
+    values = pa.py_buffer(unpack_booleans(array))
     return pa.Array.from_buffers(pa.uint8(), len(array), [nulls, values])
 
 

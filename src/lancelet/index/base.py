@@ -141,7 +141,7 @@ class SupportsCount(Protocol):
 
 @runtime_checkable
 class SupportsRowLookup(Protocol):
-    """A segment that looks up the rows of a few values without building a row set."""
+    """A segment that returns the rows of a few values without building a row set."""
 
     def lookup_rows(self, query: OneOf, limit: int) -> UInt64s | None:
         """Return the matching row numbers in any order, or None if there are more than `limit`."""
@@ -149,7 +149,7 @@ class SupportsRowLookup(Protocol):
 
 @runtime_checkable
 class SupportsReadEstimates(Protocol):
-    """A segment whose searches read data that estimates do not read."""
+    """A segment whose searches read data that estimates do not."""
 
     def estimate_reads(self, query: ScalarQuery) -> IoCounts:
         """Return the estimated reads of a search; zero if its data is in memory."""
@@ -227,7 +227,7 @@ class ScalarKind(Protocol[S]):
     reports_progress: bool = False
     """Whether training reports the progress of its own stages."""
     accepts_nested_lists: bool = False
-    """Whether the kind can index a field nested in a list, whose values it receives as lists."""
+    """Whether the kind indexes fields nested in a list. The values are then lists."""
     json_path: str | None = None
     """The JSON path of the indexed values, for kinds that index parts of documents."""
     reads_json_text: bool = False
@@ -235,9 +235,9 @@ class ScalarKind(Protocol[S]):
 
     def indexed_type(self, data_type: pa.DataType) -> pa.DataType:
         """Return the type used to index a column."""
-        found = indexed_type(data_type)
-        is_stored = isinstance(found, pa.JsonType) and not self.reads_json_text
-        return pa.large_binary() if is_stored else found
+        value_type = indexed_type(data_type)
+        is_stored = isinstance(value_type, pa.JsonType) and not self.reads_json_text
+        return pa.large_binary() if is_stored else value_type
 
     def with_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
         """Return the kind configured by parameters; by default itself."""
@@ -277,7 +277,7 @@ class ScalarKind(Protocol[S]):
             raise IndexTypeError(self.unsupported_message, column=column, found=str(data_type))
 
     def infer_parameters(self, details: bytes, segment: S | None) -> Parameters:  # noqa: ARG002
-        """Return parameters that reproduce a segment, which is None if there are no rows."""
+        """Return parameters that reproduce a segment. `segment` is None if it has no rows."""
         return Parameters(self.describe(details))
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
@@ -303,7 +303,7 @@ class ScalarKind(Protocol[S]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Merge segments, whose rows are renumbered by `moves`, with new rows."""
+        """Merge segments, renumbered by `moves`, with new rows."""
 
     def remap(self, segment: S, move: Move, folder: SegmentFolder) -> bytes | None:
         """Write a segment with new row numbers. Return None if retraining is required."""

@@ -70,8 +70,8 @@ class StoredFile:
 
     def estimate_reads(self, columns: Sequence[str], *parts: Rows) -> IoCounts:
         """Estimate the reads for columns, with one read per part; all rows by default."""
-        wanted = parts or (RowRange(0, self.num_rows),)
-        return self._reader.estimate_reads(self._fields(columns), *wanted)
+        rows = parts or (RowRange(0, self.num_rows),)
+        return self._reader.estimate_reads(self._fields(columns), *rows)
 
     def _fields(self, columns: Sequence[str]) -> list[Field]:
         try:
@@ -86,26 +86,26 @@ class StoredFile:
 
     def global_buffer(self, number: str) -> bytes:
         """Return a global buffer by its number, a decimal string from the schema metadata."""
-        found = parse_number(number)
-        if found is None or not isinstance(self._reader, FileReader):
+        buffer_number = parse_number(number)
+        if buffer_number is None or not isinstance(self._reader, FileReader):
             raise CorruptDataError(
                 "unknown global buffer number", path=self._reader.path, found=number[:40]
             )
-        return bytes(self._reader.global_buffer(found))
+        return bytes(self._reader.global_buffer(buffer_number))
 
 
 @dataclass(eq=False)
 class IndexLoads:
-    """Counters of opened segments, parts read from storage, and parts found in memory.
+    """Counters of opened segments, parts read from storage, and cache hits.
 
     `comparisons` counts the values, keys or zones compared while filtering.
     """
 
     segments: int = 0
     parts: int = 0
-    found: int = 0
+    cache_hits: int = 0
     comparisons: int = 0
-    _counting: threading.Lock = field(
+    _lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
 
@@ -114,17 +114,17 @@ class IndexLoads:
         renew_after_fork(self, IndexLoads._renew)
 
     def count(
-        self, *, segments: int = 0, parts: int = 0, found: int = 0, comparisons: int = 0
+        self, *, segments: int = 0, parts: int = 0, cache_hits: int = 0, comparisons: int = 0
     ) -> None:
         """Add to the counters. Thread-safe."""
-        with self._counting:
+        with self._lock:
             self.segments += segments
             self.parts += parts
-            self.found += found
+            self.cache_hits += cache_hits
             self.comparisons += comparisons
 
     def _renew(self) -> None:
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +141,20 @@ class SegmentFolder:
     version: FileVersion = FileVersion.V2_2
     written: list[IndexFile] = field(default_factory=list, compare=False)
     loads: IndexLoads = field(default_factory=IndexLoads, compare=False)
-    kept: CacheScope = field(default_factory=partial(CACHE.scope, INDEX), compare=False, repr=False)
+    cache_scope: CacheScope = field(
+        default_factory=partial(CACHE.scope, INDEX), compare=False, repr=False
+    )
     listed: tuple[IndexFile, ...] = ()
 
     def open(self, name: str) -> StoredFile:
         """Open a file. If the segment metadata lists it, use the recorded size."""
         sizes = (file.size_bytes for file in self.listed if file.path == name)
         size, path = next(sizes, 0) or None, f"{self.path}/{name}"
-        own = index_file_identity(path)
+        file_identity = index_file_identity(path)
         return StoredFile(
-            open_data_file(self.store, path, size=size, name=own, cache=self.kept.cache)
+            open_data_file(
+                self.store, path, size=size, name=file_identity, cache=self.cache_scope.cache
+            )
         )
 
     @contextmanager

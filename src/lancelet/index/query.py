@@ -71,7 +71,7 @@ class HasAll:
 
 @dataclass(frozen=True, slots=True)
 class Intersects:
-    """Geometries whose bounding box intersects this one."""
+    """Geometries with a bounding box that intersects this one."""
 
     xmin: float
     ymin: float
@@ -80,19 +80,19 @@ class Intersects:
 
     def intersects(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return a mask of the boxes (xmin, ymin, xmax, ymax) that intersect this one."""
-        found: npt.NDArray[np.bool_] = (
+        mask: npt.NDArray[np.bool_] = (
             (boxes[:, 0] <= self.xmax)
             & (boxes[:, 2] >= self.xmin)
             & (boxes[:, 1] <= self.ymax)
             & (boxes[:, 3] >= self.ymin)
         )
-        return found
+        return mask
 
 
-def type_of(query: ScalarQuery) -> pa.DataType | None:
+def query_type(query: ScalarQuery) -> pa.DataType | None:
     """Return the value type of a query, or None if it applies to any type.
 
-    >>> type_of(StartsWith(b"a"))
+    >>> query_type(StartsWith(b"a"))
     DataType(string)
     """
     match query:

@@ -51,12 +51,12 @@ _BY_FILE: Final = {
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
 
 
-def _name_of_type(type_url: str) -> str:
+def _base_name(type_url: str) -> str:
     """Return the last component of a type name; its package differs between releases."""
     return type_url.rpartition("/")[2].rpartition(".")[2].lower()
 
 
-_BY_TYPE: Final = {_name_of_type(kind.type_url): kind for kind in (*SCALAR_KINDS, IVF)}
+_BY_TYPE: Final = {_base_name(kind.type_url): kind for kind in (*SCALAR_KINDS, IVF)}
 assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two index kinds have the same name"
 
 
@@ -79,7 +79,7 @@ def kind_by_details_type(type_url: str) -> AnyKind | None:
     >>> kind_by_details_type("/lance.table.VectorIndexDetails") is IVF
     True
     """
-    return _BY_TYPE.get(_name_of_type(type_url))
+    return _BY_TYPE.get(_base_name(type_url))
 
 
 def kind_by_files(names: Collection[str], data_type: pa.DataType) -> AnyKind | None:
@@ -88,6 +88,6 @@ def kind_by_files(names: Collection[str], data_type: pa.DataType) -> AnyKind | N
     >>> kind_by_files(["bitmap_page_lookup.lance"], pa.list_(pa.string())).title
     'LabelList'
     """
-    own = (kind for file in _BY_FILE if file in names for kind in _BY_FILE[file])
-    kinds = (IVF if kind == IVF.name else kind_by_name(kind) for kind in own)
+    names_by_file = (kind for file in _BY_FILE if file in names for kind in _BY_FILE[file])
+    kinds = (IVF if kind == IVF.name else kind_by_name(kind) for kind in names_by_file)
     return next((kind for kind in kinds if kind.supports_type(kind.indexed_type(data_type))), None)

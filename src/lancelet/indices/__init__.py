@@ -1,4 +1,4 @@
-"""Values about indices, under pylance's name for the module."""
+"""Index classes, exported under the module name that pylance uses."""
 
 from lancelet.dataset.index.scalar import IndexDescription, IndexSegmentDescription
 from lancelet.dataset.index.values import Index as IndexSegment

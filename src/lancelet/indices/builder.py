@@ -1,10 +1,9 @@
-"""Building a vector index step by step, under pylance's names.
+"""Distributed training and building of vector indices, compatible with pylance.
 
-train_ivf                      IvfModel, to be saved
-train_pq                       PqModel
-transform_vectors              a file of row ids, partitions and codes, per group of fragments
-shuffle_transformed_vectors    the same rows, sorted by partition
-load_shuffled_vectors          an index of all of them, committed
+train_ivf                      train an IvfModel train_pq                       train a PqModel
+transform_vectors              write row ids, partitions and PQ codes of fragments to a file
+shuffle_transformed_vectors    sort these rows by partition load_shuffled_vectors          commit an
+index of the sorted files
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lancelet.index.vector.vectors import NotVectorsError, values_of, vector_typ
 from lancelet.indices.ivf import IvfModel
 from lancelet.indices.pq import PqModel
 from lancelet.lance import indices as steps
-from lancelet.ops.indexing.vector_models import vectors_of
+from lancelet.ops.indexing.vector_models import read_vectors
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -39,27 +38,27 @@ _BITS: Final = 8
 
 
 class NoSuchColumnError(FieldNotFoundError, KeyError):
-    """A table has no such column."""
+    """The table does not have the column."""
 
 
 class TrainedModels(TypedDict):
-    """What all segments of an index of PQ share."""
+    """The models shared by all segments of an IVF_PQ index."""
 
     ivf_centroids: pa.FixedSizeListArray
     pq_codebook: pa.FixedSizeListArray
 
 
 class IndicesBuilder:
-    """Builds a vector index on a column step by step.
+    """Builds a vector index on a column in separate steps.
 
     Attributes:
         dataset: The table.
-        column: The path of the column, in a list.
-        dimension: How many elements a vector has.
+        column: The path of the column, as a list with one element.
+        dimension: The number of elements of a vector.
     """
 
     def __init__(self, dataset: LanceDataset, column: str | list[str]) -> None:
-        """Build an index on a column of vectors."""
+        """Create a builder for a vector column."""
         self.dataset = dataset
         self.column = [column] if isinstance(column, str) else list(column)
         path = self.column[0]
@@ -84,15 +83,15 @@ class IndicesBuilder:
         max_iters: int = 50,
         fragment_ids: Sequence[int] | None = None,
     ) -> IvfModel:
-        """Find centroids of a sample.
+        """Train IVF centroids on a sample.
 
         Args:
-            num_partitions: How many, by default about the square root of the number of rows.
+            num_partitions: The number of partitions; by default the square root of the row count.
             distance_type: `l2`, `cosine`, `dot` or `hamming`.
-            accelerator: Not needed: centroids are found by matrix products on the CPU.
-            sample_rate: How many rows each centroid is found from.
+            accelerator: Ignored. Centroids are trained with matrix products on the CPU.
+            sample_rate: The number of rows sampled for each centroid.
             max_iters: The maximum number of iterations.
-            fragment_ids: The fragments to sample, by default all.
+            fragment_ids: The fragments to sample; all by default.
         """
         del accelerator
         rows = self._rows(fragment_ids)
@@ -129,24 +128,24 @@ class IndicesBuilder:
         num_bits: int = _BITS,
         fragment_ids: Sequence[int] | None = None,
     ) -> PqModel:
-        """Train the PQ codebook on the residuals of a sample.
+        """Train a PQ codebook on the residuals of a sample.
 
         Args:
-            ivf_model: The centroids.
+            ivf_model: The IVF centroids.
             num_subvectors: The number of sub-vectors; by default of 16 or 8 elements each.
             sample_rate: The number of rows sampled for each codeword.
             max_iters: The maximum number of iterations.
-            num_bits: How many bits the number of a word has.
-            fragment_ids: The fragments to sample, by default all.
+            num_bits: The number of bits of a PQ code.
+            fragment_ids: The fragments to sample; all by default.
         """
         rows = self._rows(fragment_ids)
-        pieces = self._pieces(num_subvectors)
+        sub_vectors = self._num_subvectors(num_subvectors)
         self._verify_pq_sample_rate(rows.num_rows, sample_rate, num_bits)
         codebook = steps.train_pq_model(
             self.dataset,
             self.column[0],
             self.dimension,
-            pieces,
+            sub_vectors,
             ivf_model.distance_type,
             sample_rate,
             max_iters,
@@ -154,7 +153,7 @@ class IndicesBuilder:
             fragment_ids,
             num_bits,
         )
-        return PqModel(pieces, codebook, num_bits=num_bits)
+        return PqModel(sub_vectors, codebook, num_bits=num_bits)
 
     def prepare_global_ivf_pq(
         self,
@@ -168,7 +167,7 @@ class IndicesBuilder:
         num_bits: int = _BITS,
         fragment_ids: Sequence[int] | None = None,
     ) -> TrainedModels:
-        """Train the models that separately built segments share; see `train_ivf` and `train_pq`."""
+        """Train the models shared by separately built segments; see `train_ivf` and `train_pq`."""
         ivf = self.train_ivf(
             num_partitions,
             distance_type=distance_type,
@@ -194,14 +193,15 @@ class IndicesBuilder:
         *,
         output_uri: str | os.PathLike[str] | None = None,
     ) -> str:
-        """Write a table with the partition of each row, and return where it is.
+        """Write a table with the partition of each row and return its URI.
 
-        It is for devices of PyTorch alone; `transform_vectors` assigns rows on the CPU as it goes.
+        Use this to assign partitions on a PyTorch device. Otherwise, `transform_vectors` assigns
+        partitions on the CPU.
 
         Args:
-            ivf_model: The centroids.
-            accelerator: The device of PyTorch that compares vectors with them.
-            output_uri: Where to write, by default a new temporary folder.
+            ivf_model: The IVF centroids.
+            accelerator: The PyTorch device that computes the distances.
+            output_uri: The URI of the new table; a new temporary folder by default.
         """
         from lancelet.torch.kmeans import KMeans  # noqa: PLC0415 - an extra
         from lancelet.torch.required import require_torch  # noqa: PLC0415 - an extra
@@ -227,15 +227,16 @@ class IndicesBuilder:
         fragments: Sequence[LanceFragment] | None = None,
         partition_ds_uri: str | None = None,
     ) -> None:
-        """Write a file with the id, the partition and the code of each row.
+        """Write a file with the row id, partition and PQ code of each row.
 
         Args:
-            ivf: The centroids.
-            pq: The words.
+            ivf: The IVF centroids.
+            pq: The PQ codebook.
             dest_uri: The file.
-            fragments: The fragments to read, by default all.
-            partition_ds_uri: A dataset with the partition of each row, as `assign_ivf_partitions`
-                writes it; rows that it lacks are left out. By default partitions are found.
+            fragments: The fragments to read; all by default.
+            partition_ds_uri: A dataset with the partition of each row, written by
+                `assign_ivf_partitions`; rows that it does not contain are skipped. By default,
+                partitions are computed.
         """
         if fragments is not None and not fragments:
             raise InvalidInputError("fragments must be a non-empty list or None")
@@ -260,13 +261,13 @@ class IndicesBuilder:
         ivf: IvfModel,
         shuffle_output_root_filename: str | None = "sorted",
     ) -> list[str]:
-        """Sort rows of files of a folder by partition, and return the names of new files.
+        """Sort the rows of transformed files by partition and return the new file names.
 
         Args:
-            unsorted_filenames: What `transform_vectors` wrote.
-            dir_path: The folder.
-            ivf: Has no effect: the files say of what partition rows are.
-            shuffle_output_root_filename: How the names of new files begin.
+            unsorted_filenames: The files written by `transform_vectors`.
+            dir_path: The folder of the files.
+            ivf: Ignored; the files contain the partition of each row.
+            shuffle_output_root_filename: The prefix of the new file names.
         """
         return steps.shuffle_transformed_vectors(
             unsorted_filenames, dir_path, ivf.centroids, shuffle_output_root_filename
@@ -280,14 +281,14 @@ class IndicesBuilder:
         pq: PqModel,
         index_name: str | None = None,
     ) -> None:
-        """Commit an index of the rows that files have.
+        """Commit an index built from sorted files.
 
         Args:
-            filenames: What `shuffle_transformed_vectors` returned.
-            dir_path: Their folder.
-            ivf: The centroids.
-            pq: The words.
-            index_name: By default the name of the column with `_idx` behind it.
+            filenames: The file names returned by `shuffle_transformed_vectors`.
+            dir_path: The folder of the files.
+            ivf: The IVF centroids.
+            pq: The PQ codebook.
+            index_name: The name of the index; by default the column name with the suffix `_idx`.
         """
         steps.load_shuffled_vectors(
             filenames,
@@ -304,13 +305,13 @@ class IndicesBuilder:
         )
 
     def _rows(self, fragment_ids: Sequence[int] | None) -> IndexedRows:
-        for each in fragment_ids or ():
-            if self.dataset.get_fragment(each) is None:
-                raise InvalidInputError(f"Fragment id does not exist: {each}")
-        return vectors_of(self.dataset.snapshot, self.column[0], fragment_ids)
+        for fragment_id in fragment_ids or ():
+            if self.dataset.get_fragment(fragment_id) is None:
+                raise InvalidInputError(f"Fragment id does not exist: {fragment_id}")
+        return read_vectors(self.dataset.snapshot, self.column[0], fragment_ids)
 
     def _verify_pq_sample_rate(self, num_rows: int, sample_rate: int, num_bits: int) -> None:
-        """Raise if there are too few rows for a sample; programs replace this to try less."""
+        """Raise if the table has too few rows for the sample; subclasses may override this."""
         _check_rate(sample_rate)
         needed = sample_rate << num_bits
         if needed > num_rows:
@@ -320,24 +321,25 @@ class IndicesBuilder:
                 f" there are {num_rows}"
             )
 
-    def _pieces(self, given: int | None) -> int:
-        if given is None:
+    def _num_subvectors(self, requested: int | None) -> int:
+        if requested is None:
             for size in (16, 8):
                 if self.dimension % size == 0:
                     return self.dimension // size
             raise InvalidInputError(
-                f"vector dimension {self.dimension} is not divisible by 16 or 8; say num_subvectors"
+                f"vector dimension {self.dimension} is not divisible by 16 or 8; specify "
+                "num_subvectors"
             )
-        if not isinstance(given, int) or not 1 <= given <= self.dimension:
+        if not isinstance(requested, int) or not 1 <= requested <= self.dimension:
             raise InvalidInputError(
-                "num_subvectors must be an int from 1 to the dimension of the vectors", found=given
+                "num_subvectors must be an int from 1 to the vector dimension", found=requested
             )
-        if self.dimension % given:
+        if self.dimension % requested:
             raise InvalidInputError(
                 f"dimension ({self.dimension}) must be divisible by num_subvectors"
-                f" ({given}) without remainder"
+                f" ({requested}) without remainder"
             )
-        return given
+        return requested
 
 
 def _check_rate(sample_rate: int) -> None:

@@ -1,7 +1,7 @@
-"""A graph of vectors in a file of its own, as `lancelet.util.HNSW` builds it.
+"""HNSW graphs in separate files, exported as `lancelet.util.HNSW`.
 
-The rows are those of the graphs in indices: a vector, its neighbours, and how far they are, by
-level; what else a search needs is in the metadata of the schema.
+The file has the layout of the graphs in vector indices: vector id, neighbors and distances per
+level. The schema metadata contains the entry point and the level offsets.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lancelet.kernels import Metric
 
 
 class HNSW:
-    """A graph of vectors that leads to the nearest of any other vector."""
+    """An HNSW graph of vectors."""
 
-    def __init__(self, graph: pa.RecordBatch, notes: list[str], vectors: pa.Array) -> None:
-        """Hold the rows of a graph and what a search needs besides; made by `build`."""
+    def __init__(self, graph: pa.RecordBatch, metadata: list[str], vectors: pa.Array) -> None:
+        """Store the rows and metadata of a graph. Use `build` to create one."""
         self._graph = graph
-        self._notes = notes
+        self._metadata = metadata
         self._vectors = vectors
 
     @staticmethod
@@ -37,29 +37,29 @@ class HNSW:
         m: int = 20,
         ef_construction: int = 100,
     ) -> HNSW:
-        """Build the graph of vectors that come in arrays.
+        """Build the graph of vectors.
 
         Args:
-            vectors_array: Lists of a fixed size, all of one type.
-            max_level: How many levels there are at most.
-            m: How many neighbours a vector has.
-            ef_construction: Among how many candidates they are chosen.
+            vectors_array: Fixed-size list arrays of one type.
+            max_level: The maximum number of levels.
+            m: The number of neighbors of a vector.
+            ef_construction: The number of candidates considered for them.
         """
         arrays = list(vectors_array)
         if not arrays or not pa.types.is_fixed_size_list(arrays[0].type):
-            raise InvalidInputError("a graph is built of arrays of lists of a fixed size")
+            raise InvalidInputError("an HNSW graph requires arrays of fixed-size lists")
         vectors = pa.concat_arrays(arrays)
         matrix = values_of(vectors).reshape(len(vectors), vectors.type.list_size)
         quantizer = Flat(Metric.L2, vectors.type.list_size, matrix.dtype)
         graph = GraphWriter(GraphSettings(m, ef_construction, max_level), quantizer)
         rows = graph.add(quantizer.load([matrix]), len(vectors))
-        return HNSW(rows, graph.notes, vectors)
+        return HNSW(rows, graph.metadata, vectors)
 
     def to_lance_file(self, file_path: str | os.PathLike[str]) -> None:
-        """Write the graph."""
+        """Write the graph to a Lance file."""
         with LanceFileWriter(os.fspath(file_path), self._graph.schema) as writer:
             writer.write_batch(self._graph)
-            writer.add_schema_metadata(layout.GRAPH_KEY, json.dumps(self._notes))
+            writer.add_schema_metadata(layout.GRAPH_KEY, json.dumps(self._metadata))
 
     def vectors(self) -> pa.Array:
         """Return the vectors."""

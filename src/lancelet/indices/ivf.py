@@ -1,4 +1,4 @@
-"""Centroids of an index on their own, to be kept between the steps of a build."""
+"""Trained IVF centroids, stored between the steps of a distributed build."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from lancelet.file import LanceFileReader, LanceFileWriter
 
 
 class IvfModel:
-    """Centroids of partitions.
+    """Trained IVF centroids.
 
     Attributes:
-        centroids: A vector for each partition.
-        distance_type: How vectors are compared with them.
+        centroids: The centroid of each partition.
+        distance_type: The distance type used for training.
     """
 
     def __init__(self, centroids: pa.FixedSizeListArray, distance_type: str) -> None:
-        """Hold centroids."""
+        """Create a model from centroids."""
         self.centroids = centroids
         self.distance_type = distance_type
 
     @property
     def num_partitions(self) -> int:
-        """How many partitions there are."""
+        """Number of partitions."""
         return len(self.centroids)
 
     def save(self, uri: str, *, storage_options: Mapping[str, str] | None = None) -> None:
-        """Write a Lance file with the centroids."""
+        """Write the centroids to a Lance file."""
         field = pa.field("centroids", self.centroids.type)
         schema = pa.schema([field], metadata={"distance_type": self.distance_type})
         with LanceFileWriter(uri, schema, storage_options=storage_options) as writer:
@@ -37,7 +37,7 @@ class IvfModel:
 
     @classmethod
     def load(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> Self:
-        """Read a file that `save` wrote."""
+        """Load a model written by `save`."""
         reader = LanceFileReader(uri, storage_options=storage_options)
         metadata = reader.metadata().schema.metadata
         table = reader.read_all().to_table()

@@ -1,4 +1,4 @@
-"""Clusters of vectors, as `lancelet.util.KMeans` finds them."""
+"""K-means clustering, exported as `lancelet.util.KMeans`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEED: Final = 42
 
 
 class UntrainedError(InvalidInputError, RuntimeError):
-    """Clusters are asked for before any vectors were seen."""
+    """`predict` was called before `fit`."""
 
 
 class TooFewVectorsError(InvalidInputError, RuntimeError):
@@ -32,7 +32,7 @@ class TooFewVectorsError(InvalidInputError, RuntimeError):
 
 
 class KMeans:
-    """Finds clusters of vectors of `float32`, and which of them vectors belong to."""
+    """K-means clustering of `float32` vectors."""
 
     def __init__(
         self,
@@ -41,52 +41,52 @@ class KMeans:
         max_iters: int = 50,
         centroids: pa.FixedSizeListArray | None = None,
     ) -> None:
-        """Find `k` clusters, or go on with centroids that are known."""
+        """Create a model with `k` clusters, optionally with initial centroids."""
         metric = _METRICS.get(metric_type.lower())
         if metric is None:
             raise InvalidInputError(f"Invalid metric_type: {metric_type}", known=sorted(_METRICS))
         if k < 1:
-            raise InvalidInputError("there is at least one cluster", k=k)
+            raise InvalidInputError("the number of clusters must be at least 1", k=k)
         self.k = k
         self._metric = metric
-        self._rounds = max_iters
-        self._centroids = None if centroids is None else _matrix_of(centroids)
+        self._max_iterations = max_iters
+        self._centroids = None if centroids is None else _to_matrix(centroids)
 
     def __repr__(self) -> str:
         return f"lance.KMeans(k={self.k}, metric_type={_NAMES[self._metric]})"
 
     @property
     def centroids(self) -> pa.FixedShapeTensorArray | None:
-        """The middle of each cluster; None before any vectors were seen."""
+        """Centroid of each cluster, or None before `fit`."""
         if self._centroids is None:
             return None
         return pa.FixedShapeTensorArray.from_numpy_ndarray(self._centroids)
 
     def fit(self, data: Any) -> None:
-        """Find the clusters of vectors: lists of a fixed size, tensors or a NumPy array."""
-        vectors = self._prepared(data)
+        """Train the clusters on fixed-size lists, tensors or a NumPy array of vectors."""
+        vectors = self._prepare(data)
         if len(vectors) < self.k:
             raise TooFewVectorsError(
                 "there are fewer vectors than clusters", vectors=len(vectors), k=self.k
             )
         self._centroids = find_clusters(
-            vectors, self.k, seed=_SEED, max_iterations=self._rounds
+            vectors, self.k, seed=_SEED, max_iterations=self._max_iterations
         ).centroids
 
     def predict(self, data: Any) -> pa.UInt32Array:
         """Return the cluster of each vector."""
         if self._centroids is None:
             raise UntrainedError("KMeans must fit (train) first")
-        vectors = self._prepared(data)
+        vectors = self._prepare(data)
         labels = assign_nearest(vectors, self._centroids, by_product=self._metric is Metric.DOT)
         return pa.array(labels.astype(np.uint32), pa.uint32())
 
-    def _prepared(self, data: Any) -> npt.NDArray[np.float32]:
-        vectors, _ = prepare(_matrix_of(data), self._metric)
+    def _prepare(self, data: Any) -> npt.NDArray[np.float32]:
+        vectors, _ = prepare(_to_matrix(data), self._metric)
         return np.ascontiguousarray(vectors, np.float32)
 
 
-def _matrix_of(data: Any) -> npt.NDArray[np.float32]:
+def _to_matrix(data: Any) -> npt.NDArray[np.float32]:
     if isinstance(data, pa.FixedShapeTensorArray):
         if len(data.type.shape) != 1:
             raise InvalidInputError(

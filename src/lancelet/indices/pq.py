@@ -1,4 +1,4 @@
-"""A codebook of PQ on its own, to be kept between the steps of a build."""
+"""Trained PQ codebooks, stored between the steps of a distributed build."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ _BITS = 8
 
 
 class PqModel:
-    """The codebooks of the sub-vectors.
+    """Trained PQ codebooks of the sub-vectors.
 
     Attributes:
         num_subvectors: The number of sub-vectors of a vector.
-        codebook: The codewords, in lists as long as a vector: those of each sub-vector in turn.
-        num_bits: How many bits the number of a word has.
+        codebook: The codewords of all sub-vectors, in order, as fixed-size lists with the vector
+            dimension.
+        num_bits: The number of bits of a PQ code.
     """
 
     def __init__(
         self, num_subvectors: int, codebook: pa.FixedSizeListArray, *, num_bits: int = _BITS
     ) -> None:
-        """Hold a codebook."""
+        """Create a model from a codebook."""
         self.num_subvectors = num_subvectors
         self.codebook = codebook
         self.num_bits = num_bits
 
     @property
     def dimension(self) -> int:
-        """How many elements a vector has."""
+        """Number of elements of a vector."""
         return int(self.codebook.type.list_size)
 
     def save(self, uri: str, *, storage_options: Mapping[str, str] | None = None) -> None:
-        """Write a Lance file with the codebook."""
+        """Write the codebook to a Lance file."""
         metadata = {"num_subvectors": str(self.num_subvectors), "num_bits": str(self.num_bits)}
         schema = pa.schema([pa.field("codebook", self.codebook.type)], metadata=metadata)
         with LanceFileWriter(uri, schema, storage_options=storage_options) as writer:
@@ -43,7 +44,7 @@ class PqModel:
 
     @classmethod
     def load(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> Self:
-        """Read a file that `save` wrote."""
+        """Load a model written by `save`."""
         reader = LanceFileReader(uri, storage_options=storage_options)
         metadata = reader.metadata().schema.metadata
         codebook = reader.read_all().to_table().column("codebook").combine_chunks()

@@ -29,13 +29,13 @@ from lancelet.index.vector.layout import METRICS
 from lancelet.index.vector.model import IvfModel as Centroids
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.train import IvfRequest
-from lancelet.index.vector.writer import array_of
+from lancelet.index.vector.writer import to_column
 from lancelet.ops.indexing.build import commit_segments, default_name
 from lancelet.ops.indexing.vector_models import (
-    encoded_rows,
+    encode_rows,
+    read_vectors,
     train_centroids,
-    train_words,
-    vectors_of,
+    train_codebook,
     write_encoded,
 )
 
@@ -78,7 +78,7 @@ def train_ivf_model(
         "IVF_FLAT",
         METRICS[distance_type],
         partitions=num_partitions,
-        rounds=max_iters,
+        max_iterations=max_iters,
         sample_rate=sample_rate,
     )
     return _vectors(
@@ -102,13 +102,13 @@ def train_pq_model(
     request = IvfRequest(
         "IVF_PQ",
         METRICS[distance_type],
-        pieces=num_subvectors,
+        num_sub_vectors=num_subvectors,
         bits=num_bits,
-        rounds=max_iters,
+        max_iterations=max_iters,
         sample_rate=sample_rate,
         centroids=matrix_of_values(ivf_centroids),
     )
-    words = train_words(_rows(dataset, column, fragment_ids), request)
+    words = train_codebook(_rows(dataset, column, fragment_ids), request)
     return _vectors(words.codebook, dimension)
 
 
@@ -162,7 +162,7 @@ def transform_vectors(
         dimension, num_subvectors, distance_type, ivf_centroids, pq_codebook, num_bits
     )
     with LanceFileWriter(dst_uri) as writer:
-        for part in encoded_rows(_rows(dataset, column, chosen), model, words, known):
+        for part in encode_rows(_rows(dataset, column, chosen), model, words, known):
             writer.write_batch(part)
 
 
@@ -213,7 +213,7 @@ def get_ivf_model(dataset: LanceDataset, index_name: str) -> Any:
 
 
 def _rows(dataset: LanceDataset, column: str, fragments: Sequence[int] | None) -> IndexedRows:
-    return vectors_of(dataset.snapshot, column, fragments)
+    return read_vectors(dataset.snapshot, column, fragments)
 
 
 def _models(
@@ -226,7 +226,7 @@ def _models(
 
 def _vectors(values: Any, dimension: int) -> pa.FixedSizeListArray:
     flat = values.reshape(-1, dimension)
-    return array_of(flat, pa.list_(pa.from_numpy_dtype(flat.dtype), dimension))
+    return to_column(flat, pa.list_(pa.from_numpy_dtype(flat.dtype), dimension))
 
 
 def _tables(names: list[str], folder: str) -> Iterator[pa.Table]:

@@ -1,7 +1,6 @@
-"""What makes a new version of a table: writing, deleting, changing settings.
+"""Operations that create new versions of a table, such as writes, deletions and compaction.
 
-What a program never does is not imported: its modules are attributes, which are found when they
-are first used.
+Submodules are imported on first access, so that programs load only the operations they use.
 
     ops.compact.compact_files(...)    imports `lancelet.ops.compact`
 """

@@ -1,13 +1,13 @@
-"""Statistics of columns: nulls, smallest and largest value, and about how many are different.
+"""Column statistics: null count, minimum, maximum and approximate number of distinct values.
 
-    fragment 0   statistics of its zones    nulls 3, from 1 to 90      nothing is read
+    fragment 0   zone statistics            nulls 3, from 1 to 90      no values are read
     fragment 1   4 rows deleted             nulls 0, from 5 to 70      the column is read
-    together                                nulls 3, from 1 to 90
+    total                                   nulls 3, from 1 to 90
 
-The zones of a fragment tell of all its rows, so those of one with deleted rows do not help. Neither
-do bounds that are no values, as those of long strings are not. An index in the order of the column
-that has all rows tells then, as it does for such strings. How many values are different is
-estimated from their hashes, to about 2 percent, for which the column is read.
+Zone statistics include deleted rows and truncate the bounds of long strings. In these cases an
+ordered index on the column is used if it covers all rows; otherwise the column is read. The number
+of distinct values is estimated from hashes with an error of about 2 percent, which always reads the
+column.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _BIAS: Final = 0.7213 / (1 + 1.079 / _REGISTERS)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What the values of a column are like.
+    """The statistics of a column.
 
     Attributes:
-        name: The column, or the path of a field.
-        type: Its Arrow type.
-        num_rows: How many rows there are.
-        null_count: In how many there is no value.
-        minimum: The smallest value; None if there is none, or the type has no order. NaN is not
-            looked at.
-        maximum: The largest.
-        distinct: About how many values are different; None if that was not asked for, or cannot
-            be told, as of maps.
-        rows_read: For how many rows the column had to be read.
+        name: The column name or field path.
+        type: The Arrow type.
+        num_rows: The number of rows.
+        null_count: The number of null values.
+        minimum: The smallest value; None if all values are null or the type is not ordered. NaN is
+            ignored.
+        maximum: The largest value.
+        distinct: The approximate number of distinct values; None if not requested, or if the type
+            is not supported, such as maps.
+        rows_read: The number of rows of which the column was read.
     """
 
     name: str
@@ -69,73 +69,74 @@ class ColumnStatistics:
 def column_statistics(
     snapshot: Snapshot, columns: Sequence[str] | None = None, *, distinct: bool = False
 ) -> list[ColumnStatistics]:
-    """Return the statistics of some columns of a version, by default of all."""
+    """Return the statistics of columns of a version, by default of all."""
     names = snapshot.schema.names if columns is None else columns
-    return [_statistics_of(snapshot, name, distinct=distinct) for name in names]
+    return [_compute_statistics(snapshot, name, distinct=distinct) for name in names]
 
 
 def fragment_bounds(
     snapshot: Snapshot, fragment: Fragment, name: str
 ) -> tuple[int, pa.Scalar, pa.Scalar] | None:
-    """Return how many nulls a column of a fragment has, its least and its greatest value.
+    """Return the null count, minimum and maximum of a column in a fragment.
 
-    None says that its files do not tell, or tell of rows that were deleted too. NaN is no value.
+    Returns None if the data files have no exact statistics, or if rows were deleted. NaN is
+    ignored.
     """
     field = snapshot.schema.field_by_path(name)
-    known = _from_zones(snapshot, fragment, field)
-    if known is None or known.bounds.type != field.arrow_type:
+    statistics = _from_zones(snapshot, fragment, field)
+    if statistics is None or statistics.bounds.type != field.arrow_type:
         return None
-    least, most = _min_max(known.bounds)
-    return known.null_count, least, most
+    minimum, maximum = _min_max(statistics.bounds)
+    return statistics.null_count, minimum, maximum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """The statistics of some rows; bounds are arrays, whose nulls say nothing."""
+    """The statistics of some rows; null entries in `bounds` are ignored."""
 
     null_count: int
     bounds: pa.Array
     rows_read: int = 0
 
 
-def _statistics_of(snapshot: Snapshot, name: str, *, distinct: bool) -> ColumnStatistics:
+def _compute_statistics(snapshot: Snapshot, name: str, *, distinct: bool) -> ColumnStatistics:
     field = snapshot.schema.field_by_path(name)
-    seen = _Distinct() if distinct and _can_be_told_apart(field.arrow_type) else None
-    parts = list(_parts_of(snapshot, name, field, seen))
+    sketch = _Distinct() if distinct and _is_hashable(field.arrow_type) else None
+    parts = list(_fragment_statistics(snapshot, name, field, sketch))
     bounds = [part.bounds for part in parts if len(part.bounds)]
-    least, most = _min_max(pa.concat_arrays(bounds)).to_pylist() if bounds else (None, None)
+    minimum, maximum = _min_max(pa.concat_arrays(bounds)).to_pylist() if bounds else (None, None)
     return ColumnStatistics(
         name=name,
         type=str(field.arrow_type),
         num_rows=snapshot.num_rows,
         null_count=sum(part.null_count for part in parts),
-        minimum=least,
-        maximum=most,
-        distinct=None if seen is None else seen.estimate(),
+        minimum=minimum,
+        maximum=maximum,
+        distinct=None if sketch is None else sketch.estimate(),
         rows_read=sum(part.rows_read for part in parts),
     )
 
 
-def _parts_of(
-    snapshot: Snapshot, name: str, field: Field, seen: _Distinct | None
+def _fragment_statistics(
+    snapshot: Snapshot, name: str, field: Field, sketch: _Distinct | None
 ) -> Iterator[_Part]:
-    if seen is not None:
+    if sketch is not None:
         for fragment in snapshot.fragments:
-            yield _from_values(snapshot, fragment, name, seen)
+            yield _from_values(snapshot, fragment, name, sketch)
         return
-    known = [_from_zones(snapshot, fragment, field) for fragment in snapshot.fragments]
-    if None in known:
+    from_zones = [_from_zones(snapshot, fragment, field) for fragment in snapshot.fragments]
+    if None in from_zones:
         path = tuple(each.name for each in snapshot.schema.fields_on_path(name))
         by_index = bounds_by_index(snapshot, path)
         if by_index is not None:
             yield _Part(*by_index)
             return
-    for fragment, part in zip(snapshot.fragments, known, strict=True):
+    for fragment, part in zip(snapshot.fragments, from_zones, strict=True):
         yield part or _from_values(snapshot, fragment, name, None)
 
 
 def _from_zones(snapshot: Snapshot, fragment: Fragment, field: Field) -> _Part | None:
-    """Return what the zones of a fragment tell of all its rows, or None."""
+    """Return the exact statistics in the zones of a fragment, or None."""
     if not field.is_leaf or fragment.deletion_file or fragment.overlays:
         return None
     zones = FragmentReader(snapshot, fragment).zone_statistics(field)
@@ -146,11 +147,11 @@ def _from_zones(snapshot: Snapshot, fragment: Fragment, field: Field) -> _Part |
     has_values = without_values < np.diff(zones.edges)
     if bool(np.any(np.tile(has_values, 2) & bounds.is_null().to_numpy(zero_copy_only=False))):
         return None
-    return _Part(int(zones.null_count.sum()), bounds) if _are_values(bounds) else None
+    return _Part(int(zones.null_count.sum()), bounds) if _are_exact(bounds) else None
 
 
-def _are_values(bounds: pa.Array) -> bool:
-    """Return whether bounds are values that occur: those of long strings were cut."""
+def _are_exact(bounds: pa.Array) -> bool:
+    """Return whether the bounds are exact values; those of long strings are truncated."""
     data_type = bounds.type
     if not (_is_text(data_type) or pa.types.is_fixed_size_binary(data_type)):
         return True
@@ -163,22 +164,22 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def _from_values(
-    snapshot: Snapshot, fragment: Fragment, name: str, seen: _Distinct | None
+    snapshot: Snapshot, fragment: Fragment, name: str, sketch: _Distinct | None
 ) -> _Part:
     options = ScanOptions(columns=(name,), fragments=(int(fragment.id),))
-    nulls, rows, found = 0, 0, []
+    nulls, rows, bounds_by_batch = 0, 0, []
     for batch in execute(plan_scan(snapshot, options)):
         values = batch.column(0)
         rows, nulls = rows + len(values), nulls + values.null_count
-        if seen is not None:
-            seen.add(values)
-        found.append(_bounds_of(values))
-    kept = [bounds for bounds in found if len(bounds)]
-    return _Part(nulls, pa.concat_arrays(kept) if kept else pa.nulls(0), rows)
+        if sketch is not None:
+            sketch.add(values)
+        bounds_by_batch.append(_bounds_of(values))
+    non_empty = [bounds for bounds in bounds_by_batch if len(bounds)]
+    return _Part(nulls, pa.concat_arrays(non_empty) if non_empty else pa.nulls(0), rows)
 
 
 def _bounds_of(values: pa.Array) -> pa.Array:
-    """Return the smallest and the largest of some values; nothing if they have no order."""
+    """Return the minimum and maximum, or no values if the type is not ordered."""
     if isinstance(values, pa.DictionaryArray):
         values = values.cast(values.type.value_type)
     if isinstance(values, pa.ExtensionArray) or not _has_order(values.type):
@@ -198,21 +199,21 @@ def _has_order(data_type: pa.DataType) -> bool:
 
 
 def _min_max(values: pa.Array) -> pa.Array:
-    """Return the smallest and the largest of some values, of types that Arrow does not order too.
+    """Return the minimum and maximum, also for types without a `min_max` kernel.
 
     >>> _min_max(pa.array([7, 5, None], pa.duration("s"))).cast(pa.int64()).to_pylist()
     [5, 7]
     """
-    own = values.type
-    if pa.types.is_duration(own):
+    original_type = values.type
+    if pa.types.is_duration(original_type):
         values = values.cast(pa.int64())
-    elif pa.types.is_float16(own):
+    elif pa.types.is_float16(original_type):
         values = values.cast(pa.float32())
-    found = pc.min_max(values)
-    return pa.array([found["min"], found["max"]], values.type).cast(own)
+    bounds = pc.min_max(values)
+    return pa.array([bounds["min"], bounds["max"]], values.type).cast(original_type)
 
 
-def _can_be_told_apart(data_type: pa.DataType) -> bool:
+def _is_hashable(data_type: pa.DataType) -> bool:
     try:
         Keys.of([pa.array([], data_type)])
     except UnsupportedError:
@@ -221,27 +222,27 @@ def _can_be_told_apart(data_type: pa.DataType) -> bool:
 
 
 class _Distinct:
-    """Estimates how many values are different: the more there are, the rarer hashes occur.
+    """Estimates the number of distinct values with HyperLogLog.
 
-    Of the hashes that fall into a register, the most zeros in front of one are kept.
+    Each register stores the maximum number of leading zeros of its hashes, plus one.
     """
 
     def __init__(self) -> None:
         self._registers: npt.NDArray[np.uint8] = np.zeros(_REGISTERS, np.uint8)
 
     def add(self, values: pa.Array) -> None:
-        """Count the values that are not null."""
+        """Add the non-null values."""
         present = values.drop_null()
         if len(present):
             hashes: UInt64s = Keys.of([present]).hashes
-            which = (hashes >> np.uint64(64 - _REGISTER_BITS)).astype(np.int64)
-            # The lowest bit set stands for the end of what is left of a hash.
+            registers = (hashes >> np.uint64(64 - _REGISTER_BITS)).astype(np.int64)
+            # The sentinel bit limits the number of leading zeros.
             rest = (hashes << np.uint64(_REGISTER_BITS)) | np.uint64(1 << (_REGISTER_BITS - 1))
             zeros = 63 - np.floor(np.log2(rest.astype(np.float64))).astype(np.int64)
-            np.maximum.at(self._registers, which, (zeros + 1).astype(np.uint8))
+            np.maximum.at(self._registers, registers, (zeros + 1).astype(np.uint8))
 
     def estimate(self) -> int:
-        """Return about how many different values were added."""
+        """Return the approximate number of distinct values."""
         registers = self._registers.astype(np.float64)
         estimate = _BIAS * _REGISTERS**2 / float(np.exp2(-registers).sum())
         empty = int(np.count_nonzero(self._registers == 0))

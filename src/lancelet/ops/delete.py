@@ -1,10 +1,10 @@
-"""Deleting rows: new deletion files for the fragments they are in, and no data is touched.
+"""Delete rows by writing deletion files; data files are not changed.
 
     id = 2      fragment 0   deleted {7}   ->  {2, 7}
-    id >= 10    fragment 1   all 5 rows    ->  the fragment goes
+    id >= 10    fragment 1   all 5 rows    ->  the fragment is removed
 
-The rows found are kept as the affected rows of the commit, so that others who delete different
-rows of the same fragments meanwhile do not conflict with it.
+The commit records the affected rows, so concurrent deletions of other rows of the same fragments do
+not conflict.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lancelet.file.arguments import ArgumentTypeError
 from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Delete
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.progress import counted, report
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query import expression as ex
@@ -35,7 +35,7 @@ from lancelet.values import dataclass, replace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deleted:
-    """The version after rows were deleted, and how many there were."""
+    """The version after a deletion, and the number of deleted rows."""
 
     snapshot: Snapshot
     num_rows: int
@@ -43,9 +43,10 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedDelete:
-    """Deletion files that were written, and the operation that makes them part of the table.
+    """Written deletion files, and the operation that commits them.
 
-    `affected` is None if whole fragments go unseen, so that any change to them is a conflict.
+    `affected` is None if all fragments are removed without a scan; then any concurrent change to
+    them is a conflict.
     """
 
     operation: Delete
@@ -55,7 +56,7 @@ class PreparedDelete:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Removal:
-    """What is left of fragments after rows were deleted."""
+    """The fragments updated by a deletion, and the ids of the fragments it removed."""
 
     updated: tuple[Fragment, ...]
     removed: tuple[int, ...]
@@ -68,15 +69,15 @@ def delete_rows(
     retries: Retries | None = None,
     options: CommitOptions | None = None,
 ) -> Deleted:
-    """Delete the rows for which a predicate is true, in the latest version there is then."""
+    """Delete the rows that match a predicate from the latest version."""
 
     def attempt(current: Snapshot) -> Deleted:
-        lazy = current.lazily()
-        prepared = prepare_delete(lazy, predicate)
+        deferred = current.lazily()
+        prepared = prepare_delete(deferred, predicate)
         committing = replace(
             options or CommitOptions(),
             affected=prepared.affected,
-            sync=lazy.location.store.settle,
+            sync=deferred.location.store.settle,
         )
         return Deleted(publish(current, prepared.operation, committing), prepared.num_rows)
 
@@ -84,14 +85,14 @@ def delete_rows(
 
 
 def report_delete(snapshot: Snapshot, predicate: ExpressionLike) -> ChangeReport:
-    """Return what a deletion would do."""
-    rehearsal = Rehearsal.of(snapshot)
-    prepared = prepare_delete(rehearsal.snapshot, predicate)
-    return rehearsal.report(prepared.operation, prepared.num_rows)
+    """Return the effect of a deletion without committing it."""
+    dry_run = DryRun.of(snapshot)
+    prepared = prepare_delete(dry_run.snapshot, predicate)
+    return dry_run.report(prepared.operation, prepared.num_rows)
 
 
 def prepare_delete(snapshot: Snapshot, predicate: ExpressionLike) -> PreparedDelete:
-    """Write deletion files and return what is left to be committed."""
+    """Write deletion files and return the uncommitted deletion."""
     check_predicate(predicate)
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
     if not plan.is_filtered:
@@ -104,13 +105,15 @@ def prepare_delete(snapshot: Snapshot, predicate: ExpressionLike) -> PreparedDel
 
 
 def check_predicate(predicate: ExpressionLike) -> None:
-    """Refuse None: a scan without a filter finds every row, and all would be gone by mistake."""
+    """Raise if the predicate is None, which would delete all rows by mistake."""
     if predicate is None:
-        raise ArgumentTypeError("a deletion needs a predicate", found="None")
+        raise ArgumentTypeError(
+            'a deletion needs a predicate; to delete all rows, pass "true"', found="None"
+        )
 
 
 def find_rows(plan: ScanPlan) -> dict[int, Int64s]:
-    """Return the offsets of matching rows by fragment, ascending."""
+    """Return the ascending offsets of the matching rows by fragment."""
     parts: dict[int, list[Int64s]] = {}
     rows = 0
     for fragment_id, offsets in matching_offsets(plan):
@@ -118,11 +121,11 @@ def find_rows(plan: ScanPlan) -> dict[int, Int64s]:
         rows += len(offsets)
         report("find rows", rows)
     report("find rows", rows, rows)
-    return {fragment_id: np.concatenate(found) for fragment_id, found in parts.items()}
+    return {fragment_id: np.concatenate(arrays) for fragment_id, arrays in parts.items()}
 
 
 def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
-    """Write deletion files for rows that are to go, several at once."""
+    """Write the deletion files of fragments in parallel."""
 
     def write(fragment_id: int) -> Fragment | None:
         fragment = snapshot.fragments.by_id(fragment_id)
@@ -140,8 +143,8 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
         return changed
 
     written = counted("write deletions", map_ordered(write, rows, waits=True), len(rows))
-    left = dict(zip(rows, written, strict=True))
+    fragments = dict(zip(rows, written, strict=True))
     return Removal(
-        updated=tuple(fragment for fragment in left.values() if fragment is not None),
-        removed=tuple(number for number, fragment in left.items() if fragment is None),
+        updated=tuple(fragment for fragment in fragments.values() if fragment is not None),
+        removed=tuple(number for number, fragment in fragments.items() if fragment is None),
     )

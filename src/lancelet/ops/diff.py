@@ -1,4 +1,4 @@
-"""How two versions of a table differ: columns, settings, files, indices and rows, as a value.
+"""Compare two versions of a table: schema, settings, files, indices and rows.
 
     print(diff(version_3, version_7))
 
@@ -15,7 +15,7 @@
       + id_idx (1 segment)
     rows: 100 -> 90 (0 inserted, 5 updated, 10 deleted)
 
-Neither version has to be the older one. Only what manifests say is read, and the deletion files of
+The versions may be given in either order. Only manifests are read, and the deletion files of
 fragments that differ.
 """
 
@@ -28,15 +28,15 @@ from enum import Enum
 from lancelet.errors import VersionNotFoundError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
-from lancelet.ops.changes.between import RowsNotTrackedError, check_followed
+from lancelet.ops.changes.between import RowsNotTrackedError, check_trackable
 from lancelet.ops.changes.rows import ChangeKind, rows_changed
-from lancelet.ops.list_files import files_of
+from lancelet.ops.list_files import list_tracked_files
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 
-class Side(Enum):
-    """Which of two versions has something; the sign that stands for it."""
+class DifferenceKind(Enum):
+    """The kind of a difference, with its symbol."""
 
     ADDED = "+"
     REMOVED = "-"
@@ -45,9 +45,9 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that only one version has, or that is not the same in both.
+    """An entry that was added, removed or changed between two versions.
 
-    `before` and `after` say what it is in each version, and are None where it is not.
+    `before` and `after` describe the entry in each version; None if the version does not have it.
     """
 
     name: str
@@ -55,23 +55,23 @@ class Difference:
     after: str | None
 
     @property
-    def side(self) -> Side:
-        """Which version has it."""
+    def side(self) -> DifferenceKind:
+        """The kind of the difference."""
         if self.before is None:
-            return Side.ADDED
-        return Side.REMOVED if self.after is None else Side.CHANGED
+            return DifferenceKind.ADDED
+        return DifferenceKind.REMOVED if self.after is None else DifferenceKind.CHANGED
 
     def __str__(self) -> str:
-        """Return one line of text."""
-        told = [part for part in (self.before, self.after) if part]
-        return f"{self.side.value} {self.name}" + (f": {' -> '.join(told)}" if told else "")
+        """Return the difference as one line of text."""
+        values = [part for part in (self.before, self.after) if part]
+        return f"{self.side.value} {self.name}" + (f": {' -> '.join(values)}" if values else "")
 
 
 @dataclass(frozen=True, slots=True)
 class RowsDifference:
-    """How many rows there are, and how many changed in which way.
+    """The number of rows of both versions, and the number of inserted, updated and deleted rows.
 
-    The latter are None where the table does not tell; `unknown` then says why.
+    The latter are None if row changes are not tracked; `unknown` gives the reason.
     """
 
     before: int
@@ -82,16 +82,16 @@ class RowsDifference:
     unknown: str | None = None
 
     def __str__(self) -> str:
-        """Return one line of text."""
+        """Return the difference as one line of text."""
         if self.unknown is not None:
-            return f"{self.before} -> {self.after} (which ones is not known: {self.unknown})"
+            return f"{self.before} -> {self.after} (changes unknown: {self.unknown})"
         kinds = f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted"
         return f"{self.before} -> {self.after} ({kinds})"
 
 
 @dataclass(frozen=True, slots=True)
 class TableDifference:
-    """How one version of a table differs from another."""
+    """The differences between two versions of a table."""
 
     begin_version: int
     end_version: int
@@ -103,26 +103,26 @@ class TableDifference:
     rows: RowsDifference
 
     def __bool__(self) -> bool:
-        """Return whether anything differs."""
+        """Return whether the versions differ."""
         rows = (self.rows.inserted, self.rows.updated, self.rows.deleted)
         return any((self.schema, self.config, self.metadata, self.files, self.indices, *rows))
 
     def __str__(self) -> str:
-        """Return the difference as lines of text, see the top of the module."""
+        """Return the differences as text; see the example of this module."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield f"version {self.begin_version} -> {self.end_version}"
         for part in ("schema", "config", "metadata", "files", "indices"):
-            found: tuple[Difference, ...] = getattr(self, part)
-            if found:
+            differences: tuple[Difference, ...] = getattr(self, part)
+            if differences:
                 yield part
-                yield from (f"  {each}" for each in found)
+                yield from (f"  {difference}" for difference in differences)
         yield f"rows: {self.rows}"
 
 
 def diff(begin: Snapshot, end: Snapshot) -> TableDifference:
-    """Return how a version differs from another of the same table."""
+    """Return the differences between two versions of a table."""
     return TableDifference(
         begin.version,
         end.version,
@@ -136,43 +136,45 @@ def diff(begin: Snapshot, end: Snapshot) -> TableDifference:
 
 
 def _fields(before: Schema, after: Schema) -> Iterator[Difference]:
-    """Yield differing fields by path; one that was renamed is known by its id."""
-    ours = {int(field.id): field for field in before.walk()}
-    theirs = {int(field.id): field for field in after.walk()}
-    for field_id in dict.fromkeys([*ours, *theirs]):
-        one, other = ours.get(field_id), theirs.get(field_id)
-        old = None if one is None else before.path_of(field_id)
-        new = None if other is None else after.path_of(field_id)
-        told = _described(one), _described(other)
+    """Yield the fields that differ; renamed fields are matched by id."""
+    old_fields = {int(field.id): field for field in before.walk()}
+    new_fields = {int(field.id): field for field in after.walk()}
+    for field_id in dict.fromkeys([*old_fields, *new_fields]):
+        old_field, new_field = old_fields.get(field_id), new_fields.get(field_id)
+        old = None if old_field is None else before.path_of(field_id)
+        new = None if new_field is None else after.path_of(field_id)
+        descriptions = _describe(old_field), _describe(new_field)
         if old is not None and new is not None and old != new:
-            yield Difference(f"{old} -> {new}", *told)
-        elif told[0] != told[1]:
-            yield Difference(old or new or "", *told)
+            yield Difference(f"{old} -> {new}", *descriptions)
+        elif descriptions[0] != descriptions[1]:
+            yield Difference(old or new or "", *descriptions)
 
 
-def _described(field: Field | None) -> str | None:
+def _describe(field: Field | None) -> str | None:
     if field is None:
         return None
-    notes = "" if field.nullable else " not null"
-    notes += f" {dict(field.metadata)}" if field.metadata else ""
-    return f"{field.logical_type}{notes}"
+    suffix = "" if field.nullable else " not null"
+    suffix += f" {dict(field.metadata)}" if field.metadata else ""
+    return f"{field.logical_type}{suffix}"
 
 
 def _entries(
     before: Mapping[str, str], after: Mapping[str, str], *, shows_values: bool = False
 ) -> Iterator[Difference]:
     for key in sorted(before.keys() | after.keys()):
-        one, other = before.get(key), after.get(key)
-        if one != other:
-            yield Difference(key, *(_shown(each, as_is=shows_values) for each in (one, other)))
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            yield Difference(
+                key, *(_format_value(value, as_is=shows_values) for value in (old, new))
+            )
 
 
-def _shown(value: str | None, *, as_is: bool) -> str | None:
+def _format_value(value: str | None, *, as_is: bool) -> str | None:
     return value if as_is or value is None else repr(value)
 
 
 def _metadata(snapshot: Snapshot) -> dict[str, str]:
-    """Return the metadata of the table and of its schema, in one."""
+    """Return the combined metadata of the table and its schema."""
     return {
         **{f"table.{key}": value for key, value in snapshot.manifest.table_metadata.items()},
         **{f"schema.{key}": value for key, value in snapshot.schema.metadata.items()},
@@ -180,15 +182,15 @@ def _metadata(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _files(snapshot: Snapshot) -> dict[str, str]:
-    """Return what each file is that a version names and another may name too."""
-    own = {snapshot.entry.path, f"_transactions/{snapshot.manifest.transaction_file}"}
+    """Return the type of each file, except for the manifest and the transaction."""
+    excluded = {snapshot.entry.path, f"_transactions/{snapshot.manifest.transaction_file}"}
     root = snapshot.location.uri
-    found = {}
-    for file in files_of(snapshot):
-        if file.path not in own:
-            place = file.path if file.base_uri == root else f"{file.base_uri}/{file.path}"
-            found[place] = file.type
-    return found
+    types = {}
+    for file in list_tracked_files(snapshot):
+        if file.path not in excluded:
+            path = file.path if file.base_uri == root else f"{file.base_uri}/{file.path}"
+            types[path] = file.type
+    return types
 
 
 def _indices(snapshot: Snapshot) -> dict[str, str]:
@@ -201,11 +203,11 @@ def _indices(snapshot: Snapshot) -> dict[str, str]:
 def _rows(begin: Snapshot, end: Snapshot) -> RowsDifference:
     counts = begin.num_rows, end.num_rows
     try:
-        check_followed(*sorted((begin, end), key=lambda snapshot: snapshot.version))
+        check_trackable(*sorted((begin, end), key=lambda snapshot: snapshot.version))
     except (RowsNotTrackedError, VersionNotFoundError) as error:
         return RowsDifference(*counts, unknown=str(error))
-    found: Counter[ChangeKind] = Counter()
+    num_changed: Counter[ChangeKind] = Counter()
     for rows in rows_changed(begin, end):
-        found[rows.kind] += len(rows)
-    inserted, updated, deleted = (found[kind] for kind in ChangeKind)
+        num_changed[rows.kind] += len(rows)
+    inserted, updated, deleted = (num_changed[kind] for kind in ChangeKind)
     return RowsDifference(*counts, inserted, updated, deleted)

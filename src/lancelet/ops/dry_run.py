@@ -1,14 +1,13 @@
-"""What a change would do, without doing it.
+"""Dry runs: compute the effect of a change without committing it.
 
     dataset.delete("id < 100", dry_run=True)
     ChangeReport(operation="Delete", rows=100, files=1, bytes=512, conflicts=())
 
-The work is done against a store that counts what is written and keeps none of it, so files and
-bytes are what the real run would write, not a guess. Conflicts are with what others committed
-since the version that the change was computed from.
+The change runs against a store that counts and discards writes, so the number of files and bytes is
+exact. Conflicts are those with versions committed after the one that the change is based on.
 
-`rehearse` does a change up to the moment at which its version would be published, so it serves
-whatever ends in one commit; `rehearse_apart` does what makes no version, such as deleting a tag.
+`dry_run` stops a change when it publishes its version. `dry_run_without_commit` runs changes that
+create no version, such as deleting a tag.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangeReport:
-    """What a change would do.
+    """The effect of a change.
 
     Attributes:
         operation: The operation that would be committed.
-        rows: The rows that would be added, changed or removed.
-        files: The files that would be written, without those of the commit itself.
-        bytes: The bytes of these files.
-        conflicts: What was committed since and stands in the way, a sentence each.
-        deleted_files: The files that would be deleted at once; those that only old versions need
-            are left to cleaning up.
-        deleted_bytes: The bytes of these.
+        rows: The number of rows that would be added, changed or removed.
+        files: The number of files that would be written, without those of the commit.
+        bytes: The size of these files in bytes.
+        conflicts: A message for each conflicting version that was committed since.
+        deleted_files: The number of files that would be deleted immediately; files that only old
+            versions refer to are deleted by cleanup.
+        deleted_bytes: The size of the deleted files in bytes.
     """
 
     operation: str
@@ -63,27 +62,27 @@ class ChangeReport:
     deleted_bytes: int = 0
 
     def _repr_html_(self) -> str:
-        """Show the same in a notebook."""
+        """Return the report as an HTML table."""
         facts = ((each.name, escape(str(getattr(self, each.name)))) for each in fields(self))
         rows = (f"<tr><th>{name}</th><td>{fact}</td></tr>" for name, fact in facts)
-        return f"<div><strong>What would change</strong><table>{''.join(rows)}</table></div>"
+        return f"<div><strong>Dry run</strong><table>{''.join(rows)}</table></div>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rehearsal:
-    """A version whose files are read as usual, and where files that are written vanish."""
+class DryRun:
+    """A snapshot that reads its files as usual and discards writes."""
 
     snapshot: Snapshot
     written: DiscardingStore
 
     @staticmethod
-    def of(snapshot: Snapshot) -> Rehearsal:
-        """Return a rehearsal on a version."""
-        store = DiscardingStore(snapshot.location.store)
-        return Rehearsal(replace(snapshot, location=_discarding(snapshot, store)), store)
+    def of(snapshot: Snapshot) -> DryRun:
+        """Return a dry run on a version."""
+        discarding = DiscardingStore(snapshot.location.store)
+        return DryRun(replace(snapshot, location=_discarding(snapshot, discarding)), discarding)
 
     def report(self, operation: Operation, rows: int) -> ChangeReport:
-        """Return what the operation would do, which was computed from `snapshot`."""
+        """Return the effect of an operation that was computed from `snapshot`."""
         return ChangeReport(
             operation=type(operation).__name__,
             rows=rows,
@@ -94,70 +93,71 @@ class Rehearsal:
 
 
 def conflicts_since(snapshot: Snapshot, operation: Operation) -> Iterator[str]:
-    """Yield what was committed after a version and may stand in the way of an operation."""
+    """Yield a message for each version since `snapshot` that conflicts with an operation."""
     latest = latest_snapshot(snapshot.location)
     last = snapshot.version if latest is None else latest.version
     for version in range(snapshot.version + 1, last + 1):
-        theirs = open_snapshot(snapshot.location, version).transaction
-        if theirs is None:
-            yield f"version {version} does not say what it changed"
+        transaction = open_snapshot(snapshot.location, version).transaction
+        if transaction is None:
+            yield f"version {version} has no transaction"
             continue
-        verdict = judge(operation, theirs.operation)
+        verdict = judge(operation, transaction.operation)
         if verdict.outcome is not Outcome.COMPATIBLE:
-            kind = type(theirs.operation).__name__
+            kind = type(transaction.operation).__name__
             yield f"version {version} ({kind}): {verdict.reason}"
 
 
-def rehearse(
+def dry_run(
     snapshot: Snapshot,
     change: Callable[[Snapshot], object],
     num_rows: int,
     *,
-    if_nothing: str | None = None,
+    if_unchanged: str | None = None,
 ) -> ChangeReport:
-    """Return what a change of a version would do that ends in a commit and touches so many rows.
+    """Return the effect of a change that ends in one commit.
 
-    A change that may come to nothing has `if_nothing` as its operation then.
+    `num_rows` is the number of rows it changes. `if_unchanged` names the operation to report if the
+    change commits nothing.
     """
     store = DiscardingStore(snapshot.location.store)
     location = _unpublished(_discarding(snapshot, store))
-    other = replace(snapshot, location=location)
-    return _reported(store, lambda: change(other), num_rows, if_nothing)
+    discarding = replace(snapshot, location=location)
+    return _report(store, lambda: change(discarding), num_rows, if_unchanged)
 
 
-def rehearse_reading_back(
-    snapshot: Snapshot, change: Callable[[Snapshot], object], num_rows: int, if_nothing: str
+def dry_run_with_reads(
+    snapshot: Snapshot, change: Callable[[Snapshot], object], num_rows: int, if_unchanged: str
 ) -> ChangeReport:
-    """Return the same of a change that reads what it wrote, which is kept until it ends."""
+    """Return the effect of a change that reads its own files, stored in a temporary folder."""
     with SpillFolder("dry-run") as folder:
-        scratch = LocalStore(str(folder.path / "table"), sync=False)
-        store = ScratchStore(snapshot.location.store, scratch)
+        temporary = LocalStore(str(folder.path / "table"), sync=False)
+        store = ScratchStore(snapshot.location.store, temporary)
         location = _unpublished(snapshot.location.with_stores(store, {}))
-        other = replace(snapshot, location=location)
-        return _reported(_Scratch(scratch), lambda: change(other), num_rows, if_nothing)
+        overlaid = replace(snapshot, location=location)
+        return _report(_StoreCounts(temporary), lambda: change(overlaid), num_rows, if_unchanged)
 
 
-def rehearse_write(
+def dry_run_write(
     location: TableLocation,
     write: Callable[[TableLocation], object],
     num_rows: int | None = None,
     *,
-    if_nothing: str | None = None,
+    if_unchanged: str | None = None,
 ) -> ChangeReport:
-    """Return what a write would do to a table that may not be there.
+    """Return the effect of a write to a table, which may not exist.
 
-    The rows are those of new fragments unless they are given.
+    `num_rows` defaults to the number of rows of the new fragments.
     """
     latest = latest_snapshot(location)
     store = DiscardingStore(location.store)
-    other = location.with_stores(store, {}) if latest is None else _discarding(latest, store)
-    return _reported(store, lambda: write(_unpublished(other)), num_rows, if_nothing)
+    discarding = location.with_stores(store, {}) if latest is None else _discarding(latest, store)
+    return _report(store, lambda: write(_unpublished(discarding)), num_rows, if_unchanged)
 
 
-def rehearse_apart(
+def dry_run_without_commit(
     location: TableLocation, operation: str, work: Callable[[TableLocation], object]
 ) -> ChangeReport:
-    """Return what work at a location would write and delete that makes no version."""
+    """Return the effect of work that writes and deletes files but creates no version."""
     store = DiscardingStore(location.store)
     work(location.with_stores(store, {}))
     return ChangeReport(
@@ -170,8 +170,8 @@ def rehearse_apart(
     )
 
 
-class _Counting(Protocol):
-    """What knows how much was written."""
+class _WriteCounts(Protocol):
+    """Reports the number of written objects and bytes."""
 
     @property
     def num_objects(self) -> int: ...
@@ -181,8 +181,8 @@ class _Counting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scratch:
-    """Counts what is left in a scratch."""
+class _StoreCounts:
+    """Reports the objects in a temporary store."""
 
     store: Store
 
@@ -195,11 +195,11 @@ class _Scratch:
         return sum(info.size for info in self.store.list())
 
 
-def _reported(
-    written: _Counting,
+def _report(
+    written: _WriteCounts,
     change: Callable[[], object],
     num_rows: int | None,
-    if_nothing: str | None,
+    if_unchanged: str | None,
 ) -> ChangeReport:
     try:
         change()
@@ -214,9 +214,9 @@ def _reported(
             (str(error),),
         )
     else:
-        if if_nothing is None:
+        if if_unchanged is None:
             raise InternalError("a dry run did not reach its commit")
-        return ChangeReport(if_nothing, 0, written.num_objects, written.num_bytes)
+        return ChangeReport(if_unchanged, 0, written.num_objects, written.num_bytes)
     if num_rows is None:
         fragments = getattr(transaction.operation, "fragments", ())
         num_rows = sum(fragment.physical_rows for fragment in fragments)
@@ -230,7 +230,7 @@ def _reported(
 
 
 class _ReachedCommitError(Exception):
-    """Ends a rehearsal where a version would be published; nobody else sees it."""
+    """Ends a dry run when its version would be published."""
 
     def __init__(self, transaction: Transaction) -> None:
         super().__init__()
@@ -239,37 +239,37 @@ class _ReachedCommitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Unpublishing(CommitHandler):
-    """Finds versions as another handler does, and publishes none."""
+    """Finds versions with another commit handler, and publishes none."""
 
     inner: CommitHandler
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """End the rehearsal with the transaction that was to be published."""
+        """Raise `_ReachedCommitError` with the transaction."""
         del store, path, version
         whole = np.frombuffer(data, np.uint8)
 
-        def fetch(wanted: Ranges) -> Slices:
-            return Slices(whole, wanted.position, wanted.size)
+        def fetch(ranges: Ranges) -> Slices:
+            return Slices(whole, ranges.position, ranges.size)
 
         transaction = run(read_transaction(parse_manifest_file(whole)), fetch)
-        assert transaction is not None, "manifests of ours hold their transaction"
+        assert transaction is not None, "manifests written by lancelet contain their transaction"
         raise _ReachedCommitError(transaction)
 
     def find_latest(self, store: Store) -> ManifestEntry | None:
-        """Return what the other handler finds."""
+        """Return the latest version according to the inner handler."""
         return self.inner.find_latest(store)
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
-        """Return what the other handler finds."""
+        """Return a version according to the inner handler."""
         return self.inner.find_version(store, version, uri=uri)
 
     def below(self, folder: str) -> _Unpublishing:
-        """Return the same around the handler of a branch."""
+        """Return the handler of a branch, which publishes no versions either."""
         return _Unpublishing(self.inner.below(folder))
 
 
 def _discarding(snapshot: Snapshot, store: DiscardingStore) -> TableLocation:
-    """Return the location of a version with stores that keep nothing."""
+    """Return the location of a snapshot with stores that discard writes."""
     bases = {
         base.path: store.beside(snapshot.location.base_store(base))
         for base in snapshot.manifest.bases.values()

@@ -1,8 +1,8 @@
-"""Whether rows fit a table: which of its fields they bring, or how the schemas differ.
+"""Match the schema of input rows against the schema of a table.
 
 table   id int64, name string, s{x, y}
-rows    name string, s{y}                   fit: id and s.x will be null
-rows    id int32, nam string                do not:
+rows    name string, s{y}                   match: id and s.x will be null
+rows    id int32, nam string                do not match:
           `id` should have type int64 but type was int32
           unexpected: nam (did you mean name?)
 """
@@ -21,43 +21,43 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.query.row_columns import ROW_FIELDS
 
-_SCHEMAS_KEPT: Final = 64
+_SCHEMA_CACHE_SIZE: Final = 64
 
 _Needs: TypeAlias = Callable[[Field], bool]
 
 
 class ReservedNameError(InvalidInputError, OSError):
-    """A column has a name that scans use for something else."""
+    """A column has a name that is reserved for row ids or row versions."""
 
 
 class AppendMismatchError(SchemaMismatchError, OSError):
-    """Rows to append do not fit the schema of the table."""
+    """Rows to append do not match the schema of the table."""
 
 
 def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = False) -> Schema:
-    """Return the part of a table's schema that rows bring, in the order of the table.
+    """Return the part of the table schema that the rows contain, in table order.
 
-    Fields that must not be null have to be brought, unless the rows only change others; the rest
-    may be missing, within structs too.
+    Rows must contain all non-nullable fields, unless `may_lack_required` is set, as for updates of
+    other columns. Other fields may be missing, also within structs.
     """
     if rows.equals(table.to_arrow()):
         return table
-    found = [Field.from_arrow(field, count()) for field in rows]
-    needs = _is_nothing if may_lack_required else _is_required
-    differences = list(_differences(table.fields, found, prefix="", needs=needs))
+    row_fields = [Field.from_arrow(field, count()) for field in rows]
+    needs = _is_optional if may_lack_required else _is_required
+    differences = list(_differences(table.fields, row_fields, prefix="", needs=needs))
     if differences:
         raise AppendMismatchError(
             "Append with different schema: " + "; ".join(differences),
             expected=str(table.names),
             found=str(rows.names),
         )
-    return Schema(tuple(_parts(table.fields, found)), table.metadata)
+    return Schema(tuple(_select_fields(table.fields, row_fields)), table.metadata)
 
 
 def check_new_schema(schema: pa.Schema) -> None:
-    """Refuse what a table must not begin with: names of row columns, metadata that are no text.
+    """Raise for reserved column names and metadata that is not valid UTF-8.
 
-    Other readers could not open the table, and nobody could ask for its row ids.
+    Other readers could not open such a table, and its row ids could not be selected.
     """
     for name in schema.names:
         if name in ROW_FIELDS:
@@ -71,19 +71,19 @@ def check_new_schema(schema: pa.Schema) -> None:
             value.decode()
         except UnicodeDecodeError as error:
             raise InvalidInputError(
-                "the metadata of a schema must be text in UTF-8; encode other bytes as text",
+                "schema metadata must be valid UTF-8; encode binary values as text",
                 key=key,
             ) from error
 
 
-def _parts(table: Sequence[Field], rows: Sequence[Field]) -> Iterator[Field]:
-    brought = {field.name: field for field in rows}
+def _select_fields(table: Sequence[Field], rows: Sequence[Field]) -> Iterator[Field]:
+    row_fields = {field.name: field for field in rows}
     for field in table:
-        own = brought.get(field.name)
-        if own is None:
+        row_field = row_fields.get(field.name)
+        if row_field is None:
             continue
         if field.logical_type == logical_type.STRUCT and not field.is_blob:
-            yield field.with_children(_parts(field.children, own.children))
+            yield field.with_children(_select_fields(field.children, row_field.children))
         else:
             yield field
 
@@ -91,12 +91,12 @@ def _parts(table: Sequence[Field], rows: Sequence[Field]) -> Iterator[Field]:
 def _differences(
     table: Sequence[Field], rows: Sequence[Field], *, prefix: str, needs: _Needs
 ) -> Iterator[str]:
-    """Yield what keeps rows from fitting; they must bring the fields that `needs` says."""
-    brought = {field.name: field for field in rows}
-    known = {field.name for field in table}
-    missing = [field.name for field in table if field.name not in brought]
+    """Yield the schema differences; fields accepted by `needs` must not be missing."""
+    row_fields = {field.name: field for field in rows}
+    table_names = {field.name for field in table}
+    missing = [field.name for field in table if field.name not in row_fields]
     required = [field.name for field in table if field.name in missing and needs(field)]
-    unexpected = [field.name for field in rows if field.name not in known]
+    unexpected = [field.name for field in rows if field.name not in table_names]
     if unexpected or required:
         where = f" in {prefix[:-1]}" if prefix else ""
         hint = similar_names(unexpected[0], missing) if unexpected else ""
@@ -105,9 +105,9 @@ def _differences(
             f"unexpected=[{', '.join(unexpected)}]{hint}"
         )
     for field in table:
-        own = brought.get(field.name)
-        if own is not None:
-            yield from _difference(field, own, prefix + field.name, needs=needs)
+        row_field = row_fields.get(field.name)
+        if row_field is not None:
+            yield from _difference(field, row_field, prefix + field.name, needs=needs)
 
 
 def _difference(table: Field, rows: Field, path: str, *, needs: _Needs) -> Iterator[str]:
@@ -119,19 +119,21 @@ def _difference(table: Field, rows: Field, path: str, *, needs: _Needs) -> Itera
         children = table.children, rows.children
         yield from _differences(*children, prefix=f"{path}.", needs=needs)
     else:
-        for child, own in zip(table.children, rows.children, strict=True):
-            yield from _difference(child, own, f"{path}.{child.name}", needs=_is_field)
+        for child, row_child in zip(table.children, rows.children, strict=True):
+            yield from _difference(
+                child, row_child, f"{path}.{child.name}", needs=_is_always_required
+            )
 
 
 def _is_required(field: Field) -> bool:
     return not field.nullable
 
 
-def _is_field(field: Field) -> bool:  # noqa: ARG001 - within lists no field may be missing
+def _is_always_required(field: Field) -> bool:  # noqa: ARG001 - within lists no field may be missing
     return True
 
 
-def _is_nothing(field: Field) -> bool:  # noqa: ARG001 - any field may be missing
+def _is_optional(field: Field) -> bool:  # noqa: ARG001 - any field may be missing
     return False
 
 

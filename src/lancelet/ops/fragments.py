@@ -1,7 +1,7 @@
-"""Fragments that are written, adopted or changed outside of a commit, for a commit to come.
+"""Write, adopt or change fragments that a later transaction commits.
 
-Each function returns a fragment that no version has yet; whoever commits it decides what it
-replaces.
+No version contains the returned fragments yet; the committed operation determines what they
+replace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.ops.delete import check_predicate, find_rows, write_deletions
 from lancelet.ops.fit import check_new_schema
 from lancelet.ops.rows import RowStream
-from lancelet.ops.write import checked_batches, write_fragments
+from lancelet.ops.write import check_batches, write_fragments
 from lancelet.ops.write_table import WriteMode, WriteOptions, append_fragments
 from lancelet.query import expression as ex
 from lancelet.query.compile import ExpressionLike
@@ -34,11 +34,11 @@ from lancelet.table.snapshot import Snapshot
 
 
 class NoRowsError(InvalidInputError, OSError):
-    """A fragment cannot be made of nothing."""
+    """A fragment cannot be written without rows."""
 
 
 class OffsetError(InvalidInputError, OverflowError):
-    """The offset of a row is negative."""
+    """A row offset is negative."""
 
 
 def write_fragment(
@@ -48,7 +48,7 @@ def write_fragment(
     mode: WriteMode,
     options: WriteOptions,
 ) -> Fragment:
-    """Write rows as one fragment, of one file; appended rows have to fit the table."""
+    """Write rows as one fragment with one data file; in append mode they must match the table."""
     limits = replace(options.files.limits, max_rows_per_file=sys.maxsize)
     files = replace(options.files, limits=limits)
     if latest is not None and mode is WriteMode.APPEND:
@@ -58,7 +58,7 @@ def write_fragment(
         version = options.version or DEFAULT_VERSION
         schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
         targets = options.targets.targets(location, {})
-        batches = checked_batches(rows.batches, rows.schema)
+        batches = check_batches(rows.batches, rows.schema)
         written = write_fragments(targets, batches, schema, replace(files, version=version))
     if not written:
         raise NoRowsError("Input data was empty.", uri=location.uri)
@@ -66,16 +66,18 @@ def write_fragment(
 
 
 def fragment_of_file(snapshot: Snapshot, file: DataFile, fragment_id: int) -> Fragment:
-    """Return a fragment of a data file that lies in a folder of the table already."""
-    place = snapshot.location.place(DATA, file.path, file.base_id, snapshot.manifest.bases)
-    num_rows = open_data_file(place.store, place.path, name=data_file_identity(place.path)).num_rows
+    """Return a fragment for a data file that already exists in the table."""
+    location = snapshot.location.place(DATA, file.path, file.base_id, snapshot.manifest.bases)
+    num_rows = open_data_file(
+        location.store, location.path, name=data_file_identity(location.path)
+    ).num_rows
     return Fragment(FragmentId(fragment_id), (file,), num_rows)
 
 
 def delete_matching(
     snapshot: Snapshot, fragment: Fragment, predicate: ExpressionLike
 ) -> Fragment | None:
-    """Return a fragment without the rows for which a predicate is true; None if none is left."""
+    """Return a fragment without the rows that match a predicate; None if no rows remain."""
     check_predicate(predicate)
     scan = ScanOptions(columns=(), filter=predicate, fragments=(int(fragment.id),))
     plan = plan_scan(snapshot, scan)
@@ -88,19 +90,19 @@ def delete_matching(
 def delete_offsets(
     snapshot: Snapshot, fragment: Fragment, offsets: Sequence[int]
 ) -> Fragment | None:
-    """Return a fragment without the rows at some offsets, deleted rows counted too."""
-    found = np.array(sorted(set(offsets)), np.int64)
+    """Return a fragment without the rows at some offsets, which count deleted rows too."""
+    unique_offsets = np.array(sorted(set(offsets)), np.int64)
     num_rows = snapshot.physical_rows(fragment)
-    if len(found) and found[0] < 0:
-        raise OffsetError("the offset of a row is negative", offset=int(found[0]))
-    if len(found) and found[-1] >= num_rows:
+    if len(unique_offsets) and unique_offsets[0] < 0:
+        raise OffsetError("a row offset must not be negative", offset=int(unique_offsets[0]))
+    if len(unique_offsets) and unique_offsets[-1] >= num_rows:
         raise InvalidInputError(
-            "an offset is out of range of the fragment",
-            offset=int(found[-1]),
+            "a row offset is out of range of the fragment",
+            offset=int(unique_offsets[-1]),
             fragment_id=int(fragment.id),
             num_rows=num_rows,
         )
-    return _without(snapshot, fragment, found)
+    return _without(snapshot, fragment, unique_offsets)
 
 
 def _without(snapshot: Snapshot, fragment: Fragment, offsets: Int64s) -> Fragment | None:

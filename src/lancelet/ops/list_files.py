@@ -1,11 +1,11 @@
-"""The files of a table: those that versions name, and those that lie in its folder.
+"""List the files that versions refer to, and the files stored in the folder of a table.
 
     version   base_uri   path                          type
     3         /t         _versions/<..>.manifest       manifest
     3         /t         data/a.lance                  data file
     3         s3://cold  data/b.lance                  data file
 
-What lies there and no version names is what cleaning up may find.
+Stored files that no version refers to are candidates for cleanup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BATCH_ROWS: Final = 8192
 
 
 class TrackedFile(NamedTuple):
-    """A file that a version names."""
+    """A file that a version refers to."""
 
     version: int
     base_uri: str
@@ -50,7 +50,7 @@ class TrackedFile(NamedTuple):
 
 
 def stored_files(location: TableLocation) -> Iterator[pa.RecordBatch]:
-    """Yield what lies in the folder of a table."""
+    """Yield the files stored in the folder of a table."""
     rows: list[tuple[object, ...]] = []
     for info in location.store.list():
         rows.append((location.uri, info.path, info.size, info.modified))
@@ -67,18 +67,21 @@ def tracked_files(
     min_version: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what versions name, a batch for each; `progress` is told how many are done."""
+    """Yield a batch of files per version.
+
+    `progress` is called with the number of processed versions and their total.
+    """
     entries = [
         entry for entry in list_versions(location.store) if entry.version >= (min_version or 0)
     ]
     for done, version in enumerate(open_entries(location, entries), start=1):
-        yield _batch(list(files_of(version)), TRACKED_SCHEMA)
+        yield _batch(list(list_tracked_files(version)), TRACKED_SCHEMA)
         if progress is not None:
             progress(done, len(entries))
 
 
-def files_of(snapshot: Snapshot) -> Iterator[TrackedFile]:
-    """Yield the files that one version names."""
+def list_tracked_files(snapshot: Snapshot) -> Iterator[TrackedFile]:
+    """Yield the files that one version refers to."""
     version, bases = snapshot.version, snapshot.manifest.bases
 
     def file(path: str, kind: str, base_id: int | None = None) -> TrackedFile:

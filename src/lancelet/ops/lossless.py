@@ -1,15 +1,15 @@
-"""Rows of other types than a table's, converted where that loses nothing.
+"""Convert rows to the types of a table where the conversion is lossless.
 
-    table            rows                      become
+    table            rows                      result
     string           large_string, dictionary  string
     int16            int64                     int16, if every value fits
-    float            double                    float, if every value is one
+    float            double                    float, if every value is representable
     vector of 3      list                      a vector, if every list has 3 elements
     timestamp[us]    timestamp[ns]             microseconds, if no value has nanoseconds
-    struct{x, y}     struct{y}                 y, converted; what is missing stays missing
+    struct{x, y}     struct{y}                 y, converted; missing fields stay missing
 
-A value that would change is an error that names the row and shows the value. Types that have no
-such conversion, as from text to numbers, are left for `fit_to_table` to refuse.
+A value that would change raises an error with its row and value. Types without such a conversion,
+such as strings to numbers, stay unchanged and are rejected by `fit_to_table`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lancelet.errors import SchemaMismatchError
 from lancelet.format.schema import Schema
-from lancelet.ops.rows import RowStream, Types, shown
+from lancelet.ops.rows import RowStream, Types, shorten
 
 Converter: TypeAlias = Callable[[pa.Array], pa.Array]
 
@@ -40,45 +40,45 @@ _DECIMAL_DIGITS: Final = 76
 
 
 class LossyConversionError(SchemaMismatchError, OSError):
-    """A value cannot be converted to the type of its column without changing it."""
+    """A value cannot be converted to the column type without changing it."""
 
 
 class _RefusedError(ValueError):
-    """Some value of an array cannot be converted."""
+    """A value of an array cannot be converted."""
 
 
 def fit_rows(stream: RowStream, table: Schema) -> RowStream:
-    """Return rows with the types of a table, where values of theirs can be values of those.
+    """Convert rows to the types of a table where the conversion is lossless.
 
-    Rows that came without types, as Python's own numbers do, are given those of the table.
+    Rows of Python values without explicit types take the types of the table.
 
     Raises:
-        LossyConversionError: As the rows are read, for the first value that would change.
+        LossyConversionError: When a batch is read that has a value that would change.
     """
     if stream.schema.equals(table.to_arrow()):
         return stream
-    return fit_columns(stream, types_of(table))
+    return fit_columns(stream, convertible_types(table))
 
 
-def types_of(table: Schema) -> dict[str, pa.DataType]:
-    """Return the types of a table's columns, but of those with blobs, which take other values."""
+def convertible_types(table: Schema) -> dict[str, pa.DataType]:
+    """Return the column types of a table, except for blobs, which accept other values."""
     blobs = {field.name for field in table.fields if any(node.is_blob for node in field.walk())}
     return {field.name: field.type for field in table.to_arrow() if field.name not in blobs}
 
 
 def fit_columns(stream: RowStream, types: Types) -> RowStream:
-    """Return rows with other types in some columns, as `fit_rows` gives them those of a table."""
-    others = {
+    """Convert some columns to other types, like `fit_rows`."""
+    targets = {
         field.name: types[field.name]
         for field in stream.schema
-        if field.name in types and not _are_alike(field.type, types[field.name])
+        if field.name in types and not _is_same_layout(field.type, types[field.name])
     }
-    if others and stream.typed is not None:
-        stream = stream.typed(others)
+    if targets and stream.typed is not None:
+        stream = stream.typed(targets)
     converters: dict[str, Converter] = {}
-    for name, wanted in others.items():
-        found = stream.schema.field(name).type
-        converter = None if found == wanted else conversion(found, wanted)
+    for name, target in targets.items():
+        source = stream.schema.field(name).type
+        converter = None if source == target else find_converter(source, target)
         if converter is not None:
             converters[name] = converter
     if not converters:
@@ -90,27 +90,27 @@ def fit_columns(stream: RowStream, types: Types) -> RowStream:
         for field in stream.schema
     ]
     schema = pa.schema(fields, stream.schema.metadata)
-    return RowStream(schema, _converted(stream, schema, converters), stream.is_in_memory)
+    return RowStream(schema, _convert_batches(stream, schema, converters), stream.is_in_memory)
 
 
-def _are_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether types are stored alike, whatever the items of lists are called and may be null."""
-    if found == wanted or found.num_fields != wanted.num_fields or found.id != wanted.id:
-        return bool(found == wanted)
-    if isinstance(found, pa.BaseExtensionType) or not found.num_fields:
+def _is_same_layout(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether types have the same layout, ignoring list item names and nullability."""
+    if source == target or source.num_fields != target.num_fields or source.id != target.id:
+        return bool(source == target)
+    if isinstance(source, pa.BaseExtensionType) or not source.num_fields:
         return False
-    if _T.is_fixed_size_list(found) and found.list_size != wanted.list_size:
+    if _T.is_fixed_size_list(source) and source.list_size != target.list_size:
         return False
-    if _T.is_struct(found) and any(wanted.get_field_index(part.name) < 0 for part in found):
+    if _T.is_struct(source) and any(target.get_field_index(part.name) < 0 for part in source):
         return False
-    parts = [found.field(place) for place in range(found.num_fields)]
+    parts = [source.field(index) for index in range(source.num_fields)]
     return all(
-        _are_alike(part.type, wanted.field(part.name if _T.is_struct(found) else place).type)
-        for place, part in enumerate(parts)
+        _is_same_layout(part.type, target.field(part.name if _T.is_struct(source) else index).type)
+        for index, part in enumerate(parts)
     )
 
 
-def _converted(
+def _convert_batches(
     stream: RowStream, schema: pa.Schema, converters: dict[str, Converter]
 ) -> Iterator[pa.RecordBatch]:
     first = 0
@@ -131,18 +131,18 @@ def _convert(array: pa.Array, converter: Converter, field: pa.Field, first: int)
     except (_RefusedError, pa.ArrowInvalid) as error:
         row = _first_refused(array, converter)
         raise LossyConversionError(
-            f"a value cannot be converted to {field.type} without a loss; convert the column "
-            f"beforehand, or give the table another type: {error}",
+            f"a value cannot be converted to {field.type} without loss; convert the column "
+            f"first, or change the type of the table: {error}",
             column=field.name,
             row=first + row,
-            value=shown(array[row].as_py()),
+            value=shorten(array[row].as_py()),
             found=str(array.type),
             expected=str(field.type),
         ) from error
 
 
 def _first_refused(array: pa.Array, converter: Converter) -> int:
-    """Return the place of the first value that cannot be converted, of an array that has one."""
+    """Return the index of the first value that cannot be converted; there must be one."""
     first = 0
     while len(array) > 1:
         half = array.slice(0, len(array) // 2)
@@ -156,44 +156,51 @@ def _first_refused(array: pa.Array, converter: Converter) -> int:
     return first
 
 
-def _type_after(found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """Return the type that a conversion gives: that of the table, but for missing fields."""
-    if not _T.is_struct(wanted) or not _T.is_struct(found):
-        return wanted
+def _type_after(source: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """Return the type after a conversion: that of the table, without missing fields."""
+    if not _T.is_struct(target) or not _T.is_struct(source):
+        return target
     return pa.struct(
-        [part.with_type(_type_after(part.type, wanted.field(part.name).type)) for part in found]
+        [part.with_type(_type_after(part.type, target.field(part.name).type)) for part in source]
     )
 
 
-def conversion(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    """Return what converts arrays of a type to another one, or None if nothing does.
+def find_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    """Return a converter from one type to another, or None if no lossless conversion exists.
 
-    What it returns raises if a value would change.
+    The converter raises if a value would change.
 
-    >>> conversion(pa.int64(), pa.int8())(pa.array([1, None])).type
+    >>> find_converter(pa.int64(), pa.int8())(pa.array([1, None])).type
     DataType(int8)
-    >>> conversion(pa.string(), pa.int8()) is None
+    >>> find_converter(pa.string(), pa.int8()) is None
     True
     """
-    if found == wanted:
-        return _as_it_is
-    if _T.is_null(found):
-        return lambda array: pa.nulls(len(array), wanted)
-    for build in (_of_extensions, _of_dictionaries, _of_lists, _of_structs, _of_maps, _of_values):
-        converter = build(found, wanted)
+    if source == target:
+        return _identity
+    if _T.is_null(source):
+        return lambda array: pa.nulls(len(array), target)
+    for build in (
+        _extension_converter,
+        _dictionary_converter,
+        _list_converter,
+        _struct_converter,
+        _map_converter,
+        _primitive_converter,
+    ):
+        converter = build(source, target)
         if converter is not None:
             return converter
     return None
 
 
-def _as_it_is(array: pa.Array) -> pa.Array:
+def _identity(array: pa.Array) -> pa.Array:
     return array
 
 
-def _around(
+def _compose(
     inner: Converter | None, before: Converter, after: Converter | None = None
 ) -> Converter | None:
-    """Return a conversion of what `before` gives, if there is one, and then of its result."""
+    """Return a converter that applies `before`, `inner` and `after`; None if `inner` is None."""
     if inner is None:
         return None
     if after is None:
@@ -201,22 +208,29 @@ def _around(
     return lambda array: after(inner(before(array)))
 
 
-def _of_extensions(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    """Convert what extension types store; only tensors and JSON are no more than that."""
-    if not isinstance(wanted, pa.BaseExtensionType):
-        is_tensor = isinstance(found, pa.FixedShapeTensorType)
-        return _around(conversion(found.storage_type, wanted), _storage_of) if is_tensor else None
-    stored = found
-    if isinstance(found, pa.BaseExtensionType):
-        if found.extension_name != wanted.extension_name:
+def _extension_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    """Convert the storage of extension types.
+
+    Only tensors and JSON convert to and from plain types.
+    """
+    if not isinstance(target, pa.BaseExtensionType):
+        is_tensor = isinstance(source, pa.FixedShapeTensorType)
+        return (
+            _compose(find_converter(source.storage_type, target), _to_storage)
+            if is_tensor
+            else None
+        )
+    stored = source
+    if isinstance(source, pa.BaseExtensionType):
+        if source.extension_name != target.extension_name:
             return None
-        stored = found.storage_type
-    elif not (isinstance(wanted, pa.FixedShapeTensorType) or _is_json(wanted)):
+        stored = source.storage_type
+    elif not (isinstance(target, pa.FixedShapeTensorType) or _is_json(target)):
         return None
-    return _around(
-        conversion(stored, wanted.storage_type),
-        _storage_of,
-        lambda array: pa.ExtensionArray.from_storage(wanted, array),
+    return _compose(
+        find_converter(stored, target.storage_type),
+        _to_storage,
+        lambda array: pa.ExtensionArray.from_storage(target, array),
     )
 
 
@@ -224,26 +238,30 @@ def _is_json(data_type: pa.BaseExtensionType) -> bool:
     return bool(data_type.extension_name == "arrow.json")
 
 
-def _storage_of(array: pa.Array) -> pa.Array:
+def _to_storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _of_dictionaries(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    values = found.value_type if _T.is_dictionary(found) else found
-    if _T.is_dictionary(wanted):
-        inner = conversion(values, wanted.value_type)
-        return _around(inner, _decoded, lambda array: _encoded(array, wanted))
-    return _around(conversion(values, wanted), _decoded) if _T.is_dictionary(found) else None
+def _dictionary_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    values = source.value_type if _T.is_dictionary(source) else source
+    if _T.is_dictionary(target):
+        inner = find_converter(values, target.value_type)
+        return _compose(inner, _decode_dictionary, lambda array: _encode_dictionary(array, target))
+    return (
+        _compose(find_converter(values, target), _decode_dictionary)
+        if _T.is_dictionary(source)
+        else None
+    )
 
 
-def _decoded(array: pa.Array) -> pa.Array:
+def _decode_dictionary(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if _T.is_dictionary(array.type) else array
 
 
-def _encoded(values: pa.Array, wanted: pa.DictionaryType) -> pa.DictionaryArray:
+def _encode_dictionary(values: pa.Array, target: pa.DictionaryType) -> pa.DictionaryArray:
     encoded = values.dictionary_encode()
-    indices = encoded.indices.cast(wanted.index_type)
-    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=wanted.ordered)
+    indices = encoded.indices.cast(target.index_type)
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=target.ordered)
 
 
 def _is_list(data_type: pa.DataType) -> bool:
@@ -252,10 +270,10 @@ def _is_list(data_type: pa.DataType) -> bool:
     )
 
 
-def _of_lists(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    if not (_is_list(found) and _is_list(wanted)):
+def _list_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    if not (_is_list(source) and _is_list(target)):
         return None
-    items = conversion(found.value_type, wanted.value_type)
+    items = find_converter(source.value_type, target.value_type)
     if items is None:
         return None
 
@@ -263,53 +281,55 @@ def _of_lists(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
         lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
         mask = array.is_null() if array.null_count else None
         values = items(pc.list_flatten(array))
-        if _T.is_fixed_size_list(wanted):
-            size = wanted.list_size
-            is_there = np.asarray(array.is_valid())
-            if (lengths[is_there] != size).any():
+        if _T.is_fixed_size_list(target):
+            size = target.list_size
+            is_valid = np.asarray(array.is_valid())
+            if (lengths[is_valid] != size).any():
                 raise _RefusedError(f"the list does not have {size} elements")
             if mask is not None:
-                slots = np.repeat(is_there, size)
-                places = np.cumsum(slots) - 1
-                values = values.take(pa.array(places, mask=~slots))
-            return pa.FixedSizeListArray.from_arrays(values, type=wanted, mask=mask)
+                slots = np.repeat(is_valid, size)
+                value_indices = np.cumsum(slots) - 1
+                values = values.take(pa.array(value_indices, mask=~slots))
+            return pa.FixedSizeListArray.from_arrays(values, type=target, mask=mask)
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        kind = pa.LargeListArray if _T.is_large_list(wanted) else pa.ListArray
-        width = np.int64 if _T.is_large_list(wanted) else np.int32
+        kind = pa.LargeListArray if _T.is_large_list(target) else pa.ListArray
+        width = np.int64 if _T.is_large_list(target) else np.int32
         if offsets[-1] > np.iinfo(width).max:
-            raise _RefusedError("the lists of a batch have too many elements")
-        return kind.from_arrays(pa.array(offsets.astype(width)), values, type=wanted, mask=mask)
+            raise _RefusedError(
+                "the lists of a batch have too many elements; write smaller batches"
+            )
+        return kind.from_arrays(pa.array(offsets.astype(width)), values, type=target, mask=mask)
 
     return convert
 
 
-def _of_structs(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    if not (_T.is_struct(found) and _T.is_struct(wanted)):
+def _struct_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    if not (_T.is_struct(source) and _T.is_struct(target)):
         return None
-    names = [part.name for part in found]
-    if any(wanted.get_field_index(name) < 0 for name in names):
+    names = [part.name for part in source]
+    if any(target.get_field_index(name) < 0 for name in names):
         return None
     parts: list[Converter] = []
-    for part in found:
-        converter = conversion(part.type, wanted.field(part.name).type)
+    for part in source:
+        converter = find_converter(part.type, target.field(part.name).type)
         if converter is None:
             return None
         parts.append(converter)
-    fields = list(_type_after(found, wanted))
+    fields = list(_type_after(source, target))
 
     def convert(array: pa.Array) -> pa.Array:
-        columns = [part(array.field(place)) for place, part in enumerate(parts)]
+        columns = [part(array.field(index)) for index, part in enumerate(parts)]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
 
     return convert
 
 
-def _of_maps(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    if not (_T.is_map(found) and _T.is_map(wanted)):
+def _map_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    if not (_T.is_map(source) and _T.is_map(target)):
         return None
-    keys = conversion(found.key_type, wanted.key_type)
-    items = conversion(found.item_type, wanted.item_type)
+    keys = find_converter(source.key_type, target.key_type)
+    items = find_converter(source.item_type, target.item_type)
     if keys is None or items is None:
         return None
 
@@ -319,50 +339,50 @@ def _of_maps(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
             pc.subtract(array.offsets, start),
             keys(array.keys.slice(start, stop - start)),
             items(array.items.slice(start, stop - start)),
-            type=wanted,
+            type=target,
             mask=array.is_null() if array.null_count else None,
         )
 
     return convert
 
 
-def _of_values(found: pa.DataType, wanted: pa.DataType) -> Converter | None:
-    if _T.is_floating(found) and _T.is_floating(wanted) and found.bit_width > wanted.bit_width:
-        return lambda array: _narrowed(array, wanted)
-    if _T.is_integer(found) and _T.is_decimal(wanted):
-        # Arrow asks for a precision that the largest integer needs, whatever the values are.
-        wide = pa.decimal256(min(_DECIMAL_DIGITS, _INTEGER_DIGITS + wanted.scale), wanted.scale)
-        return lambda array: array.cast(wide).cast(wanted)
-    if _has_safe_cast(found, wanted):
-        return lambda array: array.cast(wanted)
+def _primitive_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    if _T.is_floating(source) and _T.is_floating(target) and source.bit_width > target.bit_width:
+        return lambda array: _narrow(array, target)
+    if _T.is_integer(source) and _T.is_decimal(target):
+        # Arrow requires a precision for the largest integer, whatever the values are.
+        wide = pa.decimal256(min(_DECIMAL_DIGITS, _INTEGER_DIGITS + target.scale), target.scale)
+        return lambda array: array.cast(wide).cast(target)
+    if _has_safe_cast(source, target):
+        return lambda array: array.cast(target)
     return None
 
 
-def _narrowed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return numbers with fewer bits, all of which are the same numbers."""
-    narrow = array.cast(wanted, safe=False)
+def _narrow(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert to a narrower floating-point type; raise if a value would change."""
+    narrow = array.cast(target, safe=False)
     before = array.to_numpy(zero_copy_only=False)
     after = narrow.cast(array.type).to_numpy(zero_copy_only=False)
     same = (before == after) | (np.isnan(before) & np.isnan(after))
     if not (same | ~np.asarray(array.is_valid())).all():
-        raise _RefusedError(f"the number is not one of {wanted}")
+        raise _RefusedError(f"the number is not representable as {target}")
     return narrow
 
 
-def _has_safe_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Arrow casts the type to the other and raises where a value would change."""
+def _has_safe_cast(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether Arrow has a cast that raises if a value would change."""
 
     def both(*kinds: Callable[[pa.DataType], bool]) -> bool:
-        return any(kind(found) for kind in kinds) and any(kind(wanted) for kind in kinds)
+        return any(kind(source) for kind in kinds) and any(kind(target) for kind in kinds)
 
     if both(*_TEXTS) or both(*_BYTES):
         return True
-    if _T.is_integer(found) or _T.is_floating(found):
-        return bool(_T.is_integer(wanted) or _T.is_floating(wanted))
-    if _T.is_decimal(found):
-        return bool(_T.is_decimal(wanted) or _T.is_integer(wanted))
+    if _T.is_integer(source) or _T.is_floating(source):
+        return bool(_T.is_integer(target) or _T.is_floating(target))
+    if _T.is_decimal(source):
+        return bool(_T.is_decimal(target) or _T.is_integer(target))
     if both(_T.is_timestamp):
-        return (found.tz is None) == (wanted.tz is None)
-    if _T.is_date(found) and _T.is_timestamp(wanted):
-        return wanted.tz is None
+        return (source.tz is None) == (target.tz is None)
+    if _T.is_date(source) and _T.is_timestamp(target):
+        return target.tz is None
     return both(_T.is_date) or both(_T.is_time) or both(_T.is_duration)

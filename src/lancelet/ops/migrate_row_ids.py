@@ -1,15 +1,15 @@
-"""Giving the rows of a table ids that they keep when they move, after the table was made without.
+"""Migrate a table to stable row ids.
 
     fragment 0, 3 rows     ids 0, 1, 2
     fragment 7, 2 rows     ids 7 << 32, (7 << 32) + 1
     later rows             from (7 << 32) + 2 on
 
-Until now the id of a row was its address, and these ids are the addresses that rows have at this
-moment. So ids that programs have noted stay valid, and so do indices, whether they hold ids or
-addresses. Ids must differ and nothing else, so the gaps between fragments do no harm.
+Without stable row ids, the id of a row is its address. The migration assigns each row its current
+address as stable id. Ids stored by applications remain valid, and so do indices, whether they
+contain ids or addresses. Row ids only need to be unique, so gaps between fragments are allowed.
 
-One commit does all of it: whoever is stopped before it has changed nothing, and to start again is
-to go on. Other commits that know no such ids conflict with it, in whichever order they come.
+The migration is a single commit: if it is interrupted, nothing has changed and it can be repeated.
+It conflicts with concurrent commits that do not assign stable row ids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX
 from lancelet.format.operation import Merge
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.rowids.address import row_address
 from lancelet.rowids.sequence import RowIdSequence
@@ -29,10 +29,10 @@ from lancelet.table.snapshot import Snapshot
 
 
 def migrate_to_stable_row_ids(snapshot: Snapshot, retries: Retries | None = None) -> Snapshot:
-    """Give all rows ids that they keep, in the latest version there is then.
+    """Assign stable row ids to all rows of the latest version.
 
     Raises:
-        UnsupportedError: An index was not brought up to date after a compaction.
+        UnsupportedError: An index has a pending remapping after a compaction.
     """
 
     def attempt(current: Snapshot) -> Snapshot:
@@ -44,17 +44,17 @@ def migrate_to_stable_row_ids(snapshot: Snapshot, retries: Retries | None = None
 
 
 def report_migration(snapshot: Snapshot) -> ChangeReport:
-    """Return what a migration would do; nothing, where rows have such ids already."""
-    rehearsal = Rehearsal.of(snapshot)
+    """Return the effect of a migration without committing it."""
+    dry_run = DryRun.of(snapshot)
     rows = 0 if snapshot.manifest.uses_stable_row_ids else snapshot.num_rows
-    return rehearsal.report(_operation(snapshot), rows)
+    return dry_run.report(_operation(snapshot), rows)
 
 
 def _operation(snapshot: Snapshot) -> Merge:
-    """Return the operation that gives every fragment its row ids.
+    """Return the operation that assigns row ids to every fragment.
 
-    It does not say that it keeps nullability, since rows that others append at the same time
-    would come without ids: that makes the two conflict.
+    It sets `preserves_nullability=False` so that it conflicts with concurrent appends, whose rows
+    would have no ids.
     """
     _check_indices(snapshot)
     fragments = tuple(_with_addresses(snapshot, fragment) for fragment in snapshot.fragments)
@@ -68,12 +68,12 @@ def _with_addresses(snapshot: Snapshot, fragment: Fragment) -> Fragment:
 
 
 def _check_indices(snapshot: Snapshot) -> None:
-    """Refuse indices that name rows by addresses which they no longer have."""
+    """Raise if indices contain outdated row addresses."""
     indices = snapshot.indices.indices
-    waiting = [index.name for index in indices if not index.is_system]
-    if waiting and any(index.name == FRAGMENT_REUSE_INDEX for index in indices):
+    pending = [index.name for index in indices if not index.is_system]
+    if pending and any(index.name == FRAGMENT_REUSE_INDEX for index in indices):
         raise UnsupportedError(
-            "indices hold addresses from before a compaction, which deferred their remapping; "
-            "bring them up to date or drop them first",
-            indices=sorted(set(waiting)),
+            "indices contain row addresses from before a compaction with deferred remapping; "
+            "optimize or drop them first",
+            indices=sorted(set(pending)),
         )

@@ -1,10 +1,10 @@
-"""How far a long change is, for whoever asked in this thread.
+"""Report the progress of long operations to a callback of the current context.
 
     with reporting(print):
         compact_files(...)          # print("compact", 0, 12), print("compact", 1, 12) and so on
 
-Changes report from the thread that they were called in, never after their commit. What the function
-raises stops the change like any other error: files that were written are deleted again.
+Operations call it in the thread that started them, and never after the commit. An exception raised
+by the callback cancels the operation, and its files are deleted.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Report = Callable[[str, int, int], None]
-"""Called with a stage, how much of it is done, and how much it is, or 0 if that is not known."""
+"""Called with a stage, the completed steps and the total steps, or 0 if the total is unknown."""
 
 _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 
 
 def report(stage: str, done: int, total: int = 0) -> None:
-    """Report how far a stage is; nothing happens if nobody asked."""
-    to = _REPORT.get()
-    if to is not None:
-        to(stage, done, total)
+    """Report the progress of a stage, if a callback is set."""
+    callback = _REPORT.get()
+    if callback is not None:
+        callback(stage, done, total)
 
 
 @contextmanager
-def reporting(to: Report | None) -> Iterator[None]:
-    """Report what is done within to a function, and to those before it; with None to nobody."""
+def reporting(callback: Report | None) -> Iterator[None]:
+    """Report progress to a callback and to those of outer contexts; None disables reporting."""
     outer = _REPORT.get()
-    before = _REPORT.set(to if to is None or outer is None else _both(to, outer))
+    before = _REPORT.set(callback if callback is None or outer is None else _both(callback, outer))
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def _both(first: Report, second: Report) -> Report:
 
 
 def counted(stage: str, items: Iterable[T], total: int = 0) -> Iterator[T]:
-    """Yield items, and report how many were dealt with.
+    """Yield items, and report the number of processed items.
 
     >>> with reporting(print):
     ...     list(counted("check", "ab", 2))

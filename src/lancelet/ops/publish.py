@@ -1,4 +1,4 @@
-"""Committing what an operation prepared, and doing the work again where others were first."""
+"""Commit prepared operations, and retry operations after conflicts."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Remarks:
-    """What a committer says beside the change itself."""
+class CommitProperties:
+    """The commit message and custom properties of a transaction."""
 
     message: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def to_properties(self) -> dict[str, str]:
-        """Return the properties of the transaction."""
-        said = {} if self.message is None else {COMMIT_MESSAGE_KEY: self.message}
-        return {**self.properties, **said}
+        """Return the transaction properties, including the message."""
+        message_entry = {} if self.message is None else {COMMIT_MESSAGE_KEY: self.message}
+        return {**self.properties, **message_entry}
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often work is done again after a conflict, and for how long at most."""
+    """The maximum number of retries after a conflict, and their maximum total time in seconds."""
 
-    most: int = 10
+    max_retries: int = 10
     seconds: float = 30.0
 
 
 def new_transaction(
-    read_version: int, operation: Operation, remarks: Remarks | None = None
+    read_version: int, operation: Operation, properties: CommitProperties | None = None
 ) -> Transaction:
-    """Return a transaction with an id of its own."""
-    properties = {} if remarks is None else remarks.to_properties()
-    return Transaction(read_version, str(surroundings.new_uuid()), operation, properties)
+    """Return a transaction with a new id."""
+    values = {} if properties is None else properties.to_properties()
+    return Transaction(read_version, str(surroundings.new_uuid()), operation, values)
 
 
 def publish(
     snapshot: Snapshot,
     operation: Operation,
     options: CommitOptions | None = None,
-    remarks: Remarks | None = None,
+    properties: CommitProperties | None = None,
 ) -> Snapshot:
-    """Commit an operation that was computed from a version, and return the new version."""
-    transaction = new_transaction(snapshot.version, operation, remarks)
-    known = replace(options or CommitOptions(), snapshot=snapshot)
-    return commit_transaction(snapshot.location, transaction, known)
+    """Commit an operation that is based on a snapshot, and return the new version."""
+    transaction = new_transaction(snapshot.version, operation, properties)
+    based_on = replace(options or CommitOptions(), snapshot=snapshot)
+    return commit_transaction(snapshot.location, transaction, based_on)
 
 
 def commit_transaction(
     location: TableLocation, transaction: Transaction, options: CommitOptions | None = None
 ) -> Snapshot:
-    """Commit, and clean up if the config of the table says that it is due with this version."""
+    """Commit a transaction, then run automatic cleanup if it is due."""
     is_detached = options is not None and options.detached
     if options is None or options.snapshot is None:
         LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
@@ -81,7 +81,7 @@ def commit_transaction(
         operation=type(transaction.operation).__name__,
     )
     if options is None or not (options.detached or options.skips_cleanup):
-        with reporting(None):  # the commit is made, and nothing may stop it any more
+        with reporting(None):  # The version is committed; a callback must not cancel anything now.
             auto_cleanup(published)
     return published
 
@@ -93,9 +93,9 @@ def with_retries(
     *,
     can_redo: Callable[[Snapshot], bool] | None = None,
 ) -> T:
-    """Do work that ends in a commit, again from the latest version where others were first.
+    """Run work that ends in a commit; after a conflict, repeat it on the latest version.
 
-    `can_redo` says whether the work can be done from that version, which not all work can.
+    `can_redo` returns whether the work can be repeated on a version.
     """
     check_table_exists(snapshot)
     deadline = surroundings.monotonic() + retries.seconds
@@ -103,11 +103,11 @@ def with_retries(
         try:
             return work(snapshot)
         except CommitConflictError as error:
-            is_last = attempt >= retries.most or surroundings.monotonic() > deadline
+            is_last = attempt >= retries.max_retries or surroundings.monotonic() > deadline
             if is_last or not error.facts.get("retryable"):
                 raise error.with_facts(retries=attempt) from None
             latest = refresh_snapshot(snapshot)
             if can_redo is not None and not can_redo(latest):
                 raise error.with_facts(retries=attempt) from None
         snapshot = latest
-    raise InternalError("work ended without a result")
+    raise InternalError("retry loop ended without a result")

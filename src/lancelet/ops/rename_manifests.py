@@ -1,11 +1,11 @@
-"""Giving manifests the names that list newest first, in a table that has the older names.
+"""Rename manifests from the V1 naming scheme to V2, which lists newest versions first.
 
-    _versions/.renaming    while it is there, names of both schemes are one table
+    _versions/.renaming    while it exists, the names of both schemes belong to one table
     _versions/2.manifest    ->    _versions/18446744073709551613.manifest
 
-A run that was cut short at any point leaves a table that reads, and is finished by the next; so is
-one of another library, whose tables do not read until then. No other writer may be at work
-meanwhile.
+An interrupted run leaves a readable table, and the next run completes it. It also completes an
+interrupted migration by another library, whose tables are not readable until then. No other process
+may write to the table during the migration.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lancelet.table.snapshot import open_entry
 
 
 def rename_manifests(location: TableLocation) -> int:
-    """Rename the manifests that have older names, and return how many there were."""
+    """Rename the manifests with V1 names, and return their number."""
     store = location.store
     entries = sorted(list_manifests(store), key=lambda entry: entry.version)
     if not entries:
-        raise DatasetNotFoundError("there is no dataset to change", uri=location.uri)
+        raise DatasetNotFoundError("dataset not found", uri=location.uri)
     open_entry(location, entries[-1]).check_changeable()
     older = [entry for entry in entries if entry.naming is ManifestNaming.V1]
     if older:
@@ -39,7 +39,7 @@ def _rename(store: Store, entry: ManifestEntry) -> None:
     try:
         store.rename_if_absent(entry.path, renamed)
     except AlreadyExistsError:
-        # A store that cannot move was cut short between the new name and the old one.
+        # A store without atomic rename was interrupted between copying and deleting.
         if store.read(renamed) != store.read(entry.path):
             raise
         store.delete(entry.path)

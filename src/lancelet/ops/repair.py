@@ -1,14 +1,14 @@
-"""Mending a table in new versions, so that what is damaged stays there for a closer look.
+"""Repair a table in new versions; older versions keep the damaged state for inspection.
 
-    drop fragment 3              its rows are gone; the others can be read again
-    restore fragment 3 from 7    the fragment as version 7 has it, if its files are sound
-    restore fragment 3 of a copy its files are copied here under new names
-    rebuild counts               rows and deleted rows are counted in the files
-    drop index by_id             filters scan; the index can be built anew
-    rebuild index by_id          it is built anew from the rows, as it was asked for
+    drop fragment 3              removes its rows, so that the other fragments can be read
+    restore fragment 3 from 7    uses the fragment of version 7, if its files are valid
+    restore fragment 3 of a copy copies its files into the table under new names
+    rebuild counts               counts rows and deleted rows in the files
+    drop index by_id             removes the index; filters scan the column
+    rebuild index by_id          rebuilds the index from the rows with the same parameters
 
-Fragments and counts are mended by one commit. Indices are dropped and built by others, since no
-operation of the format does both.
+One commit repairs fragments and counts. Dropping and rebuilding indices take separate commits,
+since no operation of the format combines them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lancelet.ops.check.files import FragmentCheck
 from lancelet.ops.check.finding import Level, Severity
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
 from lancelet.ops.progress import counted
-from lancelet.ops.publish import Remarks, publish
+from lancelet.ops.publish import CommitProperties, publish
 from lancelet.table.commit import CommitOptions, check_table_exists
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.location import Place
@@ -48,20 +48,20 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _COPY_BYTES: Final = 8 * 1024 * 1024
-_REMARKS: Final = Remarks("repair")
+_COMMIT_PROPERTIES: Final = CommitProperties("repair")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RepairWishes:
-    """What to mend.
+class RepairOptions:
+    """The repairs to perform.
 
     Attributes:
-        drop_fragments: The ids of fragments to give up.
-        restore_fragments: The ids of fragments to take from `source`.
-        source: An older version of the table, or a version of a copy of it.
-        drop_indices: The names of indices to give up.
-        rebuild_counts: Whether to count the rows of all fragments in their files.
-        rebuild_indices: The names of indices to build anew.
+        drop_fragments: The ids of fragments to remove.
+        restore_fragments: The ids of fragments to restore from `source`.
+        source: An older version of the table, or a version of a copy.
+        drop_indices: The names of indices to drop.
+        rebuild_counts: Whether to recount the rows of all fragments in their files.
+        rebuild_indices: The names of indices to rebuild.
     """
 
     drop_fragments: tuple[int, ...] = ()
@@ -74,18 +74,18 @@ class RepairWishes:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair does, or did.
+    """The result of a repair or of its dry run.
 
     Attributes:
-        version: The version it made; the one it would follow, if it only tried.
-        dropped_fragments: The fragments that were given up.
-        restored_fragments: The fragments that are again as they were.
-        recounted_fragments: The fragments whose counts were wrong.
-        dropped_indices: The indices that were given up.
-        rebuilt_indices: The indices that were built anew.
-        rows_before: How many rows the manifest says there were.
-        rows_after: How many there are now.
-        bytes_copied: The bytes of files that come from a copy of the table.
+        version: The new version, or in a dry run the version that was examined.
+        dropped_fragments: The ids of removed fragments.
+        restored_fragments: The ids of restored fragments.
+        recounted_fragments: The ids of fragments with corrected counts.
+        dropped_indices: The names of dropped indices.
+        rebuilt_indices: The names of rebuilt indices.
+        rows_before: The number of rows before the repair according to the manifest.
+        rows_after: The number of rows after the repair.
+        bytes_copied: The number of bytes copied from a copy of the table.
     """
 
     version: int
@@ -101,7 +101,7 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repaired:
-    """The version after a repair, and what was done."""
+    """The version after a repair, and its report."""
 
     snapshot: Snapshot
     report: RepairReport
@@ -109,28 +109,32 @@ class Repaired:
 
 def repair(
     snapshot: Snapshot,
-    wishes: RepairWishes,
+    repairs: RepairOptions,
     *,
     dry_run: bool,
     options: CommitOptions | None = None,
 ) -> Repaired:
-    """Mend a table, or say what that would do; a version is made only where something changes.
+    """Repair a table, or report the effect of the repairs in a dry run.
+
+    No version is created if nothing changes.
 
     Raises:
-        InvalidInputError: What was asked for contradicts itself, or the source is not sound.
+        InvalidInputError: The options contradict each other, or the source is damaged.
     """
     snapshot.check_changeable()
     check_table_exists(snapshot)
-    dropped = _known(snapshot, wishes.drop_fragments)
-    indices = _named(snapshot, wishes.drop_indices)
-    rebuilt = {index.name for index in _named(snapshot, wishes.rebuild_indices)}
-    if rebuilt & set(wishes.drop_indices):
-        raise InvalidInputError("an index is dropped or rebuilt", names=sorted(rebuilt))
-    restored = list(_restored(snapshot, wishes, dry_run=dry_run))
+    dropped = _check_fragments(snapshot, repairs.drop_fragments)
+    indices = _select_indices(snapshot, repairs.drop_indices)
+    rebuilt = {index.name for index in _select_indices(snapshot, repairs.rebuild_indices)}
+    if rebuilt & set(repairs.drop_indices):
+        raise InvalidInputError(
+            "an index cannot be both dropped and rebuilt", names=sorted(rebuilt)
+        )
+    restored = list(_restore_fragments(snapshot, repairs, dry_run=dry_run))
     changed = {fragment.id: fragment for fragment, _ in restored}
     recounted: dict[int, Fragment] = {}
-    if wishes.rebuild_counts:
-        recounted = dict(_recounted(snapshot, exclude={*dropped, *changed}))
+    if repairs.rebuild_counts:
+        recounted = dict(_recount(snapshot, exclude={*dropped, *changed}))
     updated = (*changed.values(), *recounted.values())
     ids, rows = snapshot.fragments.ids.tolist(), snapshot.rows_by_fragment.tolist()
     after = {
@@ -154,60 +158,68 @@ def repair(
     if dropped or updated:
         fields = tuple(sorted(_changed_fields(snapshot, changed.values())))
         operation = Update(tuple(sorted(dropped)), tuple(updated), fields_modified=fields)
-        latest = publish(latest, operation, options, _REMARKS)
+        latest = publish(latest, operation, options, _COMMIT_PROPERTIES)
     if indices:
-        latest = publish(latest, CreateIndex((), indices), options, _REMARKS)
+        latest = publish(latest, CreateIndex((), indices), options, _COMMIT_PROPERTIES)
     if rebuilt:
-        anew = OptimizeIndices(names=report.rebuilt_indices, retrains=True)
-        latest = optimize_indices(latest, anew, options)
+        rebuild = OptimizeIndices(names=report.rebuilt_indices, retrains=True)
+        latest = optimize_indices(latest, rebuild, options)
     return Repaired(latest, replace(report, version=latest.version))
 
 
-def _known(snapshot: Snapshot, fragment_ids: Iterable[int]) -> set[int]:
-    wanted = set(fragment_ids)
-    unknown = wanted - set(snapshot.fragments.ids.tolist())
+def _check_fragments(snapshot: Snapshot, fragment_ids: Iterable[int]) -> set[int]:
+    requested = set(fragment_ids)
+    unknown = requested - set(snapshot.fragments.ids.tolist())
     if unknown:
-        raise InvalidInputError("the version has no such fragments", fragments=sorted(unknown))
-    return wanted
+        raise InvalidInputError(
+            "the version does not contain these fragments", fragments=sorted(unknown)
+        )
+    return requested
 
 
-def _named(snapshot: Snapshot, names: Iterable[str]) -> tuple[IndexMetadata, ...]:
-    wanted = set(names)
-    found = tuple(index for index in snapshot.indices.indices if index.name in wanted)
-    unknown = wanted - {index.name for index in found}
+def _select_indices(snapshot: Snapshot, names: Iterable[str]) -> tuple[IndexMetadata, ...]:
+    requested = set(names)
+    indices = tuple(index for index in snapshot.indices.indices if index.name in requested)
+    unknown = requested - {index.name for index in indices}
     if unknown:
-        raise IndexNotFoundError("the version has no index of that name", name=min(unknown))
-    return found
+        raise IndexNotFoundError("the version has no index with this name", name=min(unknown))
+    return indices
 
 
 # --- restoring --------------------------------------------------------------------------------
 
 
-def _restored(
-    snapshot: Snapshot, wishes: RepairWishes, *, dry_run: bool
+def _restore_fragments(
+    snapshot: Snapshot, repairs: RepairOptions, *, dry_run: bool
 ) -> Iterator[tuple[Fragment, int]]:
-    """Yield each fragment as the source has it, and how many bytes had to be copied for it."""
-    wanted = sorted(set(wishes.restore_fragments))
-    if not wanted:
+    """Yield each restored fragment and the number of bytes copied for it."""
+    requested = sorted(set(repairs.restore_fragments))
+    if not requested:
         return
-    source = wishes.source
+    source = repairs.source
     if source is None:
-        raise InvalidInputError("fragments are restored from a version or from a copy of the table")
-    both = set(wanted) & set(wishes.drop_fragments)
+        raise InvalidInputError(
+            "restoring fragments needs a source: an older version, or a copy of the table"
+        )
+    both = set(requested) & set(repairs.drop_fragments)
     if both:
-        raise InvalidInputError("a fragment is dropped or restored", fragments=sorted(both))
+        raise InvalidInputError(
+            "a fragment cannot be both dropped and restored", fragments=sorted(both)
+        )
     is_copy = source.location.store.uri != snapshot.location.store.uri
-    for fragment_id in counted("restore fragments", sorted(_known(source, wanted)), len(wanted)):
-        _known(snapshot, [fragment_id])
+    for fragment_id in counted(
+        "restore fragments", sorted(_check_fragments(source, requested)), len(requested)
+    ):
+        _check_fragments(snapshot, [fragment_id])
         fragment = source.fragments.by_id(fragment_id)
-        _check_sound(source, fragment)
+        _check_undamaged(source, fragment)
         if is_copy:
-            yield _copied(source, fragment, snapshot, dry_run=dry_run)
+            yield _copy_fragment(source, fragment, snapshot, dry_run=dry_run)
         else:
             yield fragment, 0
 
 
-def _check_sound(source: Snapshot, fragment: Fragment) -> None:
+def _check_undamaged(source: Snapshot, fragment: Fragment) -> None:
     findings = [
         finding
         for finding in FragmentCheck(source, fragment, Level.DECODE).findings()
@@ -215,7 +227,7 @@ def _check_sound(source: Snapshot, fragment: Fragment) -> None:
     ]
     if findings:
         raise InvalidInputError(
-            "the fragment to restore is damaged in the source too",
+            "the fragment to restore is also damaged in the source",
             fragment_id=int(fragment.id),
             version=source.version,
             uri=source.location.uri,
@@ -223,21 +235,23 @@ def _check_sound(source: Snapshot, fragment: Fragment) -> None:
         )
 
 
-def _copied(
+def _copy_fragment(
     source: Snapshot, fragment: Fragment, target: Snapshot, *, dry_run: bool
 ) -> tuple[Fragment, int]:
-    """Return a fragment of a copy with its files under new names here."""
+    """Copy a fragment of another table, with new file names."""
     bases, copied = source.manifest.bases, 0
     files: list[DataFile] = []
     for file in fragment.files:
-        place = source.location.place(DATA, file.path, file.base_id, bases)
+        location = source.location.place(DATA, file.path, file.base_id, bases)
         new = renamed_data_file(file.path, surroundings.new_uuid())
         files.append(replace(file, path=new, base_id=None))
-        stem = place.path.removesuffix(DATA_SUFFIX)
-        blobs = [info.path for info in place.store.list(stem)]
-        for path in (place.path, *blobs):
-            goal = f"{DATA}/{new.removesuffix(DATA_SUFFIX)}{path.removeprefix(stem)}"
-            copied += _copy(Place(place.store, path), target.location.store, goal, dry_run=dry_run)
+        stem = location.path.removesuffix(DATA_SUFFIX)
+        blobs = [info.path for info in location.store.list(stem)]
+        for path in (location.path, *blobs):
+            target_path = f"{DATA}/{new.removesuffix(DATA_SUFFIX)}{path.removeprefix(stem)}"
+            copied += _copy(
+                Place(location.store, path), target.location.store, target_path, dry_run=dry_run
+            )
     restored = replace(fragment, files=tuple(files))
     deletion = fragment.deletion_file
     if deletion is not None:
@@ -264,36 +278,36 @@ def _copy(source: Place, target: Store, path: str, *, dry_run: bool) -> int:
 
 
 def _changed_fields(snapshot: Snapshot, restored: Iterable[Fragment]) -> set[int]:
-    """Return the fields of which fragments have other values now, as far as files tell."""
+    """Return the ids of fields whose data files differ from those of the snapshot."""
     changed: set[int] = set()
     for fragment in restored:
-        before = _holders(snapshot.fragments.by_id(fragment.id))
-        changed |= {field for field, _ in before ^ _holders(fragment)}
+        before = _field_files(snapshot.fragments.by_id(fragment.id))
+        changed |= {field for field, _ in before ^ _field_files(fragment)}
     return changed
 
 
-def _holders(fragment: Fragment) -> set[tuple[int, str]]:
+def _field_files(fragment: Fragment) -> set[tuple[int, str]]:
     return {(field, file.path) for file in fragment.files for field in file.fields if field >= 0}
 
 
 # --- counting ---------------------------------------------------------------------------------
 
 
-def _recounted(snapshot: Snapshot, exclude: set[int]) -> Iterator[tuple[int, Fragment]]:
-    """Yield the fragments whose counts are not those of their files, with the right ones."""
+def _recount(snapshot: Snapshot, exclude: set[int]) -> Iterator[tuple[int, Fragment]]:
+    """Yield the fragments whose stored counts are wrong, with the correct counts."""
     for fragment in counted("count rows", snapshot.fragments, len(snapshot.fragments)):
         if fragment.id in exclude or not fragment.files:
             continue
-        found = replace(
+        recounted = replace(
             fragment,
-            physical_rows=_rows_of(snapshot, fragment),
-            deletion_file=_counted_deletions(snapshot, fragment),
+            physical_rows=_count_rows(snapshot, fragment),
+            deletion_file=_recount_deletions(snapshot, fragment),
         )
-        if found != fragment:
-            yield int(fragment.id), found
+        if recounted != fragment:
+            yield int(fragment.id), recounted
 
 
-def _rows_of(snapshot: Snapshot, fragment: Fragment) -> int:
+def _count_rows(snapshot: Snapshot, fragment: Fragment) -> int:
     rows = set()
     for file in fragment.files:
         store, path = snapshot.location.place(
@@ -307,14 +321,14 @@ def _rows_of(snapshot: Snapshot, fragment: Fragment) -> int:
         reader.close()
     if len(rows) > 1:
         raise InvalidInputError(
-            "the files of a fragment have different numbers of rows; drop or restore it",
+            "the files of a fragment have different row counts; drop or restore the fragment",
             fragment_id=int(fragment.id),
             rows=sorted(rows),
         )
     return rows.pop()
 
 
-def _counted_deletions(snapshot: Snapshot, fragment: Fragment) -> DeletionFile | None:
+def _recount_deletions(snapshot: Snapshot, fragment: Fragment) -> DeletionFile | None:
     deletion = fragment.deletion_file
     if deletion is None:
         return None
@@ -323,7 +337,7 @@ def _counted_deletions(snapshot: Snapshot, fragment: Fragment) -> DeletionFile |
     )
     if not store.exists(path):
         raise InvalidInputError(
-            "a deletion file is missing; drop the fragment, or restore it",
+            "a deletion file is missing; drop or restore the fragment",
             fragment_id=int(fragment.id),
             path=path,
         )

@@ -1,14 +1,14 @@
-"""Rows to be written, in whatever form a caller has them, as one stream of batches.
+"""Convert input data of any supported type to a stream of record batches.
 
-table, batch, reader, scanner, dataset, batches    what is there, read as it is written
-dict of columns                                    arrays of two dimensions are vectors
-list or generator of dicts, dataclasses            every name that a row has is a column
-list of Pydantic models                            the schema is that of their class
-pandas, Polars, anything that offers an Arrow stream
-Hugging Face data sets, streamed ones too          with the metadata of their features
+    table, batch, reader, scanner, dataset, batches    used as they are, read during the write
+    dict of columns                                    two-dimensional arrays become vectors
+    list or generator of dicts or dataclasses          one column per distinct key
+    list of Pydantic models                            schema of the model class
+    pandas, Polars, any object with an Arrow stream
+    Hugging Face datasets, also streamed               with the metadata of their features
 
-Texts of Polars are `large_string`, as they are for the reference: a table that is made of them
-keeps that type. Rows that are added to a table get its types: see `lossless`.
+Polars strings are `large_string`, as in pylance, and a new table keeps that type. Rows appended to
+a table are converted to its types by `lossless`.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from lancelet.values import dataclass
 _CHUNK_ROWS: Final = 8192
 _HUGGING_FACE_ROWS: Final = 1000
 _MATRIX: Final = 2
-_SHOWN: Final = 200
+_REPR_LENGTH_MAX: Final = 200
 _COLUMN_HINT: Final = "; a column needs a name: pass a dict such as {'values': column}"
 
 Types: TypeAlias = Mapping[str, pa.DataType]
 
 
 class RowsTypeError(InvalidInputError, TypeError):
-    """An object has no rows."""
+    """An object cannot be converted to rows."""
 
 
 class MixedValuesError(SchemaMismatchError, TypeError):
-    """Values of a column have no type in common."""
+    """The values of a column have no common type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowStream:
-    """Batches and the schema they all have; can be read once.
+    """Record batches with a common schema; can be read once.
 
     Attributes:
         schema: The schema of all batches.
         batches: The rows.
-        is_in_memory: Whether they take memory anyway, whether or not they are kept.
-        typed: For values of Python, whose types were guessed: returns the same rows, with other
-            types for the numbers with a fraction in some columns. None for rows that have types.
+        is_in_memory: Whether the rows are in memory already, so that buffering them is free.
+        typed: Returns the same rows with other floating-point types in some columns. Set for Python
+            values, whose types were inferred, and None for typed data.
     """
 
     schema: pa.Schema
@@ -66,23 +66,23 @@ class RowStream:
     typed: Callable[[Types], RowStream] | None = None
 
 
-def read_rows_of(data: Any, schema: pa.Schema | None = None) -> RowStream:
-    """Return the rows of `data`, converted to `schema` if one is given.
+def read_rows(data: Any, schema: pa.Schema | None = None) -> RowStream:
+    """Return the rows of `data`, converted to `schema` if given.
 
-    >>> stream = read_rows_of([{"a": 1}, {"a": 2}])
+    >>> stream = read_rows([{"a": 1}, {"a": 2}])
     >>> stream.schema.names, sum(batch.num_rows for batch in stream.batches)
     (['a'], 2)
     """
-    stream = _stream_of(data, schema)
+    stream = _to_stream(data, schema)
     if schema is None or stream.schema.equals(schema, check_metadata=True):
         return stream
     return RowStream(schema, _converted(stream, schema))
 
 
 def without_views(stream: RowStream) -> RowStream:
-    """Return a stream with texts and bytes as tables store them: Arrow takes no rows of views.
+    """Convert string and binary views to the types that tables store; Arrow cannot take views.
 
-    >>> stream = read_rows_of(pa.table({"a": pa.array(["x"], pa.string_view())}))
+    >>> stream = read_rows(pa.table({"a": pa.array(["x"], pa.string_view())}))
     >>> [str(batch["a"].type) for batch in without_views(stream).batches]
     ['string']
     """
@@ -96,11 +96,11 @@ def _has_views(data_type: pa.DataType) -> bool:
     return (
         pa.types.is_string_view(data_type)
         or pa.types.is_binary_view(data_type)
-        or any(_has_views(data_type.field(place).type) for place in range(data_type.num_fields))
+        or any(_has_views(data_type.field(index).type) for index in range(data_type.num_fields))
     )
 
 
-def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
+def _to_stream(data: Any, schema: pa.Schema | None) -> RowStream:
     match data:
         case pa.Table():
             return RowStream(data.schema, iter(data.to_batches()), is_in_memory=True)
@@ -110,94 +110,101 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
             return RowStream(data.schema, iter(data))
     hugging_face = sys.modules.get("datasets")
     if hugging_face is not None and type(data).__module__.split(".")[0] == "datasets":
-        return _stream_of_hugging_face(data, hugging_face)
+        return _hugging_face_to_stream(data, hugging_face)
     if isinstance(data, Mapping):
-        return _stream_of_columns(dict(data), schema)
-    # The module imports pandas, which workers of Spark would wait for; without it nothing is one.
+        return _columns_to_stream(dict(data), schema)
+    # Importing pyarrow.dataset imports pandas, which delays the start of Spark workers.
     datasets = sys.modules.get("pyarrow.dataset")
     if datasets is not None and isinstance(data, datasets.Dataset):
-        return _stream_of(data.scanner().to_reader(), None)
+        return _to_stream(data.scanner().to_reader(), None)
     if datasets is not None and isinstance(data, datasets.Scanner):
-        return _stream_of(data.to_reader(), None)
+        return _to_stream(data.to_reader(), None)
     library, kind = type(data).__module__.split(".")[0], type(data).__name__
     if library == "pandas" and kind == "DataFrame":
-        return _stream_of_pandas(data, schema)
+        return _pandas_to_stream(data, schema)
     if library == "polars" and kind == "LazyFrame":
-        return _stream_of(data.collect(), schema)
+        return _to_stream(data.collect(), schema)
     if library == "polars" and kind == "DataFrame":
-        return _stream_of(data.to_arrow(), None)
+        return _to_stream(data.to_arrow(), None)
     if isinstance(data, np.ndarray) and data.dtype.names:
-        return _stream_of_columns({name: data[name] for name in data.dtype.names}, schema)
+        return _columns_to_stream({name: data[name] for name in data.dtype.names}, schema)
     reason = None
     try:
         if hasattr(data, "__arrow_c_stream__"):
-            return _stream_of(pa.RecordBatchReader.from_stream(data), None)
+            return _to_stream(pa.RecordBatchReader.from_stream(data), None)
         if hasattr(data, "__arrow_c_array__"):
-            return _stream_of(pa.record_batch(data), None)
-    except pa.ArrowInvalid as error:  # it has values, and no columns
+            return _to_stream(pa.record_batch(data), None)
+    except pa.ArrowInvalid as error:  # An object with Arrow values but no columns.
         reason = error
     is_column = library in ("numpy", "pandas", "polars", "pyarrow")
     if isinstance(data, Iterable) and not (is_column or isinstance(data, str | bytes)):
-        return _stream_of_iterable(data, schema)
+        return _iterable_to_stream(data, schema)
     hint = _COLUMN_HINT if is_column else _hint(data)
     raise RowsTypeError(
-        f"rows cannot be read from an object of this type{hint}", type=str(type(data))
+        f"cannot read rows from an object of this type{hint}", type=str(type(data))
     ) from reason
 
 
 def _hint(data: Any) -> str:
     if isinstance(data, str | PurePath):
-        return "; open a file first, as by pyarrow.dataset.dataset(path)"
-    return "; pass a list of them" if _is_record(data) or _is_model(data) else ""
+        return "; open a file first, for example with pyarrow.dataset.dataset(path)"
+    return "; pass a list of rows" if _is_record(data) or _is_model(data) else ""
 
 
 # --- columns of values ---------------------------------------------------------------------------
 
 
-def _stream_of_columns(columns: Mapping[str, Any], schema: pa.Schema | None) -> RowStream:
-    table = _table_of_columns(columns, schema)
+def _columns_to_stream(columns: Mapping[str, Any], schema: pa.Schema | None) -> RowStream:
+    table = _columns_to_table(columns, schema)
 
     def typed(types: Types) -> RowStream:
-        return _stream_of(_retyped(table, columns, types), None)
+        return _to_stream(_retype(table, columns, types), None)
 
-    return dataclasses.replace(_stream_of(table, None), typed=None if schema else typed)
+    return dataclasses.replace(_to_stream(table, None), typed=None if schema else typed)
 
 
-def _table_of_columns(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
-    wanted = {} if schema is None else {field.name: field.type for field in schema}
-    arrays = {name: _column(name, values, wanted.get(name)) for name, values in columns.items()}
+def _columns_to_table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
+    types = {} if schema is None else {field.name: field.type for field in schema}
+    arrays = {
+        name: _prepare_column(name, values, types.get(name)) for name, values in columns.items()
+    }
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise InvalidInputError("the columns have different numbers of values", lengths=lengths)
-    with _naming_the_value(lambda: arrays, wanted):
+        raise InvalidInputError("the columns have different lengths", lengths=lengths)
+    with _adding_value_to_errors(lambda: arrays, types):
         return pa.Table.from_pydict(arrays, schema=schema)
 
 
 @contextlib.contextmanager
-def _naming_the_value(columns: Callable[[], Mapping[str, Any]], wanted: Types) -> Iterator[None]:
-    """Name the column, the row and the value where Arrow cannot make arrays of columns."""
+def _adding_value_to_errors(
+    columns: Callable[[], Mapping[str, Any]], types: Types
+) -> Iterator[None]:
+    """Add the column, row and value to errors of Arrow conversions."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         for name, values in columns().items():
-            row = _first_refused(values, wanted.get(name))
+            row = _first_refused(values, types.get(name))
             if row is not None:
                 raise MixedValuesError(
-                    f"a value cannot be stored in a column beside the others: {error.args[0]}",
+                    (
+                        "a value cannot be stored in a column with the preceding values: "
+                        f"{error.args[0]}"
+                    ),
                     column=name,
                     row=row,
-                    value=shown(values[row]),
-                    **({"expected": str(wanted[name])} if name in wanted else {}),
+                    value=shorten(values[row]),
+                    **({"expected": str(types[name])} if name in types else {}),
                 ) from error
         raise
 
 
-def _first_refused(values: Any, wanted: pa.DataType | None) -> int | None:
-    """Return the place of the first value that does not go with those before it, or None."""
+def _first_refused(values: Any, target: pa.DataType | None) -> int | None:
+    """Return the index of the first value that does not match the preceding ones, or None."""
 
     def is_refused(count: int) -> bool:
         try:
-            pa.array(values[:count], wanted)
+            pa.array(values[:count], target)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return True
         return False
@@ -207,14 +214,14 @@ def _first_refused(values: Any, wanted: pa.DataType | None) -> int | None:
     return bisect.bisect_left(range(len(values)), True, key=lambda row: is_refused(row + 1))
 
 
-def shown(value: object) -> object:
-    """Return a value as a message shows it: cut if it is long."""
+def shorten(value: object) -> object:
+    """Return a value for an error message, truncated if it is long."""
     text = repr(value)
-    return value if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return value if len(text) <= _REPR_LENGTH_MAX else f"{text[:_REPR_LENGTH_MAX]}..."
 
 
-def _column(name: str, values: Any, wanted: pa.DataType | None) -> Any:
-    """Return a column with what Arrow does not take made an array, and the rest as it is."""
+def _prepare_column(name: str, values: Any, target: pa.DataType | None) -> Any:
+    """Return a column in a form that Arrow accepts, with matrices and blobs as arrays."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInputError(
             "a column must have a value for each row, as a list or an array",
@@ -228,92 +235,96 @@ def _column(name: str, values: Any, wanted: pa.DataType | None) -> Any:
         return pa.FixedSizeListArray.from_arrays(items, values.shape[1])
     if isinstance(values, np.ndarray) and values.ndim > _MATRIX:
         return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
-    if not _is_blob(wanted):
+    if not _is_blob(target):
         return values
     if isinstance(values, pa.ChunkedArray):
-        return pa.chunked_array([_as_blobs(chunk, wanted) for chunk in values.chunks], wanted)
+        return pa.chunked_array([_to_blobs(chunk, target) for chunk in values.chunks], target)
     if isinstance(values, pa.Array):
-        return _as_blobs(values, wanted)
-    return pa.ExtensionArray.from_storage(wanted, _blob_storage(values, wanted))
+        return _to_blobs(values, target)
+    return pa.ExtensionArray.from_storage(target, _blob_storage(values, target))
 
 
-def _is_blob(wanted: pa.DataType | None) -> bool:
-    return isinstance(wanted, pa.BaseExtensionType) and (
-        wanted.extension_name == BlobType().extension_name
+def _is_blob(data_type: pa.DataType | None) -> bool:
+    return isinstance(data_type, pa.BaseExtensionType) and (
+        data_type.extension_name == BlobType().extension_name
     )
 
 
-def _as_blobs(array: pa.Array, wanted: pa.BaseExtensionType) -> pa.Array:
-    """Return byte strings as blobs that have them, and texts as blobs at these URIs."""
+def _to_blobs(array: pa.Array, blob_type: pa.BaseExtensionType) -> pa.Array:
+    """Convert binary values to inline blobs, and strings to blob URIs."""
     if is_bytes(array.type):
-        given = {"data": array.cast(pa.large_binary())}
+        children = {"data": array.cast(pa.large_binary())}
     elif is_text(array.type):
-        given = {"uri": array.cast(pa.string())}
+        children = {"uri": array.cast(pa.string())}
     else:
         return array
-    parts = [given.get(part.name, pa.nulls(len(array), part.type)) for part in wanted.storage_type]
+    parts = [
+        children.get(part.name, pa.nulls(len(array), part.type)) for part in blob_type.storage_type
+    ]
     mask = array.is_null() if array.null_count else None
-    storage = pa.StructArray.from_arrays(parts, fields=list(wanted.storage_type), mask=mask)
-    return pa.ExtensionArray.from_storage(wanted, storage)
+    storage = pa.StructArray.from_arrays(parts, fields=list(blob_type.storage_type), mask=mask)
+    return pa.ExtensionArray.from_storage(blob_type, storage)
 
 
-def _blob_storage(values: Any, wanted: pa.BaseExtensionType) -> pa.Array:
+def _blob_storage(values: Any, blob_type: pa.BaseExtensionType) -> pa.Array:
     blobs = blob_array(list(values)).storage
-    parts = [blobs.field(part.name) for part in wanted.storage_type]
+    parts = [blobs.field(part.name) for part in blob_type.storage_type]
     mask = blobs.is_null() if blobs.null_count else None
-    return pa.StructArray.from_arrays(parts, fields=list(wanted.storage_type), mask=mask)
+    return pa.StructArray.from_arrays(parts, fields=list(blob_type.storage_type), mask=mask)
 
 
-def _retyped(table: pa.Table, columns: Mapping[str, Any], types: Types) -> pa.Table:
-    """Return a table of values of Python with other types for numbers with a fraction.
+def _retype(table: pa.Table, columns: Mapping[str, Any], types: Types) -> pa.Table:
+    """Convert floating-point columns of Python values to other widths.
 
-    Such numbers have no width of their own: 0.1 is the nearest number of whatever column it is
-    in. Values that do not fit keep the type that they have.
+    Python floats have no width, so that 0.1 means the nearest value of the target type. Columns
+    with values that do not fit keep their type.
     """
-    for name, wanted in types.items():
-        place = table.schema.get_field_index(name)
+    for name, target in types.items():
+        index = table.schema.get_field_index(name)
         values = columns[name]
         is_typed = isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray)
-        if is_typed or not (_holds_floats(wanted) and _holds_floats(table.field(place).type)):
+        if is_typed or not (_holds_floats(target) and _holds_floats(table.field(index).type)):
             continue
         try:
-            array = pa.array(values, wanted)
+            array = pa.array(values, target)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            continue  # told with its row where rows are converted
-        table = table.set_column(place, table.field(place).with_type(wanted), array)
+            continue  # The conversion of rows reports the row.
+        table = table.set_column(index, table.field(index).with_type(target), array)
     return table
 
 
 def _holds_floats(data_type: pa.DataType) -> bool:
-    """Whether values are numbers with a fraction, or lists of such."""
+    """Return whether a type is floating-point, or a list of floating-point values."""
     while not isinstance(data_type, pa.BaseExtensionType) and data_type.num_fields == 1:
         data_type = data_type.field(0).type
     return bool(pa.types.is_floating(data_type))
 
 
-def _stream_of_pandas(frame: Any, schema: pa.Schema | None) -> RowStream:
+def _pandas_to_stream(frame: Any, schema: pa.Schema | None) -> RowStream:
     index: Any = getattr(frame, "index", None)
-    # Arrow keeps a range as its ends, which say nothing of rows that a filter leaves.
+    # Arrow stores a RangeIndex as metadata, which does not describe the rows after a filter.
     is_named_range = type(index).__name__ == "RangeIndex" and index.name is not None
-    keeps = True if is_named_range and schema is None else None
+    preserve_index = True if is_named_range and schema is None else None
     if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()]
-        raise InvalidInputError("several columns of the frame have one name", columns=list(twice))
+        duplicates = frame.columns[frame.columns.duplicated()]
+        raise InvalidInputError(
+            "the frame has duplicate column names; rename the columns", columns=list(duplicates)
+        )
 
     def columns() -> dict[str, Any]:
         return {name: frame[name].to_numpy() for name in frame}
 
-    wanted = {} if schema is None else {field.name: field.type for field in schema}
-    with _naming_the_value(columns, wanted):
-        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=keeps)
+    schema_types = {} if schema is None else {field.name: field.type for field in schema}
+    with _adding_value_to_errors(columns, schema_types):
+        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=preserve_index)
 
     def typed(types: Types) -> RowStream:
-        # Columns of objects hold values of Python; the others have a type of their own.
-        own = {name: kind for name, kind in types.items() if _holds_objects(frame, name)}
-        values = {name: list(frame[name].array) for name in own}
-        return _stream_of(_retyped(table, values, own), None)
+        # Only object columns hold Python values; other columns have a type.
+        object_types = {name: kind for name, kind in types.items() if _holds_objects(frame, name)}
+        values = {name: list(frame[name].array) for name in object_types}
+        return _to_stream(_retype(table, values, object_types), None)
 
-    return dataclasses.replace(_stream_of(table, None), typed=typed if schema is None else None)
+    return dataclasses.replace(_to_stream(table, None), typed=typed if schema is None else None)
 
 
 def _holds_objects(frame: Any, name: str) -> bool:
@@ -323,16 +334,16 @@ def _holds_objects(frame: Any, name: str) -> bool:
 # --- data sets of Hugging Face -------------------------------------------------------------------
 
 
-def _stream_of_hugging_face(data: Any, library: Any) -> RowStream:
-    """Return the rows of a data set as Arrow has them: images and audio as bytes and paths."""
+def _hugging_face_to_stream(data: Any, library: Any) -> RowStream:
+    """Return the rows of a Hugging Face dataset; images and audio become bytes and paths."""
     if isinstance(data, library.DatasetDict | library.IterableDatasetDict):
         raise InvalidInputError(
-            "DatasetDict is not yet supported as rows: its splits are data sets of their own. "
-            "Write each to a table, or join them by `lancelet.hf.with_split_column`",
+            "DatasetDict is not yet supported as rows: its splits are separate datasets. Write "
+            "each to a table, or join them by `lancelet.hf.with_split_column`",
             splits=list(data),
         )
     if not isinstance(data, library.Dataset | library.IterableDataset):
-        raise RowsTypeError("rows cannot be read from an object of this type", type=str(type(data)))
+        raise RowsTypeError("cannot read rows from an object of this type", type=str(type(data)))
     tables = iter(data.with_format("arrow").iter(batch_size=_HUGGING_FACE_ROWS))
     if data.features is None:
         first = next(tables, None)
@@ -356,21 +367,21 @@ def _stream_of_hugging_face(data: Any, library: Any) -> RowStream:
 # --- rows one by one -----------------------------------------------------------------------------
 
 
-def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStream:
+def _iterable_to_stream(data: Iterable[Any], schema: pa.Schema | None) -> RowStream:
     rest = iter(data)
     first = next(rest, None)
     if _is_model(first):
         from lancelet.pydantic import models_to_table  # noqa: PLC0415 - an extra
 
         model: Any = type(first)
-        return _stream_of(models_to_table(data, model, schema), None)
+        return _to_stream(models_to_table(data, model, schema), None)
     if isinstance(first, Mapping) or _is_record(first):
         if isinstance(data, Sequence):
-            return _stream_of_columns(_columns_of(data, schema), schema)
-        return _stream_of_rows(itertools.chain([first], rest), schema)
+            return _columns_to_stream(_rows_to_columns(data, schema), schema)
+        return _rows_to_stream(itertools.chain([first], rest), schema)
     if first is None:
         if schema is None:
-            raise InvalidInputError("an iterable without batches needs a schema")
+            raise InvalidInputError("an empty iterable needs a schema")
         return RowStream(schema, iter(()))
     if not isinstance(first, pa.RecordBatch | pa.Table):
         raise InvalidInputError(
@@ -380,26 +391,28 @@ def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
     return RowStream(first.schema, _batches(itertools.chain([first], rest)))
 
 
-def _stream_of_rows(rows: Iterator[Any], schema: pa.Schema | None) -> RowStream:
-    """Return rows that come one by one, of which only some are in memory at a time."""
-    first = _columns_of(list(itertools.islice(rows, _CHUNK_ROWS)), schema)
-    guessed = _table_of_columns(first, schema)
-    own = guessed.schema
+def _rows_to_stream(rows: Iterator[Any], schema: pa.Schema | None) -> RowStream:
+    """Return the rows of an iterator in chunks; only one chunk is in memory at a time."""
+    first = _rows_to_columns(list(itertools.islice(rows, _CHUNK_ROWS)), schema)
+    inferred = _columns_to_table(first, schema)
+    inferred_schema = inferred.schema
 
     def stream(begin: pa.Table) -> RowStream:
         return RowStream(begin.schema, _row_batches(begin, rows, strict=schema is None))
 
     def typed(types: Types) -> RowStream:
-        return stream(_retyped(guessed, first, types))
+        return stream(_retype(inferred, first, types))
 
-    return dataclasses.replace(stream(guessed), typed=typed if schema is None else None, schema=own)
+    return dataclasses.replace(
+        stream(inferred), typed=typed if schema is None else None, schema=inferred_schema
+    )
 
 
 def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Iterator[pa.RecordBatch]:
     yield from first.to_batches()
     begin = first.num_rows
     while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
-        columns = _columns_of(chunk)
+        columns = _rows_to_columns(chunk)
         unknown = sorted(columns.keys() - set(first.schema.names))
         if strict and unknown:
             raise SchemaMismatchError(
@@ -411,11 +424,10 @@ def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Itera
         for field in first.schema:
             values = columns.get(field.name, [None] * len(chunk))
             try:
-                array = pa.array(_column(field.name, values, field.type), field.type)
+                array = pa.array(_prepare_column(field.name, values, field.type), field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise SchemaMismatchError(
-                    "a row has a value of another type than the rows before it; give a schema "
-                    f"beside the rows: {error}",
+                    f"a value has another type than in the preceding rows; pass a schema: {error}",
                     column=field.name,
                     expected=str(field.type),
                     rows=f"{begin} to {begin + len(chunk) - 1}",
@@ -425,21 +437,21 @@ def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Itera
         begin += len(chunk)
 
 
-def _columns_of(rows: Sequence[Any], schema: pa.Schema | None = None) -> dict[str, list[Any]]:
-    """Return the values of rows by name, of all that a schema has; what a row lacks is null."""
-    columns = _values_of(rows)
+def _rows_to_columns(rows: Sequence[Any], schema: pa.Schema | None = None) -> dict[str, list[Any]]:
+    """Return the values of rows by column; missing values and schema columns are null."""
+    columns = _collect_values(rows)
     for name in () if schema is None else schema.names:
         columns.setdefault(name, [None] * len(rows))
     return columns
 
 
-def _values_of(rows: Sequence[Any]) -> dict[str, list[Any]]:
+def _collect_values(rows: Sequence[Any]) -> dict[str, list[Any]]:
     if _is_record(rows[0]):
         fields = [field.name for field in dataclasses.fields(rows[0])]
-        return {name: _plain_column([getattr(row, name) for row in rows]) for name in fields}
+        return {name: _to_plain_column([getattr(row, name) for row in rows]) for name in fields}
     names = list(rows[0])
     if set(map(len, rows)) == {len(names)}:
-        with contextlib.suppress(KeyError):  # a row has other names, if as many
+        with contextlib.suppress(KeyError):  # Some row has other keys.
             return {name: [row[name] for row in rows] for name in names}
     names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
     return {name: [row.get(name) for row in rows] for name in names}
@@ -449,20 +461,20 @@ def _is_record(row: Any) -> bool:
     return dataclasses.is_dataclass(row) and not isinstance(row, type)
 
 
-def _plain_column(values: list[Any]) -> list[Any]:
-    """Return values with dataclasses, and those in lists, as dicts."""
-    known = next((value for value in values if value is not None and value != []), None)
-    is_plain = not (_is_record(known) or (isinstance(known, list) and _is_record(known[0])))
-    return values if is_plain else [_plain(value) for value in values]
+def _to_plain_column(values: list[Any]) -> list[Any]:
+    """Convert dataclasses, also in lists, to dicts."""
+    sample = next((value for value in values if value is not None and value != []), None)
+    is_plain = not (_is_record(sample) or (isinstance(sample, list) and _is_record(sample[0])))
+    return values if is_plain else [_to_plain(value) for value in values]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_to_plain(each) for each in value]
     if not _is_record(value):
         return value
     fields = dataclasses.fields(value)
-    return {field.name: _plain(getattr(value, field.name)) for field in fields}
+    return {field.name: _to_plain(getattr(value, field.name)) for field in fields}
 
 
 def _is_model(row: Any) -> bool:
@@ -492,7 +504,7 @@ def _converted(stream: RowStream, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     if _is_blob(field.type):
-        array = _as_blobs(array, field.type)
+        array = _to_blobs(array, field.type)
     if array.type == field.type:
         return array
     try:

@@ -1,4 +1,4 @@
-"""Changing what a table says of itself: config, metadata of table, schema and fields; restoring."""
+"""Change the config and metadata of a table, and restore versions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lancelet.table.snapshot import Snapshot
 
 
 class UnknownFieldError(FieldNotFoundError, OSError):
-    """Metadata are for a field that is not there."""
+    """A field for which metadata is set does not exist."""
 
 
 Changes = Mapping[str, "str | None"]
-"""New values by key; None takes the key away."""
+"""New values by key; None removes the key."""
 
 
 def update_config(snapshot: Snapshot, changes: Changes, *, replace: bool = False) -> Snapshot:
-    """Change the config of the table; what it was computed from does not matter."""
+    """Change the config of the table; independent of concurrent commits."""
     operation = UpdateConfig(config=UpdateMap(dict(changes), replace))
     return with_retries(snapshot, lambda current: publish(current, operation), Retries())
 
@@ -55,12 +55,12 @@ def update_field_metadata(
 ) -> Snapshot:
     """Change the metadata of fields, given by their paths."""
     by_id = {}
-    for path, own in changes.items():
+    for path, field_changes in changes.items():
         try:
             field = snapshot.schema.field_by_path(path)
         except FieldNotFoundError as error:
             raise UnknownFieldError(f"Field '{path}' not found", **error.facts) from error
-        by_id[int(field.id)] = UpdateMap(dict(own), replace)
+        by_id[int(field.id)] = UpdateMap(dict(field_changes), replace)
     return publish(snapshot, UpdateConfig(field_metadata=by_id))
 
 

@@ -1,12 +1,12 @@
-"""Updating rows: expressions are computed over the rows that match, which are written anew.
+"""Update rows: compute new values with expressions and rewrite the matching rows.
 
     {"price": "price * 2", "s.b": "NULL"}    where "id > 10"
 
     fragment 0    deleted: the rows with id > 10
-    new fragment  these rows, with the new values and their ids
+    new fragment  these rows, with the new values and the same ids
 
-The expressions see the old values of all columns. What they compute is converted to the type of
-the column; a value that has no place in it is an error, and nothing changes.
+Expressions refer to the old values of all columns. The results are cast to the column type; if a
+value does not fit, the update fails and nothing changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.format.field_path import format_path
 from lancelet.format.operation import Update
 from lancelet.ops.compact.blobs import has_blobs, with_blob_values
 from lancelet.ops.delete import write_deletions
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.moved_rows import RowFiles, rows_by_fragment, with_moved_ids, write_rows
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.compile import ExpressionLike, compile_value
@@ -44,12 +44,12 @@ from lancelet.values import dataclass, replace
 
 
 class UnknownColumnError(FieldNotFoundError, InvalidInputError):
-    """A column to be updated is not there."""
+    """A column to update does not exist."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updated:
-    """The version after rows were updated, and how many there were."""
+    """The version after an update, and the number of updated rows."""
 
     snapshot: Snapshot
     num_rows: int
@@ -57,7 +57,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class UpdateOptions:
-    """How rows are updated."""
+    """The options of an update."""
 
     files: RowFiles = field(default_factory=RowFiles)
     retries: Retries = field(default_factory=Retries)
@@ -66,7 +66,7 @@ class UpdateOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedUpdate:
-    """Files that were written, and the operation that makes them part of the table."""
+    """Written files, and the operation that commits them."""
 
     operation: Update
     affected: AffectedRows
@@ -87,14 +87,14 @@ def update_rows(
     predicate: ExpressionLike | None = None,
     options: UpdateOptions | None = None,
 ) -> Updated:
-    """Update the rows for which a predicate is true, in the latest version there is then."""
+    """Update the rows that match a predicate in the latest version."""
     options = options or UpdateOptions()
 
     def attempt(current: Snapshot) -> Updated:
-        lazy = current.lazily()
-        prepared = prepare_update(lazy, updates, predicate, options.files)
+        deferred = current.lazily()
+        prepared = prepare_update(deferred, updates, predicate, options.files)
         committing = replace(
-            options.commit, affected=prepared.affected, sync=lazy.location.store.settle
+            options.commit, affected=prepared.affected, sync=deferred.location.store.settle
         )
         return Updated(publish(current, prepared.operation, committing), prepared.num_rows)
 
@@ -107,10 +107,10 @@ def report_update(
     predicate: ExpressionLike | None = None,
     files: RowFiles | None = None,
 ) -> ChangeReport:
-    """Return what an update would do."""
-    rehearsal = Rehearsal.of(snapshot)
-    prepared = prepare_update(rehearsal.snapshot, updates, predicate, files or RowFiles())
-    return rehearsal.report(prepared.operation, prepared.num_rows)
+    """Return the effect of an update without committing it."""
+    dry_run = DryRun.of(snapshot)
+    prepared = prepare_update(dry_run.snapshot, updates, predicate, files or RowFiles())
+    return dry_run.report(prepared.operation, prepared.num_rows)
 
 
 def prepare_update(
@@ -119,7 +119,7 @@ def prepare_update(
     predicate: ExpressionLike | None,
     files: RowFiles,
 ) -> PreparedUpdate:
-    """Write the changed rows and return what is left to be committed."""
+    """Write the changed rows and return the uncommitted update."""
     assignments = bind_updates(snapshot, updates)
     names = (*snapshot.schema.names, RowColumn.ADDRESS.value)
     plan = plan_scan(snapshot, ScanOptions(columns=names, filter=predicate))
@@ -152,15 +152,15 @@ def prepare_update(
 def bind_updates(
     snapshot: Snapshot, updates: Mapping[str, ExpressionLike]
 ) -> tuple[Assignment, ...]:
-    """Return expressions bound to the columns of a version, with the types of their fields."""
+    """Bind expressions to the columns of a version, with the types of the updated fields."""
     if not updates:
         raise InvalidInputError("No updates provided")
     names = scan_schema(snapshot.schema)
     assignments = []
-    for column, written in updates.items():
+    for column, source in updates.items():
         path = _path_of(snapshot, column)
-        assignments.append(Assignment(path, _bound(written, path[-1], names)))
-    _check_apart(assignments)
+        assignments.append(Assignment(path, _compile_for_field(source, path[-1], names)))
+    _check_distinct(assignments)
     return tuple(assignments)
 
 
@@ -187,60 +187,58 @@ def _path_of(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
             f"Column '{column}' does not exist in dataset schema", known=schema.names[:100]
         ) from error
     if any(field.logical_type != logical_type.STRUCT for field in path[:-1]):
-        raise InvalidInputError(
-            "only fields of structs can be updated within a column", column=column
-        )
+        raise InvalidInputError("within a column, only struct fields can be updated", column=column)
     if any(node.is_blob for node in path[-1].walk()):
         raise UnsupportedError(
-            "the bytes of blobs cannot be computed by an update; merge rows with them instead",
+            "an update cannot compute blobs; use merge_insert with the new blobs instead",
             column=column,
         )
     return path
 
 
-def _bound(written: ExpressionLike, target: Field, names: pa.Schema) -> Expression:
-    """Return an expression that computes values of a field's type."""
-    bound = compile_value(written, names)
-    wanted = target.arrow_type
-    if bound.data_type == wanted:
+def _compile_for_field(source: ExpressionLike, target: Field, names: pa.Schema) -> Expression:
+    """Compile an expression, with a cast to the type of the target field."""
+    bound = compile_value(source, names)
+    data_type = target.arrow_type
+    if bound.data_type == data_type:
         return bound.expression
-    storage = wanted.storage_type if isinstance(wanted, pa.BaseExtensionType) else wanted
+    storage = data_type.storage_type if isinstance(data_type, pa.BaseExtensionType) else data_type
     try:
         return compile_value(Cast(bound.expression, storage), names).expression
     except ExpressionError as error:
-        raise error.with_facts(column=target.name, expected=str(wanted)) from None
+        raise error.with_facts(column=target.name, expected=str(data_type)) from None
 
 
 def _with_leaf(array: pa.Array, path: tuple[Field, ...], values: pa.Array) -> pa.Array:
-    """Return a column with other values at the end of a path; a null struct stays null."""
+    """Replace the values of a nested field; null structs stay null."""
     if len(path) == 1:
         return values
     children = [
-        _with_leaf(array.field(place), path[1:], values)
+        _with_leaf(array.field(index), path[1:], values)
         if child.name == path[1].name
-        else array.field(place)
-        for place, child in enumerate(array.type)
+        else array.field(index)
+        for index, child in enumerate(array.type)
     ]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(array.type), mask=mask)
 
 
 def _touched_fields(assignments: tuple[Assignment, ...]) -> tuple[int, ...]:
-    """Return the ids of the fields that change, with those around and within them."""
+    """Return the ids of the updated fields with their ancestors and descendants."""
     ids: dict[int, None] = {}
     for assignment in assignments:
-        for each in (*assignment.path[:-1], *assignment.path[-1].walk()):
-            ids[int(each.id)] = None
+        for node in (*assignment.path[:-1], *assignment.path[-1].walk()):
+            ids[int(node.id)] = None
     return tuple(ids)
 
 
-def _check_apart(assignments: list[Assignment]) -> None:
-    """Refuse to set a field twice, or a struct and a field of it."""
-    paths = [tuple(each.id for each in assignment.path) for assignment in assignments]
-    for place, path in enumerate(paths):
-        for other in paths[:place]:
+def _check_distinct(assignments: list[Assignment]) -> None:
+    """Raise if a field is set twice, or both a struct and one of its fields."""
+    paths = [tuple(field.id for field in assignment.path) for assignment in assignments]
+    for index, path in enumerate(paths):
+        for other in paths[:index]:
             shorter = min(len(path), len(other))
             if path[:shorter] == other[:shorter]:
                 raise InvalidInputError(
-                    "a field is set twice", column=assignments[place].path[-1].name
+                    "a field is set twice", column=assignments[index].path[-1].name
                 )

@@ -1,4 +1,4 @@
-"""Whether a version is what its manifest says: ids that are unique, files that are there."""
+"""Validate a version: unique ids, and data files that match the manifest."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from lancelet.table.snapshot import Snapshot
 
 
 def validate(snapshot: Snapshot) -> None:
-    """Raise `CorruptDataError` for the first contradiction that is found."""
+    """Raise `CorruptDataError` for the first inconsistency."""
     ids = snapshot.fragments.ids
     if not bool((np.diff(ids) > 0).all()):
-        raise CorruptDataError(
-            "fragments are not in the order of their ids", ids=ids.tolist()[:100]
-        )
+        raise CorruptDataError("fragments are not sorted by id", ids=ids.tolist()[:100])
     field_ids = [field.id for field in snapshot.schema.walk()]
     if len(set(field_ids)) < len(field_ids):
-        raise CorruptDataError("two fields have one id", field_ids=field_ids[:100])
+        raise CorruptDataError("two fields have the same id", field_ids=field_ids[:100])
     for index in snapshot.indices.indices:
         missing = index.missing_fields(snapshot.schema.by_id)
         if missing:
@@ -36,23 +34,23 @@ def validate(snapshot: Snapshot) -> None:
 def _validate_fragment(snapshot: Snapshot, fragment: Fragment) -> None:
     rows = snapshot.physical_rows(fragment)
     for file in fragment.files:
-        found = snapshot.open_file(file).num_rows
-        if found != rows:
+        num_rows = snapshot.open_file(file).num_rows
+        if num_rows != rows:
             raise CorruptDataError(
-                "a data file does not have the rows of its fragment",
+                "the row count of a data file differs from that of its fragment",
                 path=file.path,
                 fragment_id=fragment.id,
                 expected=rows,
-                found=found,
+                found=num_rows,
             )
     deleted = snapshot.deletions(fragment)
     deleted.check_within(rows)
-    stated = fragment.num_deleted_rows
-    if stated and len(deleted) != stated:
+    num_deleted = fragment.num_deleted_rows
+    if num_deleted and len(deleted) != num_deleted:
         raise CorruptDataError(
-            "a deletion file does not have as many rows as the manifest says",
+            "the number of deleted rows differs between a deletion file and the manifest",
             fragment_id=fragment.id,
-            expected=stated,
+            expected=num_deleted,
             found=len(deleted),
         )
     if fragment.row_ids is not None:

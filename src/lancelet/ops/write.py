@@ -1,9 +1,9 @@
-"""Writing rows as fragments: one data file each, cut where a limit is reached.
+"""Write rows as fragments of one data file each, split at the file size limits.
 
     rows ....|....|..     max_rows_per_file 4
-    files    a    b  c    fragments without ids, which the commit gives them
+    files    a    b  c    fragments without ids, which the commit assigns
 
-Nothing that readers see changes here. A write that fails takes its files away again.
+Written files are not visible to readers before a commit. A failed write deletes its files.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from lancelet.values import dataclass
 MAX_ROWS_PER_FILE: Final = 1024 * 1024
 MAX_BYTES_PER_FILE: Final = 90 * 1024**3
 
-_SCHEMAS_KEPT: Final = 16
+_SCHEMA_CACHE_SIZE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Where rows are cut into files, and into batches within files of version 0.1."""
+    """The limits of data files, and of row groups in files of version 0.1."""
 
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_rows_per_group: int = v0_1.LegacyWriterOptions().max_rows_per_group
     max_bytes_per_file: int = MAX_BYTES_PER_FILE
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing can be written."""
+        """Raise if a limit is not positive."""
         for limit in ("max_rows_per_file", "max_rows_per_group", "max_bytes_per_file"):
-            found = getattr(self, limit)
-            if found < 1:
-                kind = OutOfRangeError if found < 0 else InvalidInputError
-                raise kind(f"{limit} must be at least 1", found=found)
+            value = getattr(self, limit)
+            if value < 1:
+                kind = OutOfRangeError if value < 0 else InvalidInputError
+                raise kind(f"{limit} must be at least 1", found=value)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where files go: a store, the folder in it, and the base that the manifest names."""
+    """A write target: the store, the folder in it, and the base id in the manifest."""
 
     store: Store
     folder: str = DATA
@@ -66,11 +66,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How data files are written.
+    """The options for writing data files.
 
-    `dictionaries` are the values that dictionary columns of the table have so far, by field id;
-    only version 0.1 needs them. `on_file` is told of a fragment when its file is begun, with no
-    rows yet, and when it is finished.
+    `dictionaries` are the existing values of dictionary columns by field id, which only version 0.1
+    needs. `on_begin` is called with an empty fragment when a file is started, and `on_complete`
+    with the fragment when the file is finished.
     """
 
     version: FileVersion = DEFAULT_VERSION
@@ -89,7 +89,7 @@ def write_fragments(
     schema: Schema,
     options: FileOptions,
 ) -> tuple[Fragment, ...]:
-    """Write rows to the targets, file by file in turn, and return their fragments."""
+    """Write rows to the targets in turn, one file at a time, and return their fragments."""
     writer = _FragmentWriter(list(targets), schema, options)
     rows = 0
     try:
@@ -106,15 +106,15 @@ def write_fragments(
 
 
 class DimensionError(InvalidInputError, OSError):
-    """Lists of a fixed size have no elements, so that nothing tells how many there are."""
+    """A fixed-size list has size 0, which does not record the number of rows."""
 
 
 class NoColumnsError(InvalidInputError, OSError):
-    """Rows have no columns, so that a data file could not tell that they are there."""
+    """Rows have no columns, so that a data file cannot record their number."""
 
 
 class _FragmentWriter:
-    """Writes one file after another."""
+    """Writes a sequence of data files."""
 
     def __init__(self, targets: list[Target], schema: Schema, options: FileOptions) -> None:
         _check_dimensions(schema)
@@ -126,12 +126,12 @@ class _FragmentWriter:
         self._open: tuple[Target, str, DataFileWriter] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows, beginning a new file wherever a limit is reached."""
+        """Write rows, starting a new file whenever a limit is reached."""
         limits = self._options.limits
         start = 0
         if batch.num_rows and not batch.num_columns:
             raise NoColumnsError(
-                "rows without columns cannot be stored; bring a column", rows=batch.num_rows
+                "rows without columns cannot be stored; add a column", rows=batch.num_rows
             )
         while start < batch.num_rows:
             _, _, writer = self._open or self._begin()
@@ -144,13 +144,13 @@ class _FragmentWriter:
                 self._end()
 
     def finish(self) -> tuple[Fragment, ...]:
-        """Finish the last file and return the fragments of all."""
+        """Finish the last file and return all fragments."""
         if self._open is not None:
             self._end()
         return tuple(fragment for _, fragment in self._done)
 
     def abort(self) -> None:
-        """Leave nothing behind, as far as the store lets us."""
+        """Delete the written files, ignoring storage errors."""
         if self._open is not None:
             self._open[2].abort()
         for target, fragment in self._done:
@@ -176,14 +176,14 @@ class _FragmentWriter:
                 dictionaries=self._dictionaries,
             )
             return v0_1.create_file(store, path, self._schema, legacy)
-        wanted = WriterOptions(
+        writer_options = WriterOptions(
             version=options.version,
             data_cache_bytes=options.data_cache_bytes,
             max_page_bytes=options.max_page_bytes,
             pack_file_bytes=options.pack_file_bytes,
             name=data_file_identity(path),
         )
-        return create_data_file(store, path, self._schema, wanted)
+        return create_data_file(store, path, self._schema, writer_options)
 
     def _end(self) -> None:
         assert self._open is not None
@@ -195,7 +195,7 @@ class _FragmentWriter:
         is_legacy = self._options.version is FileVersion.V0_1
         file = DataFile(
             name,
-            # Where no columns are given, ids have to ascend.
+            # Without column indices, field ids must be ascending.
             tuple(sorted(writer.placement) if is_legacy else writer.placement),
             () if is_legacy else tuple(writer.placement.values()),
             *self._options.version.entry_numbers,
@@ -212,7 +212,7 @@ def _path(target: Target, name: str) -> str:
     return f"{target.folder}/{name}" if target.folder else name
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_SCHEMA_CACHE_SIZE)
 def _check_dimensions(schema: Schema) -> None:
     for column in schema.fields:
         for node in column.walk():
@@ -223,14 +223,12 @@ def _check_dimensions(schema: Schema) -> None:
                 )
 
 
-def checked_batches(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches, all of which have the schema of the first."""
+def check_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; raise if the column names of a batch differ from the schema."""
     for batch in batches:
         if batch.schema.names != schema.names:
             raise InvalidInputError(
-                "a batch does not have the columns of those before it",
+                "a batch has other columns than the preceding batches",
                 expected=schema.names,
                 found=batch.schema.names,
             )

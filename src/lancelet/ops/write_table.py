@@ -1,10 +1,10 @@
-"""Creating a table, appending to it, replacing what is in it: rows in, a new version out.
+"""Create a table, append to it, or overwrite it.
 
-    create      refused if a table is there
-    append      the rows bring all or some of the table's fields
-    overwrite   another schema and other rows; older versions stay
+    create      fails if the table exists
+    append      the rows have all or some of the table's fields
+    overwrite   replaces schema and rows; older versions are retained
 
-Append and overwrite create the table where there is none.
+Append and overwrite create the table if it does not exist.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
-from lancelet.ops.bases import BaseChoice, BaseError, number_bases
-from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolved_blobs
-from lancelet.ops.dry_run import ChangeReport, rehearse_write
+from lancelet.ops.bases import BaseError, BaseSelection, number_bases
+from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolve_blobs
+from lancelet.ops.dry_run import ChangeReport, dry_run_write
 from lancelet.ops.fit import check_new_schema, fit_to_table
 from lancelet.ops.lossless import fit_rows
-from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
+from lancelet.ops.publish import CommitProperties, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
-from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
+from lancelet.ops.write import FileOptions, Target, check_batches, write_fragments
 from lancelet.table.apply.state import with_actual_version
 from lancelet.table.commit import CommitOptions, refresh_snapshot
 from lancelet.table.dictionaries import dictionary_values_of
@@ -44,11 +44,11 @@ from lancelet.table.snapshot import Snapshot, latest_snapshot
 from lancelet.values import dataclass, replace
 
 _RETRY_SECONDS: Final = 30.0
-"""For how long rows that were written are appended again where others were first."""
+"""Maximum time in seconds for retrying an append after conflicts."""
 
 
 class WriteMode(Enum):
-    """What a write does with a table that is there."""
+    """The behavior of a write if the table exists."""
 
     CREATE = "create"
     APPEND = "append"
@@ -56,39 +56,39 @@ class WriteMode(Enum):
 
     @staticmethod
     def parse(mode: str | None) -> WriteMode:
-        """Return the mode of a name, in any case; None creates, as it does for pylance."""
+        """Parse the case-insensitive name of a mode; None means create, as in pylance."""
         if mode is None:
             return WriteMode.CREATE
         try:
             return WriteMode(mode.lower())
         except ValueError:
-            known = [each.value for each in WriteMode]
-            hint = similar_names(mode, known)
-            raise InvalidInputError(f"Invalid mode {mode}{hint}", known=known) from None
+            modes = [member.value for member in WriteMode]
+            hint = similar_names(mode, modes)
+            raise InvalidInputError(f"Invalid mode {mode}{hint}", known=modes) from None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a table is written.
+    """The options for writing a table.
 
-    `version` is that of new files: by default that of the table, or of the reference's choice.
-    `config` and `bases` are for a table that is created.
+    `version` is the file version; the default is that of the table, or of pylance for a new table.
+    `config` and `bases` apply to new tables only.
     """
 
     files: FileOptions = field(default_factory=FileOptions)
     version: FileVersion | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
-    remarks: Remarks = field(default_factory=Remarks)
+    properties: CommitProperties = field(default_factory=CommitProperties)
     config: Mapping[str, str] = field(default_factory=dict)
     bases: tuple[BasePath, ...] = ()
-    targets: BaseChoice = field(default_factory=BaseChoice)
+    targets: BaseSelection = field(default_factory=BaseSelection)
     allows_blobs_outside: bool = True
-    """Whether blobs given by URI may lie outside of the base paths."""
+    """Whether blob URIs outside of the base paths are allowed."""
     ingests_blobs: bool = False
     """Whether the bytes of blobs given by URI are copied into the table."""
 
     def blob_policy(self, bases: Iterable[BasePath], location: TableLocation) -> BlobPolicy:
-        """Return what becomes of blobs given by URI in a table that has some bases."""
+        """Return the policy for blobs given by URI."""
         return BlobPolicy(
             tuple(bases),
             self.allows_blobs_outside,
@@ -99,7 +99,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedWrite:
-    """Fragments that were written, and the operation that makes them part of the table."""
+    """Written fragments, and the operation that commits them."""
 
     operation: Operation
     read_version: int
@@ -112,53 +112,54 @@ def write_table(
     mode: WriteMode,
     options: WriteOptions,
     *,
-    known: Snapshot | None = None,
+    base: Snapshot | None = None,
 ) -> Snapshot:
     """Write rows and commit them; see `WriteMode`.
 
-    `known` is a version that was read already, which is not read again if it is the latest. The
-    rows go to its table, or nowhere.
+    `base` is a version that the caller has read; it is reused if it is the latest. The write fails
+    if its table no longer exists.
 
     Raises:
-        DatasetNotFoundError: The table of `known` was moved or dropped.
-        VersionNotFoundError: It was deleted and made again.
+        DatasetNotFoundError: The table of `base` was moved or dropped.
+        VersionNotFoundError: The table of `base` was deleted and created again.
     """
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
-    latest = (
-        latest_snapshot(location) if known is None else refresh_snapshot(known.beside(location))
-    )
-    # Nothing leads to the new files before the commit, so they are flushed beside its work.
-    lazy = replace(location, store=location.store.lazily())
-    beside = None if latest is None else replace(latest, location=lazy)
-    prepared = prepare_write(lazy, beside, rows, mode, options)
-    prepared = replace(prepared, options=replace(prepared.options, sync=lazy.store.settle))
+    latest = latest_snapshot(location) if base is None else refresh_snapshot(base.beside(location))
+    # No version refers to the new files before the commit, so that they can be flushed in parallel.
+    deferred = replace(location, store=location.store.lazily())
+    deferred_latest = None if latest is None else replace(latest, location=deferred)
+    prepared = prepare_write(deferred, deferred_latest, rows, mode, options)
+    prepared = replace(prepared, options=replace(prepared.options, sync=deferred.store.settle))
     deadline = surroundings.monotonic() + _RETRY_SECONDS
     while True:
-        transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
+        transaction = new_transaction(prepared.read_version, prepared.operation, options.properties)
         try:
             return commit_transaction(
                 location, transaction, replace(prepared.options, snapshot=latest)
             )
         except (CommitConflictError, AlreadyExistsError) as error:
-            # Both say that nothing was committed.
+            # Both errors mean that nothing was committed.
             before = latest
             latest = latest_snapshot(location) if before is None else refresh_snapshot(before)
-            again = None if latest is None else _appended_to(latest, before, prepared, mode, error)
-            if again is None or surroundings.monotonic() > deadline:
+            rebased = (
+                None if latest is None else _rebase_append(latest, before, prepared, mode, error)
+            )
+            if rebased is None or surroundings.monotonic() > deadline:
                 raise
-            # The files are older than the version that the next transaction reads.
-            prepared = replace(again, options=replace(again.options, checks_files=True))
+            # Cleanup may have deleted the files, which are older than the version of the next
+            # transaction.
+            prepared = replace(rebased, options=replace(rebased.options, checks_files=True))
 
 
-def _appended_to(
+def _rebase_append(
     latest: Snapshot,
     before: Snapshot | None,
     prepared: PreparedWrite,
     mode: WriteMode,
     error: LanceletError,
 ) -> PreparedWrite | None:
-    """Return how rows that were written for one version follow another, if they can."""
+    """Rebase a prepared append on the latest version, or return None if that is not possible."""
     if mode is not WriteMode.APPEND:
         return None
     match prepared.operation:
@@ -166,8 +167,8 @@ def _appended_to(
             fit_to_table(latest.schema, schema.to_arrow())
             if latest.schema.fields != schema.fields:
                 raise CommitConflictError(
-                    "another writer created the table meanwhile, with its columns in another "
-                    "order; append again",
+                    "another writer created the table concurrently, with a different column "
+                    "order; retry the append",
                     uri=latest.location.uri,
                     retryable=True,
                 ) from error
@@ -183,9 +184,9 @@ def _appended_to(
 def report_write(
     location: TableLocation, rows: RowStream, mode: WriteMode, options: WriteOptions
 ) -> ChangeReport:
-    """Return what a write would do, after doing it on a store that keeps nothing."""
-    there = replace(options, commit=replace(options.commit, handler=None))
-    return rehearse_write(location, lambda other: write_table(other, rows, mode, there))
+    """Return the effect of a write, using a store that discards writes."""
+    without_handler = replace(options, commit=replace(options.commit, handler=None))
+    return dry_run_write(location, lambda other: write_table(other, rows, mode, without_handler))
 
 
 def prepare_write(
@@ -195,7 +196,7 @@ def prepare_write(
     mode: WriteMode,
     options: WriteOptions,
 ) -> PreparedWrite:
-    """Write the files and return what is left to be committed."""
+    """Write the data files and return the uncommitted write."""
     if latest is not None and mode is WriteMode.CREATE:
         raise AlreadyExistsError(
             "Dataset already exists; append to it or replace its rows with mode='append' or "
@@ -218,7 +219,7 @@ def prepare_write(
     bases = {base.id: base for base in new_bases} if latest is None else latest.manifest.bases
     targets = options.targets.targets(location, bases)
     policy = options.blob_policy(bases.values(), location)
-    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema, policy))
+    rows = RowStream(rows.schema, resolve_blobs(rows.batches, schema, policy))
     fragments = _write(targets, rows, schema, files)
     config = options.config if latest is None else {}
     operation = Overwrite(fragments, schema, config, new_bases)
@@ -229,7 +230,7 @@ def prepare_write(
 def append_fragments(
     latest: Snapshot, rows: RowStream, options: WriteOptions
 ) -> tuple[Fragment, ...]:
-    """Write rows as fragments that fit the schema of a version."""
+    """Write rows as fragments that match the schema of a version."""
     rows = fit_rows(rows, latest.schema)
     schema = fit_to_table(latest.schema, rows.schema)
     check_thresholds(latest.schema, rows.schema)
@@ -237,7 +238,7 @@ def append_fragments(
     files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
     targets = options.targets.targets(latest.location, latest.manifest.bases)
     policy = options.blob_policy(latest.manifest.bases.values(), latest.location)
-    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema, policy))
+    rows = RowStream(rows.schema, resolve_blobs(rows.batches, schema, policy))
     return _write(targets, rows, schema, files)
 
 
@@ -250,4 +251,4 @@ def _version_of_table(latest: Snapshot | None, options: WriteOptions) -> FileVer
 def _write(
     targets: Sequence[Target], rows: RowStream, schema: Schema, files: FileOptions
 ) -> tuple[Fragment, ...]:
-    return write_fragments(targets, checked_batches(rows.batches, rows.schema), schema, files)
+    return write_fragments(targets, check_batches(rows.batches, rows.schema), schema, files)

@@ -66,7 +66,7 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     operator = operator_of(replace(plan, meter=meter), is_cold=True)
     steps = operator.steps_of_count() if count_only else operator.steps(verbose=True)
     # Lookups of the estimation that repeat during execution are counted once.
-    before.comparisons, before.found = loads.comparisons, loads.found
+    before.comparisons, before.cache_hits = loads.comparisons, loads.cache_hits
     cold = _cold(plan, meter)
     rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
     elapsed_ms = (time.perf_counter() - started) * 1000
@@ -173,7 +173,7 @@ def _index_metrics(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
         "indices_loaded": loads.segments - before.segments,
         "parts_loaded": loads.parts - before.parts,
         "index_comparisons": loads.comparisons - before.comparisons,
-        "index_cache_hits": loads.found - before.found,
+        "index_cache_hits": loads.cache_hits - before.cache_hits,
         "index_cache_misses": loads.parts - before.parts,
     }
 

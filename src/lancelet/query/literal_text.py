@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.encodings.arrow import arrow_of
+from lancelet.encodings.arrow import to_arrow
 from lancelet.query.data_types import is_any_list, is_bytes, is_text, print_arrow_type
 from lancelet.values import dataclass
 
@@ -180,7 +180,7 @@ def exact_numbers(values: Sequence[int | Decimal | None]) -> pa.Array:
     valid = [value for value in values if value is not None]
     if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in valid):
         if len(valid) == len(values):
-            return arrow_of(np.array(valid, np.int64))
+            return to_arrow(np.array(valid, np.int64))
         return pa.array(values, pa.int64())
     scale = max(max(0, -int(Decimal(value).as_tuple().exponent)) for value in valid)
     integer_digits = max(len(str(abs(int(value)))) for value in valid)

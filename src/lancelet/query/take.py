@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.take import place_rows
+from lancelet.encodings.take import scatter_rows
 from lancelet.errors import InvalidInputError, NotFoundError
 from lancelet.file.pool import FEW_TASKS, map_ordered
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
@@ -139,7 +139,7 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa
     if not batches[0].num_columns:
         return pa.Table.from_batches(batches)
     columns = [
-        place_rows([batch.column(number) for batch in batches], read_order)
+        scatter_rows([batch.column(number) for batch in batches], read_order)
         for number in range(batches[0].num_columns)
     ]
     return pa.Table.from_arrays(columns, schema=batches[0].schema)

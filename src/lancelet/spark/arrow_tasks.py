@@ -1,15 +1,15 @@
-"""Data frames whose rows are made by tasks of ours: one partition for each, by `mapInArrow`.
+"""Data frames whose partitions each run one task, by `mapInArrow`.
 
-    spark.range(0, n, 1, n)         n partitions of one row, whatever Spark would rather have
-      .mapInArrow(run)              each worker looks its task up by the row and yields batches
+    spark.range(0, n, 1, n)         n partitions of one row, regardless of Spark's settings
+      .mapInArrow(run)              each worker selects its task by the row and yields batches
 
-The tasks travel inside the function, so nothing but numbers is shuffled or counted. Spark estimates
-what comes out by what lies beneath, and would take n rows for few enough to send to all executors,
-so tables are read over about as many rows as they have, which are about as wide:
+The tasks are pickled with the function, so only row numbers go through Spark. Spark estimates the
+size of the output from its input, and n rows look small enough to broadcast. Tables are therefore
+read over a range with about as many rows and bytes as the table:
 
     spark.range(0, rows, 1, n)      about the rows of the table
       .where(first of a partition)  one row in each partition
-      .select(id, null of a type)   a type that Spark takes to be as wide as the columns read
+      .select(id, null of a type)   a type that Spark estimates to be as wide as the columns read
       .mapInArrow(run)
 """
 
@@ -26,11 +26,11 @@ from pyspark.sql.types import StructType
 T = TypeVar("T")
 
 _ROWS_MAX: Final = 1 << 26
-"""The most rows that Spark is told of, since it counts to them."""
+"""Upper limit of the rows in a range, because Spark counts to the last one."""
 _NUMBER_BYTES: Final = 8
-"""What Spark takes a row of a range to be, beside as much for the row itself."""
+"""Bytes of a range's value in Spark's estimates, to which 8 bytes per row are added."""
 _PART_BYTES: Final = {"binary": 100, "decimal(38)": 16}
-"""What Spark takes values of types to be, the largest first."""
+"""Bytes of types in Spark's estimates, in descending order."""
 _PARTS_MAX: Final = 256
 
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -42,15 +42,15 @@ def task_frame(
     tasks: Sequence[T],
     schema: StructType | str,
 ) -> DataFrame:
-    """Return the rows that `make` yields for each task, given its number, in a partition each."""
-    own = list(tasks)
+    """Return a data frame with one partition per task: the rows of `make(number, task)`."""
+    own_tasks = list(tasks)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from make(number, own[number])
+                yield from make(number, own_tasks[number])
 
-    count = len(own)
+    count = len(own_tasks)
     return map_in_arrow(spark.range(0, count, 1, max(count, 1)), run, schema)
 
 
@@ -63,20 +63,20 @@ def sized_frame(
     rows: int,
     num_bytes: int = 0,
 ) -> DataFrame:
-    """Return the rows that `make` yields for each task, which Spark takes for about `rows`.
+    """Return the rows that `make` yields for each task, with an estimated size of `rows` rows.
 
-    `num_bytes` are about what they are in all; Spark takes a row for 8 bytes at least.
+    `num_bytes` is the estimated total size. Spark assumes at least 8 bytes per row.
     """
-    own = list(tasks)
-    count = max(len(own), 1)
+    own_tasks = list(tasks)
+    count = max(len(own_tasks), 1)
     step = max(1, min(rows, _ROWS_MAX) // count)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from make(own[number // step])
+                yield from make(own_tasks[number // step])
 
-    total = step * len(own)
+    total = step * len(own_tasks)
     frame = spark.range(0, total, 1, count)
     if step > 1:
         frame = frame.where(f"id % {step} = 0")
@@ -86,10 +86,10 @@ def sized_frame(
     return map_in_arrow(frame, run, schema)
 
 
-def _type_of_width(wanted: int) -> str | None:
-    """Return a type by which Spark takes a number and its value to be so many bytes wider."""
-    # A row counts as 8 bytes more than its values, of which a range has 8: half of it is known.
-    rest, parts = 2 * wanted, []
+def _type_of_width(extra_bytes: int) -> str | None:
+    """Return a type that adds about `extra_bytes` to Spark's estimated row size; None for zero."""
+    # Spark adds 8 bytes to the values of a row, and halves this ratio for a range.
+    rest, parts = 2 * extra_bytes, []
     for name, size in _PART_BYTES.items():
         count = min(max(rest, 0) // size, _PARTS_MAX)
         parts += [name] * count
@@ -99,10 +99,9 @@ def _type_of_width(wanted: int) -> str | None:
 
 
 def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType | str) -> DataFrame:
-    """Return `frame.mapInArrow(function, schema)`.
+    """Return `frame.mapInArrow(function, schema)` without Spark's warnings about pandas.
 
-    Spark looks for pandas on the way, which it then does not use, and warns of releases that it
-    does not know; that would only mislead.
+    Spark imports pandas here although it does not use it, and warns about unsupported releases.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")

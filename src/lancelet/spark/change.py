@@ -1,7 +1,7 @@
-"""Deleting and updating rows, and keeping a table in shape: jobs for sessions and for machines.
+"""Deletes, updates, compaction and other maintenance in parallel tasks.
 
-Each runs in tasks on the session that is passed, or in processes of this machine without one, and
-ends in one version.
+The tasks run on the given Spark session, or in local processes without one. Each function commits
+at most one version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lancelet.ops.jobs.check import check as check_in_tasks
 from lancelet.ops.jobs.compact import compact as compact_in_tasks
 from lancelet.ops.jobs.engine import JobReport
 from lancelet.ops.jobs.migrate import migrate as migrate_in_tasks
-from lancelet.ops.publish import Remarks
+from lancelet.ops.publish import CommitProperties
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.values import dataclass
 
@@ -31,7 +31,7 @@ _OLDER_THAN: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did, and the version there is after it."""
+    """The result of a compaction and the new version."""
 
     version: int
     metrics: CompactionMetrics
@@ -39,7 +39,7 @@ class Compacted:
 
 
 def delete(uri: str | os.PathLike[str], where: str, **running: Unpack[Running]) -> Finished:
-    """Delete the rows for which a condition is true, as SQL text."""
+    """Delete the rows that match an SQL condition."""
     job, table = begin(uri, running)
     done = change_rows.delete_rows(job, table, where)
     return Finished(done.version, done.num_rows, job.report)
@@ -51,7 +51,7 @@ def update(
     where: str | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Set columns to what SQL expressions compute, in the rows for which a condition is true."""
+    """Set columns to SQL expressions in the rows that match an SQL condition."""
     job, table = begin(uri, running)
     done = change_rows.update_rows(job, table, updates, where)
     return Finished(done.version, done.num_rows, job.report)
@@ -63,7 +63,7 @@ def compact(
     options: Mapping[str, Any] | None = None,
     **running: Unpack[Running],
 ) -> Compacted:
-    """Join small fragments and get rid of deleted rows.
+    """Merge small fragments and drop deleted rows.
 
     `options` are those of `dataset.optimize.compact_files`, such as `target_rows_per_fragment`.
     """
@@ -81,10 +81,10 @@ def cleanup(
     error_if_tagged_old_versions: bool = True,
     **running: Unpack[Running],
 ) -> CleanupStats:
-    """Delete old versions, by default those of 14 days ago, and what failed tasks left behind.
+    """Delete old versions (by default older than 14 days) and the files of failed tasks.
 
-    Files that no version mentions go when they are older than 7 days, since a task that is still
-    running may be about to commit them. See `dataset.cleanup_old_versions`.
+    Unreferenced files are deleted when they are older than 7 days, because a running task may still
+    commit them. See `dataset.cleanup_old_versions`.
     """
     _, table = begin(uri, running)
     snapshot = table.at(None).open()
@@ -106,9 +106,9 @@ def check(
     version: int | None = None,
     **running: Unpack[Running],
 ) -> Findings:
-    """Return what is wrong with a version, by default the latest; see `dataset.check`.
+    """Return the problems of a version, by default the latest; see `dataset.check`.
 
-    Fragments without any live row are not looked at.
+    Fragments without live rows are not checked.
     """
     job, table = begin(uri, running)
     pinned = table.pinned(table.at(version).open())
@@ -122,11 +122,11 @@ def migrate(
     message: str | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Write a table anew in another file version, as its next version.
+    """Rewrite a table in another file version, as its next version.
 
-    Rows get new ids and there are no indices afterwards; older versions stay as they are.
+    Rows get new ids and indexes are not kept. Older versions are unchanged.
     """
     job, table = begin(uri, running)
     version = FileVersion.parse(data_storage_version)
-    published = migrate_in_tasks(job, table, version, Remarks(message))
+    published = migrate_in_tasks(job, table, version, CommitProperties(message))
     return Finished(published.version, job.report.work.rows, job.report)

@@ -1,4 +1,4 @@
-"""Adding columns to every row, in tasks: by SQL, or by a Python function over Arrow batches.
+"""Adding columns to all rows in tasks, by SQL or by a Python function over Arrow batches.
 
     add_columns(uri, {"total": "price * n"}, spark=spark)
 
@@ -8,13 +8,13 @@
         schema=pa.schema([("v", pa.list_(pa.float32(), 384))]),
         reads=["text"],
         setup=load_model,              once in each worker process, not for each batch
-        checkpoint="s3://b/notes",     a job that was killed goes on where it was
+        checkpoint="s3://b/notes",     an interrupted job resumes from here
         spark=spark,
     )
 
-    join_columns(uri, frame)           columns of a data frame, for the rows of its `_rowaddr`
+    join_columns(uri, frame)           columns of a data frame, joined by `_rowaddr`
 
-A worker keeps what the setup of the last job returned, and lets go of it when another job begins.
+A worker caches the result of `setup` until another job begins.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.mem_wal.guard import refuse_with_log
 from lancelet.ops.merge_insert.decide import MergeMatchError
-from lancelet.ops.publish import Remarks
+from lancelet.ops.publish import CommitProperties
 from lancelet.ops.rows import RowStream
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.frames import quoted, run_over
@@ -56,7 +56,7 @@ from lancelet.values import dataclass
 
 ROW_ADDRESS: Final = "_rowaddr"
 _LOADED: Final[dict[str, Any]] = {}
-"""What the setup of the last job returned in this process, by the name of the job."""
+"""The result of the last job's `setup` in this process, by job id."""
 
 
 def add_columns(
@@ -73,31 +73,37 @@ def add_columns(
     bytes_per_task: int | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Add columns to a table without writing anything of it again.
+    """Add columns to a table without rewriting existing data.
 
     Args:
         uri: The table.
-        columns: SQL expressions by the name of the column that each makes.
-        function: Is called with batches of the columns it reads, and with what `setup` returned,
-            and returns a batch with the new columns.
-        schema: The new columns that `function` makes.
+        columns: Maps each new column to an SQL expression.
+        function: Is called with batches of the columns in `reads` and, if `setup` is given, its
+            result; returns a batch of the new columns.
+        schema: The new columns that `function` returns.
         reads: The columns that `function` reads; by default all.
-        setup: Is called once in each worker process, for instance to load a model.
-        batch_size: The rows that `function` is given at a time.
-        checkpoint: A folder for notes of what is done, on any store that workers reach. With it
-            a job that was killed resumes; the notes go when it is done.
-        message: A note for the transaction.
-        bytes_per_task: How much a task works on, about.
+        setup: Is called once in each worker process, for example to load a model.
+        batch_size: The number of rows per call of `function`.
+        checkpoint: A folder for progress records on a store that all workers can access. An
+            interrupted job resumes from it; the records are deleted when the job ends.
+        message: The message of the transaction.
+        bytes_per_task: The approximate size of the input of a task.
         running: See `Running`.
     """
     if (columns is None) == (function is None):
-        raise InvalidInputError("columns are made by expressions or by a function, and not by both")
-    source, what = _source(columns, function, schema, reads, setup, batch_size)
+        raise InvalidInputError(
+            "specify either SQL expressions or a function for the new columns, not both"
+        )
+    source, description = _source(columns, function, schema, reads, setup, batch_size)
     job, table = begin(uri, running)
-    notes = None
+    checkpoint_folder = None
     if checkpoint is not None:
-        notes = FolderCheckpoint.of(os.fspath(checkpoint), table.options, f"{table.uri} {what}")
-    options = BackfillOptions(notes, bytes_per_task, remarks=Remarks(message))
+        checkpoint_folder = FolderCheckpoint.of(
+            os.fspath(checkpoint), table.options, f"{table.uri} {description}"
+        )
+    options = BackfillOptions(
+        checkpoint_folder, bytes_per_task, properties=CommitProperties(message)
+    )
     published = backfill(job, table, source, options)
     return Finished(published.version, job.report.work.rows, job.report)
 
@@ -110,24 +116,26 @@ def join_columns(
     message: str | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Add the columns of a data frame to the rows that its column `_rowaddr` names.
+    """Add the columns of a data frame to the rows with the addresses in its column `_rowaddr`.
 
-    Rows that it does not name get nulls, and addresses without a row are left out. Nothing of the
-    table is written again.
+    Rows that are missing from the data frame get nulls; addresses of missing rows are ignored.
+    Existing data is not rewritten.
 
     Args:
         uri: The table.
         frame: `_rowaddr` and the new columns.
-        version: The version that the addresses are of, by default the latest; a change of these
-            rows since is a conflict.
-        message: A note for the transaction.
+        version: The version of the addresses, by default the latest. Later changes to these rows
+            are conflicts.
+        message: The message of the transaction.
         running: See `Running`; the session is that of the data frame.
     """
     job, table = begin(uri, running | {"spark": frame.sparkSession})
     snapshot = table.at(version).open()
     refuse_with_log(snapshot, "add a computed column", "add it as all nulls, and fill it")
     if ROW_ADDRESS not in frame.columns:
-        raise InvalidInputError("rows are named by `_rowaddr`, which the data frame lacks")
+        raise InvalidInputError(
+            "the data frame has no column `_rowaddr`, which identifies the rows"
+        )
     names = [name for name in frame.columns if name != ROW_ADDRESS]
     settings = write_settings(table, None)
     new = schema_for_new_table(frame.select(*map(quoted, names)).schema, settings)
@@ -147,7 +155,7 @@ def join_columns(
     write = partial(_join_fragments, table.pinned(snapshot), schema)
     parts = run_over(job, "join", placed, write)
     written = {each.fragment_id: each for part in parts for each in part}
-    published = publish_columns(snapshot, plan, written, Remarks(message))
+    published = publish_columns(snapshot, plan, written, CommitProperties(message))
     return Finished(published.version, job.report.work.rows, job.report)
 
 
@@ -176,7 +184,7 @@ def _join_fragments(
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A function that is given what its setup returned in this process."""
+    """A function with the result of its setup in this process."""
 
     job: str
     setup: Callable[[], Any]
@@ -197,19 +205,19 @@ def _source(
     setup: Callable[[], Any] | None,
     batch_size: int | None,
 ) -> tuple[NewColumns, str]:
-    """Return what is computed, and a text that tells it from other jobs."""
+    """Return the source of the new columns, and a text that identifies the job."""
     if columns is not None:
         return Expressions(dict(columns), batch_size), f"expressions {dict(columns)}"
     assert function is not None
     if schema is None:
-        raise InvalidInputError("the columns that a function makes are said by `schema`")
+        raise InvalidInputError("pass `schema=` with the new columns that the function returns")
     call: Callable[[pa.RecordBatch], pa.RecordBatch] = partial(_plain, function)
     if setup is not None:
         call = _Prepared(str(uuid.uuid4()), setup, function)
     names = None if reads is None else tuple(reads)
-    made = Function(call, schema, names, batch_size or BATCH_ROWS)
+    source = Function(call, schema, names, batch_size or BATCH_ROWS)
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    return made, f"function {name} {names} {schema}"
+    return source, f"function {name} {names} {schema}"
 
 
 def _plain(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,10 +1,10 @@
-"""Watching and interrupting what a thread runs on Spark, in either kind of session.
+"""Progress and cancellation of the Spark jobs of a thread, in classic and Connect sessions.
 
-    with running(spark) as control:         everything this thread starts from here on
+    with running(spark) as control:         all jobs that this thread starts in the block
         frame.collect()                     meanwhile, in another thread:
                                                 control.tasks_done()    control.interrupt()
 
-A classic session tells by its group of jobs, a Connect session by a progress handler and a tag.
+A classic session uses a job group, a Connect session a progress handler and a tag.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class Control(Protocol):
-    """What can be asked about running jobs, from any thread."""
+    """Reports progress of running jobs and interrupts them, from any thread."""
 
     def tasks_done(self) -> int:
-        """Return how many tasks are done."""
+        """Return the number of completed tasks."""
         ...
 
     def interrupt(self) -> None:
-        """End the jobs; calls that wait for them raise."""
+        """Cancel the jobs; calls that wait for them raise."""
         ...
 
 
 def running(spark: SparkSession) -> AbstractContextManager[Control]:
-    """Take control of what this thread runs until the context ends."""
+    """Return a context that controls the jobs this thread starts in it."""
     return _running_on_server(spark) if is_connect(spark) else _running_in_process()
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Say whether a session talks to a server by Spark Connect."""
+    """Return whether a session uses Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -54,16 +54,16 @@ class _ServerControl:
     def interrupt(self) -> None:
         self._spark.interruptTag(self._tag)
 
-    # Spark gives `stages`, `inflight_tasks`, `operation_id` and `done`, all by name.
-    def told(self, **found: Any) -> None:
-        self._done = sum(stage.num_completed_tasks for stage in found["stages"] or ())
+    # Spark passes `stages`, `inflight_tasks`, `operation_id` and `done` as keywords.
+    def update_progress(self, **progress: Any) -> None:
+        self._done = sum(stage.num_completed_tasks for stage in progress["stages"] or ())
 
 
 @contextmanager
 def _running_on_server(spark: SparkSession) -> Iterator[Control]:
     tag = f"lancelet-{uuid.uuid4()}"
     control = _ServerControl(spark, tag)
-    handler = cast("ProgressHandler", control.told)
+    handler = cast("ProgressHandler", control.update_progress)
     spark.addTag(tag)
     spark.registerProgressHandler(handler)
     try:

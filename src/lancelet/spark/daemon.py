@@ -1,11 +1,11 @@
-"""Spark's daemon of Python workers, with what tables need already imported.
+"""A daemon for Spark's Python workers with lancelet already imported.
 
     spark.python.daemon.module    lancelet.spark.daemon
 
-Spark starts a Python worker for every plan of a read, commit of a write and batch of a stream, and
-some for the tasks themselves. It forks them from a daemon, which knows nothing of tables, so each
-worker imports some hundred modules before it starts to work. Forked from this one it has them. The
-setting is for the start of a session or a server; nothing depends on it but time.
+Spark starts a Python worker for each planned read, each commit of a write and each batch of a
+stream, and for some tasks. Workers are forked from a daemon. With this daemon they need not import
+some hundred modules each. The setting takes effect when a session or server starts and only saves
+time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Running the tasks of a job on Spark, in classic and Connect sessions.
+"""Runs the tasks of a job on Spark, in classic and Connect sessions.
 
     task_frame(run)     a partition for each task, which yields one small row
       .collect()        the outcomes of all tasks
 
-A task that dies is Spark's to try again. While it waits, a thread tells how far the job is and
-looks for a wish to stop it.
+Spark retries failed tasks. While the driver waits, a thread reports progress and handles
+cancellation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lancelet.ops.jobs.engine import Outcome, TaskFunction, Watch, run_task
+from lancelet.ops.jobs.engine import Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.control import Control, running
 
@@ -38,13 +38,15 @@ class SparkEngine:
         """Run in a session."""
         self._spark = spark
 
-    def run(self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
+    def run(
+        self, function: TaskFunction[T, R], tasks: Sequence[T], watch: PhaseControl
+    ) -> list[Outcome]:
         """Run a function over tasks; see `Engine`."""
         frame = task_frame(self._spark, partial(_on_worker, function), tasks, _RESULT)
-        with running(self._spark) as control, watched(control, watch):
+        with running(self._spark) as control, watching(control, watch):
             rows = frame.collect()
-        found = {row.task: pickle.loads(row.outcome) for row in rows}  # noqa: S301 - our own workers wrote it
-        return [found[number] for number in range(len(tasks))]
+        outcomes = {row.task: pickle.loads(row.outcome) for row in rows}  # noqa: S301 - our own workers wrote it
+        return [outcomes[number] for number in range(len(tasks))]
 
 
 def _on_worker(function: TaskFunction[T, R], number: int, task: T) -> Iterator[pa.RecordBatch]:
@@ -54,21 +56,21 @@ def _on_worker(function: TaskFunction[T, R], number: int, task: T) -> Iterator[p
 
 
 @contextmanager
-def watched(control: Control, watch: Watch) -> Iterator[None]:
-    """Tell progress and look for a wish to stop, while the caller waits for Spark."""
+def watching(control: Control, watch: PhaseControl) -> Iterator[None]:
+    """Report progress and handle cancellation while the caller waits for Spark."""
     is_over = threading.Event()
 
     def poll() -> None:
-        told = 0
+        reported = 0
         while not is_over.wait(_POLL_SECONDS):
             if watch.is_stopped:
                 control.interrupt()
             done = control.tasks_done()
             if watch.total:
                 done = min(done, watch.total)
-            if done > told:
-                told = done
-                watch.tell(done)
+            if done > reported:
+                reported = done
+                watch.report(done)
 
     if watch.progress is None and watch.stop is None:
         yield
@@ -80,4 +82,4 @@ def watched(control: Control, watch: Watch) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
-        watch.check()  # an interrupted wait ends in many errors; this is what they mean
+        watch.check()  # raises the reason of the interruption instead of Spark's many errors

@@ -1,12 +1,11 @@
-"""What a task finds for each of the queries that it is given, by vectors or by texts.
+"""Vector and text searches for the queries of a task.
 
-    one vector in each row   [[0.1, 0.2], [0.9, 0.8]]     one search, which reads rows once for all
-    lists of vectors         [[[0.1, 0.2], [0.3, 0.4]]]   a search for each, which is a list too
-    texts                    ["red fox", "blue dog"]      a search for each
+    one vector in each row   [[0.1, 0.2], [0.9, 0.8]]     one batch search for all rows
+    lists of vectors         [[[0.1, 0.2], [0.3, 0.4]]]   one multivector search per row
+    texts                    ["red fox", "blue dog"]      one search per row
 
-Each kind says how its queries are read from a column of a data frame and from what a caller gives,
-and which searches they are. A worker opens the table and its indices once, so that many searches
-for one query each cost little more than what they look at.
+A kind of search parses queries from a data frame column or from an argument and creates the
+searches. A worker opens the table and its indexes once for all queries.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ Queries: TypeAlias = npt.NDArray[Any] | Sequence[Any]
 
 
 class Kind(Protocol):
-    """A kind of search, as a plain value that tasks are given."""
+    """A kind of search; a plain value that is sent to tasks."""
 
     def given(self, schema: Schema, queries: Any) -> Queries:
-        """Return the queries that a caller gave, one after another."""
+        """Return the queries in an argument as a list or matrix."""
 
     def of_column(self, schema: Schema, column: pa.Array) -> Queries:
-        """Return the queries that are in a column of a data frame, which has no nulls."""
+        """Return the queries in a data frame column without nulls."""
 
     def example(self, schema: Schema) -> Queries:
-        """Return a query, of which it only matters which columns are found."""
+        """Return a query to derive the columns of the result from."""
 
     def searches(self, snapshot: Snapshot, queries: Queries) -> Iterator[tuple[int, Search]]:
-        """Yield searches, and the number of the first query that each is for."""
+        """Yield each search with the index of its first query."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByVector:
-    """The nearest rows; `nearest` is that of a scan, but for the query."""
+    """Vector search; `nearest` is the option of a scan without the query."""
 
     nearest: Mapping[str, Any]
 
@@ -89,14 +88,14 @@ class ByVector:
         return bool(self._vector_type(schema) != _storage(self._type(schema)))
 
     def _vector_type(self, schema: Schema) -> pa.DataType:
-        found = vector_type_of(self._type(schema))
-        if found is None:
+        vector_type = vector_type_of(self._type(schema))
+        if vector_type is None:
             raise InvalidInputError(
-                "the column has no vectors to search for",
+                "the column contains no vectors to search for; choose a column of fixed-size lists",
                 column=self.nearest["column"],
                 found=str(self._type(schema)),
             )
-        return found
+        return vector_type
 
     def _type(self, schema: Schema) -> pa.DataType:
         return schema.field_by_path(self.nearest["column"]).arrow_type
@@ -104,12 +103,12 @@ class ByVector:
 
 @dataclass(frozen=True, slots=True)
 class ByText:
-    """The rows that score best; words are looked for in `columns`, by default in all indexed."""
+    """Full-text search in `columns`, by default in all indexed columns."""
 
     columns: tuple[str, ...] | None = None
 
     def given(self, schema: Schema, queries: Any) -> Queries:
-        """Return the queries themselves; a single one may stand for a list of it."""
+        """Return the queries as a list; a single query becomes a list of one."""
         del schema
         return [queries] if isinstance(queries, str | FullTextQuery) else list(queries)
 
@@ -120,7 +119,7 @@ class ByText:
         return texts
 
     def example(self, schema: Schema) -> Queries:
-        """Return a word."""
+        """Return a token."""
         del schema
         return ["a"]
 
@@ -128,41 +127,41 @@ class ByText:
         """Yield a search for each query."""
         for number, query in enumerate(queries):
             is_whole = isinstance(query, FullTextQuery)
-            wanted = query if is_whole else {"query": str(query), "columns": self.columns}
-            yield number, read_text_search(snapshot, wanted)
+            text_query = query if is_whole else {"query": str(query), "columns": self.columns}
+            yield number, read_text_search(snapshot, text_query)
 
 
 @dataclass(frozen=True, slots=True)
-class Fan:
-    """A search that tasks do for the queries each is given, as a plain value."""
+class SearchTask:
+    """A search that each task runs for its queries; a plain value."""
 
     table: TableRef
     kind: Kind
     options: ScanOptions
 
-    def columns_found(self, snapshot: Snapshot) -> pa.Schema:
-        """Return the columns that a row found has, without that of the query."""
+    def result_schema(self, snapshot: Snapshot) -> pa.Schema:
+        """Return the result columns without the query index."""
         _, search = next(self.kind.searches(snapshot, self.kind.example(snapshot.schema)))
         fields = [each for each in self._plan(snapshot, search).schema if each != QUERY_INDEX]
         return pa.schema(fields)
 
-    def find(self, queries: Queries) -> tuple[Int64s, pa.Table]:
-        """Return what is found for queries, and for which of them each row is."""
+    def search(self, queries: Queries) -> tuple[Int64s, pa.Table]:
+        """Return the query index of each result, and the results."""
         snapshot = self.table.open()
         numbers: list[Int64s] = []
         rows: list[pa.Table] = []
         for first, search in self.kind.searches(snapshot, queries):
-            found = execute_to_table(self._plan(snapshot, search))
+            result = execute_to_table(self._plan(snapshot, search))
             if search.is_batch:
-                own = found.column(QUERY_INDEX.name).to_numpy().astype(np.int64)
-                found = found.drop_columns([QUERY_INDEX.name])
+                query_numbers = result.column(QUERY_INDEX.name).to_numpy().astype(np.int64)
+                result = result.drop_columns([QUERY_INDEX.name])
             else:
-                own = np.zeros(found.num_rows, np.int64)
-            numbers.append(own + first)
-            rows.append(found)
+                query_numbers = np.zeros(result.num_rows, np.int64)
+            numbers.append(query_numbers + first)
+            rows.append(result)
         return np.concatenate(numbers), pa.concat_tables(rows)
 
-    def read(self, column: pa.Array) -> Queries:
+    def read_queries(self, column: pa.Array) -> Queries:
         """Return the queries in a column of a data frame, which has no nulls."""
         return self.kind.of_column(self.table.open().schema, column)
 
@@ -175,7 +174,9 @@ def matrix_of(vectors: pa.Array) -> npt.NDArray[Any]:
     flat = vectors.flatten().to_numpy(zero_copy_only=False)
     lengths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) != 1:
-        raise InvalidInputError("all queries have the same dimension", found=lengths.tolist()[:10])
+        raise InvalidInputError(
+            "all queries must have the same dimension", found=lengths.tolist()[:10]
+        )
     matrix: npt.NDArray[Any] = flat.reshape(len(vectors), -1)
     return matrix
 

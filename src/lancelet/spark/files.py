@@ -1,11 +1,11 @@
-"""What all writers share: planning files, writing them in tasks, and publishing them once.
+"""Steps shared by all writers: planning files, writing them in tasks, and one commit.
 
-    plan_files      which fields of the table, or of a new one, the rows are written as
-    write_task      the rows of one task, in files under names that no other attempt has
-    publish_rows    the fragments of all tasks as one version
-    delete_files    what was written for nothing
+    plan_files      the schema and file options of the new rows
+    write_task      writes the rows of one task in files with unique names
+    publish_rows    commits the fragments of all tasks as one version
+    delete_files    deletes files that will not be committed
 
-A plan and the fragments travel between the driver and its workers; all are plain values.
+Plans and fragments are plain values that can be pickled between the driver and its workers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
-from lancelet.ops.bases import BaseChoice, BaseError
-from lancelet.ops.blob_input import BlobPolicy, resolved_blobs
+from lancelet.ops.bases import BaseError, BaseSelection
+from lancelet.ops.blob_input import BlobPolicy, resolve_blobs
 from lancelet.ops.fit import fit_to_table
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
+from lancelet.ops.publish import CommitProperties, commit_transaction, new_transaction
 from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import WriteSettings
@@ -47,10 +47,10 @@ BATCH_PROPERTY: Final = "lancelet.batch"
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """How tasks write their rows; `read_version` is 0 for a table that is not there yet.
+    """How tasks write their rows; `read_version` is 0 for a table that does not exist yet.
 
-    `table` is pinned to the version that was read, so that nothing goes to another table that is
-    made at its place meanwhile.
+    `table` is pinned to the version that was read, so a table created later under the same URI is
+    not written to.
     """
 
     table: TableRef
@@ -59,11 +59,11 @@ class FilePlan:
     arrow: pa.Schema
     version: FileVersion
     limits: FileLimits
-    chosen: BaseChoice
+    chosen: BaseSelection
     blobs: BlobPolicy
 
     def targets(self) -> list[Target]:
-        """Return where files go in turn."""
+        """Return the base paths that receive files, in turn."""
         bases = {base.id: base for base in self.blobs.bases}
         return self.chosen.targets(self.table.locate(), bases)
 
@@ -72,35 +72,40 @@ class FilePlan:
 class Publication:
     """Options of a commit of written rows: append or overwrite, and the properties of the version.
 
-    `mark` identifies the batch of a stream. `config` is added to the config of a new or replaced
-    table.
+    `watermark` identifies the batch of a stream. `config` is added to the config of a new or
+    replaced table.
     """
 
     replaces: bool = False
     stable_row_ids: bool = False
     message: str | None = None
-    mark: Mark | None = None
+    watermark: Mark | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def remarks(self) -> Remarks:
-        """What the transaction says beside the change."""
-        said = dict(self.properties)
-        if self.mark is not None:
-            said |= {STREAM_PROPERTY: self.mark.sequence, BATCH_PROPERTY: str(self.mark.number)}
-        return Remarks(self.message, said)
+    def remarks(self) -> CommitProperties:
+        """The message and properties of the transaction."""
+        properties = dict(self.properties)
+        if self.watermark is not None:
+            properties |= {
+                STREAM_PROPERTY: self.watermark.sequence,
+                BATCH_PROPERTY: str(self.watermark.number),
+            }
+        return CommitProperties(self.message, properties)
 
 
 def plan_files(
     settings: WriteSettings, latest: Snapshot | None, schema: StructType, *, replaces: bool
 ) -> FilePlan:
-    """Return how the rows of a data frame are written, beside or instead of those of a version."""
-    known = None if latest is None else with_actual_version(latest.manifest).data_version
-    if latest is not None and known is not None and not replaces:
+    """Plan how the rows of a data frame are appended to a version or replace it."""
+    current_version = None if latest is None else with_actual_version(latest.manifest).data_version
+    if latest is not None and current_version is not None and not replaces:
         arrow = schema_for_table(latest.schema, schema)
-        return file_plan(settings, latest, arrow, fit_to_table(latest.schema, arrow), known)
-    version = settings.version or known or DEFAULT_VERSION
+        return file_plan(
+            settings, latest, arrow, fit_to_table(latest.schema, arrow), current_version
+        )
+    version = settings.version or current_version or DEFAULT_VERSION
     arrow = schema_for_new_table(schema, settings)
     fields = Schema.from_arrow(arrow, blob_v2=version >= FileVersion.V2_2)
     return file_plan(settings, latest, arrow, fields, version)
@@ -113,10 +118,10 @@ def file_plan(
     fields: Schema,
     version: FileVersion,
 ) -> FilePlan:
-    """Return how rows of an Arrow schema are written as some fields."""
+    """Plan how rows of an Arrow schema are written with the given fields."""
     if latest is not None and settings.initial_bases:
         raise BaseError(
-            "only a table that is made can begin with bases; there is one already",
+            "initial bases are allowed only for a new table, but the table exists",
             uri=settings.table.uri,
             version=latest.version,
         )
@@ -133,15 +138,15 @@ def file_plan(
         arrow,
         version,
         settings.limits,
-        BaseChoice(settings.target_bases),
+        BaseSelection(settings.target_bases),
         blobs,
     )
 
 
 def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragment, ...]:
-    """Write the rows of a task under names that no other attempt has."""
+    """Write the rows of a task in files with unique names."""
     converted = (convert_batch(batch, plan.arrow) for batch in batches)
-    resolved = resolved_blobs(converted, plan.schema, plan.blobs)
+    resolved = resolve_blobs(converted, plan.schema, plan.blobs)
     options = FileOptions(version=plan.version, limits=plan.limits)
     rows = rebatch(resolved, _PAGE_ROWS, bytes_max=_PAGE_BYTES)
     return write_fragments(plan.targets(), rows, plan.schema, options)
@@ -152,7 +157,7 @@ def publish_rows(
 ) -> Snapshot | None:
     """Publish fragments as one version; None if there is nothing to publish.
 
-    Where another writer made the table first, rows that fit are put beside its own.
+    If another writer created the table first, rows of the same schema are appended to it.
     """
     if plan.read_version and not how.replaces:
         return _append(plan, fragments, how) if fragments else None
@@ -166,21 +171,21 @@ def publish_rows(
         must_create=not plan.read_version,
         read_identity=plan.table.identity,
         checks_files=True,
-        watermark=how.mark,
+        watermark=how.watermark,
     )
     try:
         return commit_transaction(location, transaction, options)
     except AlreadyExistsError:
         latest = latest_snapshot(location)
-        has_own_wishes = how.replaces or bool(how.config) or bool(new_bases)
-        if latest is None or has_own_wishes or latest.schema.fields != plan.schema.fields:
+        has_own_options = how.replaces or bool(how.config) or bool(new_bases)
+        if latest is None or has_own_options or latest.schema.fields != plan.schema.fields:
             raise
-        found = replace(plan, table=plan.table.pinned(latest), read_version=latest.version)
-        return _append(found, fragments, how) if fragments else None
+        existing_plan = replace(plan, table=plan.table.pinned(latest), read_version=latest.version)
+        return _append(existing_plan, fragments, how) if fragments else None
 
 
 def delete_files(plan: FilePlan, fragments: Iterable[Fragment]) -> None:
-    """Delete the files of fragments that will not be committed, as far as the store lets us."""
+    """Delete the files of fragments that will not be committed; storage errors are ignored."""
     targets = {target.base_id: target for target in plan.targets()}
     for fragment in fragments:
         for file in fragment.files:
@@ -190,13 +195,13 @@ def delete_files(plan: FilePlan, fragments: Iterable[Fragment]) -> None:
 
 
 def latest_of(table: TableRef) -> Snapshot | None:
-    """Return the latest version of a table or branch, or None if there is none."""
+    """Return the latest version of a table or branch, or None if it does not exist."""
     return latest_snapshot(replace(table, version=None).locate())
 
 
 def _append(plan: FilePlan, fragments: tuple[Fragment, ...], how: Publication) -> Snapshot:
     transaction = new_transaction(plan.read_version, Append(fragments), how.remarks)
     options = CommitOptions(
-        watermark=how.mark, read_identity=plan.table.identity, checks_files=True
+        watermark=how.watermark, read_identity=plan.table.identity, checks_files=True
     )
     return commit_transaction(plan.table.locate(), transaction, options)

@@ -1,9 +1,9 @@
-"""Storing values of a data frame in columns of a table that have other types.
+"""Casting values of a data frame to the types of a table's columns.
 
     struct<b: int, a: int>        {b: 2, a: 1}
-    struct<a: bigint, b: bigint>  {a: 1, b: 2}      by name, and {a: 2, b: 1} by place
+    struct<a: bigint, b: bigint>  {a: 1, b: 2} by name, {a: 2, b: 1} by position
 
-What does not fit is an error, whether or not the session computes by the ANSI standard.
+Values that do not fit are errors, with and without the session's ANSI mode.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 
-def fitted(
-    value: Column, found: DataType, wanted: DataType, message: Column, *, by_name: bool
+def cast_or_raise(
+    value: Column, source: DataType, target: DataType, message: Column, *, by_name: bool
 ) -> Column:
-    """Return a value as another type; one that does not fit, or a part of it, is an error."""
-    if found.simpleString() == wanted.simpleString():
+    """Cast a value to another type; raise an error in Spark if any part of it does not fit."""
+    if source.simpleString() == target.simpleString():
         return value
-    cast = partial(fitted, message=message, by_name=by_name)
-    match found, wanted:
+    cast = partial(cast_or_raise, message=message, by_name=by_name)
+    match source, target:
         case ArrayType(), ArrayType():
-            items = found.elementType, wanted.elementType
+            items = source.elementType, target.elementType
             return F.transform(value, lambda item: cast(item, *items))
         case MapType(), MapType():
-            keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
+            keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
             entries = F.transform(
                 F.map_entries(value),
                 lambda entry: F.struct(
@@ -40,36 +40,40 @@ def fitted(
         case StructType(), StructType():
             fields = [
                 cast(value.getField(one.name), one.dataType, two.dataType).alias(two.name)
-                for one, two in paired(found, wanted, by_name=by_name)
+                for one, two in pair_fields(source, target, by_name=by_name)
             ]
             return F.when(value.isNotNull(), F.struct(*fields))
-    made = F.coalesce(value.try_cast(wanted), F.raise_error(message).cast(wanted))
-    return F.when(value.isNull(), F.lit(None).cast(wanted)).otherwise(made)
+    made = F.coalesce(value.try_cast(target), F.raise_error(message).cast(target))
+    return F.when(value.isNull(), F.lit(None).cast(target)).otherwise(made)
 
 
-def paired(
-    found: StructType, wanted: StructType, *, by_name: bool
+def pair_fields(
+    source: StructType, target: StructType, *, by_name: bool
 ) -> Iterator[tuple[StructField, StructField]]:
-    """Yield fields of a type with those of another that they are stored as."""
-    exact = {each.name: each for each in found}
-    named = {each.name.lower(): each for each in found}
-    for place, two in enumerate(wanted):
-        one = exact.get(two.name) or named[two.name.lower()] if by_name else found[place]
-        yield one, two
+    """Yield each source field with the target field that stores it."""
+    exact = {each.name: each for each in source}
+    named = {each.name.lower(): each for each in source}
+    for position, target_field in enumerate(target):
+        field = (
+            exact.get(target_field.name) or named[target_field.name.lower()]
+            if by_name
+            else source[position]
+        )
+        yield field, target_field
 
 
-def has_names(found: DataType, wanted: DataType) -> bool:
-    """Say whether the fields in a type have the names of those in another, in any order."""
-    match found, wanted:
+def has_same_names(source: DataType, target: DataType) -> bool:
+    """Return whether both types have the same field names, in any order."""
+    match source, target:
         case ArrayType(), ArrayType():
-            return has_names(found.elementType, wanted.elementType)
+            return has_same_names(source.elementType, target.elementType)
         case MapType(), MapType():
-            is_named = has_names(found.keyType, wanted.keyType)
-            return is_named and has_names(found.valueType, wanted.valueType)
+            is_named = has_same_names(source.keyType, target.keyType)
+            return is_named and has_same_names(source.valueType, target.valueType)
         case StructType(), StructType():
-            names = [sorted(map(str.lower, each.fieldNames())) for each in (found, wanted)]
+            names = [sorted(map(str.lower, each.fieldNames())) for each in (source, target)]
             return names[0] == names[1] and all(
-                has_names(one.dataType, two.dataType)
-                for one, two in paired(found, wanted, by_name=True)
+                has_same_names(one.dataType, two.dataType)
+                for one, two in pair_fields(source, target, by_name=True)
             )
     return True

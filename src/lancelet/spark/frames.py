@@ -1,4 +1,4 @@
-"""Running a function over the partitions of a data frame, and getting one outcome from each."""
+"""Running a function over the partitions of a data frame, with one result from each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lancelet.ops.jobs.engine import Done, Job, Outcome, Watch, run_task
+from lancelet.ops.jobs.engine import Done, Job, Outcome, PhaseControl, run_task
 from lancelet.spark.arrow_tasks import map_in_arrow
 from lancelet.spark.control import running
-from lancelet.spark.engine import watched
+from lancelet.spark.engine import watching
 
 _RESULT: Final = "outcome binary"
 
@@ -21,11 +21,11 @@ BatchesFunction = Callable[[Iterator[pa.RecordBatch]], Done[Any]]
 
 
 def run_over(job: Job, phase: str, frame: DataFrame, function: BatchesFunction) -> list[Any]:
-    """Run a function over the batches of each partition, and return the results as they come."""
+    """Run a function over the batches of each partition; results are in order of arrival."""
 
-    def outcomes(watch: Watch) -> list[Outcome]:
+    def outcomes(watch: PhaseControl) -> list[Outcome]:
         over = map_in_arrow(frame, partial(_on_worker, function), _RESULT)
-        with running(frame.sparkSession) as control, watched(control, watch):
+        with running(frame.sparkSession) as control, watching(control, watch):
             rows = over.collect()
         return [pickle.loads(row.outcome) for row in rows]  # noqa: S301 - our own workers wrote it
 
@@ -40,11 +40,11 @@ def _on_worker(
 
 
 def literal(text: str) -> str:
-    """Return a text as a statement has it in quotes, whatever is in it."""
+    """Return a text as an SQL string literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def quoted(name: str) -> str:
-    """Return a name as Spark reads it, whatever is in it."""
+    """Return a name as a quoted SQL identifier."""
     return "`" + name.replace("`", "``") + "`"

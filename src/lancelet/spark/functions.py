@@ -1,14 +1,14 @@
-"""Functions of SQL over tables at any path, which need no catalog.
+"""SQL table functions that take the path of a table and need no catalog.
 
     SELECT * FROM lance_scan(path => 's3://b/t', filter => 'price > 10', version => 7)
-    SELECT * FROM lance_versions('s3://b/t')        what each version did
-    SELECT * FROM lance_files('s3://b/t')           which files a version is made of
+    SELECT * FROM lance_versions('s3://b/t')        the versions and their operations
+    SELECT * FROM lance_files('s3://b/t')           the data files of a version
     SELECT * FROM lance_changes('s3://b/t', 3, 7)   the rows that versions 3 to 7 inserted
 
-Those that search are in `search_functions`.
+Search functions are in `search_functions`.
 
-A call runs in one task, which suits what is small or well filtered; large tables are read by
-`format("lance")` or `scan`. Constants alone can be arguments, since the columns depend on them.
+A call runs in one task, which suits small or selective reads; read large tables with
+`format("lance")` or `scan`. Arguments must be constants because the result columns depend on them.
 """
 
 from __future__ import annotations
@@ -66,22 +66,22 @@ class LanceScan:
 
     @staticmethod
     def analyze(path: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
-        """Return the columns of what is asked for."""
-        wanted = _read_options(constant_of(path), constants_of(options))
-        return AnalyzeResult(schema_of_snapshot(pinned(wanted), wanted))
+        """Return the result columns."""
+        read_options = _read_options(constant_of(path), constants_of(options))
+        return AnalyzeResult(schema_of_snapshot(pinned(read_options), read_options))
 
     def eval(self, path: Any, **options: Any) -> Iterator[Row]:
         """Yield the rows."""
-        wanted = _read_options(path, options)
-        snapshot = pinned(wanted)
-        schema = schema_of_snapshot(snapshot, wanted)
-        for task in plan_tasks(snapshot, wanted, tuple(schema.fieldNames())):
+        read_options = _read_options(path, options)
+        snapshot = pinned(read_options)
+        schema = schema_of_snapshot(snapshot, read_options)
+        for task in plan_tasks(snapshot, read_options, tuple(schema.fieldNames())):
             for batch in run_scan(task, arrow_schema(schema)):
                 yield from rows_of(batch)
 
 
 class LanceVersions:
-    """Each version of a table, what it did, and how large it is."""
+    """The versions of a table, with operation and size."""
 
     @staticmethod
     def analyze(path: AnalyzeArgument) -> AnalyzeResult:
@@ -111,25 +111,25 @@ class LanceFiles:
 
 
 class LanceChanges:
-    """The rows that some versions of a table inserted, and which version it was."""
+    """The rows inserted by a range of versions, with their version."""
 
     @staticmethod
     def analyze(
         path: AnalyzeArgument, first: AnalyzeArgument, last: AnalyzeArgument
     ) -> AnalyzeResult:
-        """Return the columns of the last version, and that of the version."""
-        wanted = _read_options(constant_of(path), {"version": constant_of(last)})
+        """Return the columns of the last version and the version column."""
+        read_options = _read_options(constant_of(path), {"version": constant_of(last)})
         constant_of(first)
-        fields = schema_of_snapshot(pinned(wanted), wanted).fields
+        fields = schema_of_snapshot(pinned(read_options), read_options).fields
         return AnalyzeResult(StructType([*fields, StructField(VERSION_COLUMN, LongType(), False)]))
 
     def eval(self, path: Any, first: Any, last: Any) -> Iterator[Row]:
         """Yield the rows version by version."""
         uri, stop = path, int(last)
-        wanted = _read_options(uri, {"version": stop})
-        shown = arrow_schema(schema_of_snapshot(pinned(wanted), wanted))
+        read_options = _read_options(uri, {"version": stop})
+        result_schema = arrow_schema(schema_of_snapshot(pinned(read_options), read_options))
         for version in range(int(first), stop + 1):
-            for batch in _inserted(wanted, version, shown):
+            for batch in _inserted(read_options, version, result_schema):
                 yield from ((*row, version) for row in rows_of(batch))
 
 
@@ -142,33 +142,35 @@ TABLE_FUNCTIONS: Final = {
 
 
 def register_functions(spark: SparkSession, functions: Mapping[str, type[Any]]) -> None:
-    """Make functions known to a session by their names."""
+    """Register table functions in a session."""
     for name, function in functions.items():
-        made = cast("UserDefinedTableFunction", udtf(function, useArrow=False))
-        spark.udtf.register(name, made)
+        table_function = cast("UserDefinedTableFunction", udtf(function, useArrow=False))
+        spark.udtf.register(name, table_function)
 
 
 def describe_versions(location: TableLocation) -> tuple[pa.Schema, list[Row]]:
-    """Return the versions of a table, oldest first, and the columns of what is said of them."""
-    found = map(_describe, open_entries(location, list_versions(location.store)))
-    return _VERSIONS, [tuple(row.values()) for row in found]
+    """Return the versions of a table, oldest first, and the schema of the result."""
+    rows = map(_describe, open_entries(location, list_versions(location.store)))
+    return _VERSIONS, [tuple(row.values()) for row in rows]
 
 
 def describe_files(snapshot: Snapshot) -> tuple[pa.Schema, list[Row]]:
-    """Return the data files of a version, and the columns of what is said of them."""
-    found = [row for fragment in snapshot.fragments for row in _files_of(snapshot, fragment)]
-    return _FILES, [tuple(row.values()) for row in found]
+    """Return the data files of a version, and the schema of the result."""
+    rows = [row for fragment in snapshot.fragments for row in _files_of(snapshot, fragment)]
+    return _FILES, [tuple(row.values()) for row in rows]
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Yield the rows of a batch as Spark takes them."""
+    """Yield the rows of a batch as tuples of Python values."""
     columns = [column.to_pylist(maps_as_pydicts="strict") for column in batch.columns]
     return zip(*columns, strict=True)
 
 
-def _inserted(wanted: ReadOptions, version: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    snapshot = wanted.table.at(version).open()
-    table = wanted.table.pinned(snapshot)
+def _inserted(
+    read_options: ReadOptions, version: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    snapshot = read_options.table.at(version).open()
+    table = read_options.table.pinned(snapshot)
     inserts = find_inserts(snapshot, OnChange.FAIL)
     if inserts.fragments:
         names = tuple(name for name in schema.names if name in snapshot.schema.names)
@@ -192,9 +194,9 @@ def _describe(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _files_of(snapshot: Snapshot, fragment: Any) -> Iterator[dict[str, Any]]:
-    known = {int(node.id) for node in snapshot.schema.walk()}
+    field_ids = {int(node.id) for node in snapshot.schema.walk()}
     for file in fragment.files:
-        names = [snapshot.schema.path_of(number) for number in file.fields if number in known]
+        names = [snapshot.schema.path_of(number) for number in file.fields if number in field_ids]
         yield {
             "fragment_id": int(fragment.id),
             "path": file.path,
@@ -212,12 +214,12 @@ def _read_options(path: Any, options: dict[str, Any]) -> ReadOptions:
 
 
 def constants_of(options: Mapping[str, AnalyzeArgument]) -> dict[str, Any]:
-    """Return the values of arguments by their names."""
+    """Return the values of arguments by name."""
     return {name: constant_of(argument) for name, argument in options.items()}
 
 
 def constant_of(argument: AnalyzeArgument) -> Any:
-    """Return the value of an argument, which must not depend on rows."""
+    """Return the value of a constant argument."""
     if argument.isTable or not argument.isConstantExpression:
-        raise InvalidInputError("arguments of this function are constants")
+        raise InvalidInputError("arguments of this function must be constants")
     return argument.value

@@ -1,11 +1,11 @@
-"""Building indices on Spark, and bringing them up to date.
+"""Building and updating indexes on Spark.
 
     create_index(uri, "id", "BTREE", spark=spark)
     create_index(uri, "v", "IVF_PQ", metric="cosine",
                  parameters={"num_partitions": 256, "num_sub_vectors": 16}, spark=spark)
     optimize_indices(uri, spark=spark)
 
-Each task writes a segment of some fragments, and the driver lists all of them in one commit.
+Each task writes a segment for some fragments, and the driver commits all segments at once.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ def create_index(
     bytes_per_task: int | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Build an index in tasks: a segment for each group of fragments, and one commit.
+    """Build an index in parallel: one segment per group of fragments, in one commit.
 
     Args:
         uri: The table.
         column: The path of the column.
-        index_type: A kind of `dataset.create_scalar_index`, such as `BTREE` or `INVERTED`, or of
-            `dataset.create_index`, such as `IVF_PQ`. Models of vectors are found in one task,
-            from a sample of rows, and shared by all segments.
-        name: By default the path with `_idx` behind it.
-        metric: How vectors are compared: `L2`, `cosine`, `dot`, or `hamming` for bytes.
-        replace: Whether an index of that name is replaced; else it is an error.
-        merge: Whether the segments become one, in a task of its own, before they are committed.
-            A question is put to each segment, so few are faster.
-        parameters: Further ones of that kind, such as `with_position` or `num_partitions`.
-        bytes_per_task: How much of the column a task reads, about.
+        index_type: A type of `dataset.create_scalar_index`, such as `BTREE` or `INVERTED`, or of
+            `dataset.create_index`, such as `IVF_PQ`. Vector quantizers are trained in one task on
+            a sample of rows and shared by all segments.
+        name: The index name, by default the column path with the suffix `_idx`.
+        metric: The distance of vectors: `L2`, `cosine`, `dot`, or `hamming` for bytes.
+        replace: Whether to replace an index of this name; otherwise it is an error.
+        merge: Whether to merge the segments into one before the commit. Queries search every
+            segment, so fewer segments are faster.
+        parameters: Further parameters of the index type, such as `with_position` or
+            `num_partitions`.
+        bytes_per_task: The approximate number of bytes of the column that a task reads.
         running: See `Running`.
     """
     job, table = begin(uri, running)
     values = dict(parameters or {})
     request: AnyRequest
     if index_type.upper() in KINDS:
-        asked = VectorIndexArguments(
+        arguments = VectorIndexArguments(
             column, index_type, name, metric=metric, replace=replace, values=values
         )
-        request = asked.request(table.at(None).open().schema)
+        request = arguments.request(table.at(None).open().schema)
     else:
         request = IndexRequest(column, index_type, name, replaces=replace, parameters=values)
     options = BuildOptions(bytes_per_task, merges=merge)
@@ -77,22 +78,22 @@ def optimize_indices(
     bytes_per_task: int | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Bring indices up to date, each in a task or several, in one commit.
+    """Update indexes in one commit, each in one or more tasks.
 
     Args:
         uri: The table.
-        names: Which indices, by default all.
-        num_indices_to_merge: How many of the latest segments become one with new rows, by default
-            one; with 0 new rows get a segment of their own.
-        retrain: Whether to build them anew from all rows.
-        bytes_per_task: How much of the rows that an index lacks a task reads, about.
+        names: The indexes to update, by default all.
+        num_indices_to_merge: The number of the latest segments to merge with new rows, by default
+            one; with 0 new rows get a new segment.
+        retrain: Whether to rebuild the indexes from all rows.
+        bytes_per_task: The approximate number of bytes of unindexed rows that a task reads.
         running: See `Running`.
     """
     job, table = begin(uri, running)
-    wanted = OptimizeIndices(
+    request = OptimizeIndices(
         None if names is None else tuple(names), num_indices_to_merge, retrains=retrain
     )
-    built = build_index.optimize_indices(job, table, wanted, bytes_per_task)
+    built = build_index.optimize_indices(job, table, request, bytes_per_task)
     return Finished(built.version, _rows(job.report.phases, "optimize"), job.report)
 
 

@@ -1,12 +1,12 @@
-"""Taking files of any kind into a table: images, audio, documents, each as a blob.
+"""Ingests files of any type, such as images, audio and documents, as blobs.
 
     ingest_files("s3://bucket/photos", "photos.lance", pattern="*.jpg", spark=spark)
 
     path        size      modified               data
     a/1.jpg     81234     2024-02-29 12:00:00    a blob of 81234 bytes
 
-Blobs are stored out of line, so a scan of the other columns costs nothing for them. Tasks read
-files one after another and hold few of them at a time.
+Blobs are stored out of line, so scans of the other columns do not read them. A task reads files in
+small batches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that one task takes in."""
+    """The files of one task."""
 
     source: str
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -70,15 +70,15 @@ def ingest_files(
     bytes_per_task: int = _TASK_BYTES,
     **running: Unpack[Running],
 ) -> Finished:
-    """Append the files below a folder to a table, which is made where there is none.
+    """Append the files in a folder to a table, which is created if needed.
 
     Args:
         source: The folder, on any store.
         uri: The table, which has the columns `path`, `size`, `modified` and the blobs `data`.
-        pattern: Which files, by their path below the folder, as `*.jpg`.
-        source_options: Settings of the folder's store; by default those of the table's.
-        message: A note for the transaction.
-        bytes_per_task: How much a task takes in, about.
+        pattern: A pattern for paths within the folder, such as `*.jpg`.
+        source_options: Settings of the folder's store; by default those of the table.
+        message: The message of the transaction.
+        bytes_per_task: The approximate number of bytes that a task reads.
         running: See `Running`.
     """
     job, table = begin(uri, running)
@@ -119,20 +119,22 @@ def _batches(group: FileGroup) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows, pa.schema(_FIELDS))
 
 
-def grouped(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[tuple[T, ...]]:
-    """Yield neighbours of not more bytes than `most` together, or one that is larger.
+def grouped(
+    items: Iterable[T], size_of: Callable[[T], int], max_size: int
+) -> Iterator[tuple[T, ...]]:
+    """Yield groups of consecutive items with at most `max_size` in total; larger items are alone.
 
     >>> list(grouped([3, 4, 9, 1], int, 8))
     [(3, 4), (9,), (1,)]
     """
     group: list[T] = []
-    held = 0
+    total = 0
     for item in items:
         size = size_of(item)
-        if group and held + size > most:
+        if group and total + size > max_size:
             yield tuple(group)
-            group, held = [], 0
+            group, total = [], 0
         group.append(item)
-        held += size
+        total += size
     if group:
         yield tuple(group)

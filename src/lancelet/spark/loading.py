@@ -1,7 +1,7 @@
-"""Loading anything into a table, as `lancelet ingest` does: what we read ourselves, or Spark reads.
+"""Loads files into a table, as `lancelet ingest` does.
 
-parquet, delta, files     by `convert`, in tasks of ours, with Arrow's types
-csv, json, orc, ...       by Spark's reader of that name and `write`
+parquet, delta, files     by `convert`, in tasks of lancelet, with Arrow's types csv, json, orc, ...
+by Spark's reader of that name and `write`
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from pyspark.sql import SparkSession
 from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.engine import ProgressCallback
 from lancelet.spark.conversion.run import convert
-from lancelet.spark.running import Finished, Place
+from lancelet.spark.running import Finished, TableOptions
 from lancelet.spark.writing import write
 
-_OURS: Final = frozenset({None, "parquet", "delta", "files"})
+_OWN_FORMATS: Final = frozenset({None, "parquet", "delta", "files"})
 MODES: Final = ("create", "append", "overwrite")
-_NAMES_OF_SERVERS: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-"""What says in the environment that a session is one of Connect, which has no master."""
+_CONNECT_VARIABLES: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""Environment variables that select Spark Connect, which has no master."""
 
 
 def open_session(master: str | None = None, remote: str | None = None) -> SparkSession:
-    """Start or reach Spark: on a master, by Connect, or with every processor of this machine.
+    """Start a Spark session on a master, or connect to a server; by default run on all local cores.
 
-    Workers on this machine run the Python that runs this. What is asked for here counts, whatever
-    the environment says.
+    Local workers use the current Python interpreter. Arguments take precedence over the
+    environment.
     """
     if master is not None and remote is not None:
-        raise InvalidInputError("a session is either on a master or remote", found=(master, remote))
+        raise InvalidInputError(
+            "pass either `master` or `remote`, not both", found=(master, remote)
+        )
     builder = SparkSession.builder.appName("lancelet ingest")
     if remote is not None:
         return builder.remote(remote).getOrCreate()
-    for name in _NAMES_OF_SERVERS:
+    for name in _CONNECT_VARIABLES:
         os.environ.pop(name, None)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -55,27 +57,32 @@ def load(
     read_options: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
     spark: SparkSession,
-    **place: Unpack[Place],
+    **table_options: Unpack[TableOptions],
 ) -> Finished:
-    """Load a source into a table, which is made where there is none.
+    """Load a source into a table, which is created if needed.
 
     Args:
-        source: What to read.
+        source: The path to read.
         target: The table.
-        source_format: `parquet`, `delta`, `files`, or the name of a reader of Spark; by default
-            what lies there.
+        source_format: `parquet`, `delta`, `files`, or the name of a Spark reader; detected by
+            default.
         mode: `create`, `append` or `overwrite`.
         read_options: Options of Spark's reader.
-        progress: Told how far the job is.
+        progress: Receives the progress of the job.
         spark: The session.
-        place: See `Place`.
+        place: See `TableOptions`.
     """
     if mode not in MODES:
         raise InvalidInputError("unknown mode", mode=mode, known=MODES)
-    if source_format in _OURS:
+    if source_format in _OWN_FORMATS:
         if read_options:
             raise InvalidInputError(
-                "only readers of Spark have options", format=source_format, found=list(read_options)
+                (
+                    "only Spark readers have options; remove them or choose a format such as csv "
+                    "or json"
+                ),
+                format=source_format,
+                found=list(read_options),
             )
         return convert(
             source,
@@ -84,8 +91,8 @@ def load(
             mode=mode,
             spark=spark,
             progress=progress,
-            **place,
+            **table_options,
         )
     assert source_format is not None
     frame = spark.read.format(source_format).options(**(read_options or {})).load(source)
-    return write(frame, target, mode=mode, progress=progress, **place)
+    return write(frame, target, mode=mode, progress=progress, **table_options)

@@ -1,12 +1,12 @@
-"""What the tasks of a merge write, and how the driver makes one version of it.
+"""The output of merge tasks, and its commit as one version.
 
     rows of a task, sorted by action      update at 40, update at 44, insert, insert, delete at 41
     files                                 [the updated rows]  [the inserted rows]
-    sent to the driver                    fragments, addresses 40 44 and 41, the keys inserted
+    sent to the driver                    fragments, addresses 40 44 and 41, the inserted keys
     commit                                40, 41 and 44 deleted, the fragments added
 
-Updated rows have files of their own, so that in tables with stable row ids they bring their ids
-along while inserted rows get new ones.
+Updated rows are written to separate files. In tables with stable row ids they retain their ids
+while inserted rows get new ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lancelet.ops.merge_insert.decide import MergeMatchError
 from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.key_filters import InsertedKeys
 from lancelet.ops.moved_rows import rows_by_fragment, with_moved_ids
-from lancelet.ops.publish import Remarks, publish
+from lancelet.ops.publish import CommitProperties, publish
 from lancelet.rowids.address import UInt64s
 from lancelet.spark.files import FilePlan, delete_files, write_task
 from lancelet.spark.types import has_collation
@@ -46,7 +46,7 @@ _NO_ADDRESSES: Final = np.empty(0, np.uint64)
 
 
 class Action(IntEnum):
-    """What happens to a joined row; rows of a task are sorted by it."""
+    """The change of a joined row; the rows of a task are sorted by it."""
 
     UPDATE = 0
     INSERT = 1
@@ -55,14 +55,14 @@ class Action(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """How many rows a merge changed."""
+    """The number of rows that a merge inserted, updated and deleted."""
 
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
 
     def __add__(self, other: MergeCounts) -> MergeCounts:
-        """Return both together."""
+        """Return the sums."""
         return MergeCounts(
             self.inserted + other.inserted,
             self.updated + other.updated,
@@ -77,10 +77,10 @@ class MergeCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedPart:
-    """What a task wrote: fragments, and the addresses of rows that are replaced or go."""
+    """The fragments that a task wrote, and the addresses of the updated and deleted rows."""
 
     fragments: tuple[Fragment, ...]
-    gone: UInt64s
+    replaced: UInt64s
     key_bits: bytes
     counts: MergeCounts
 
@@ -88,20 +88,20 @@ class MergedPart:
 def write_merged(
     files: FilePlan, on: tuple[str, ...], batches: Iterable[pa.RecordBatch]
 ) -> Done[MergedPart]:
-    """Write the rows of a task, which come sorted by action; without a key none is recorded."""
+    """Write the rows of a task, sorted by action; without join columns no keys are recorded."""
     snapshot = files.table.open()
     keys = InsertedKeys(KeyColumns.of(snapshot.schema, on)) if on else None
     fragments: list[Fragment] = []
-    gone: list[UInt64s] = [_NO_ADDRESSES]
+    replaced: list[UInt64s] = [_NO_ADDRESSES]
     counts = MergeCounts()
     for action, group in groupby(_by_action(batches), key=itemgetter(0)):
         match action:
             case Action.UPDATE:
-                seen: list[UInt64s] = [_NO_ADDRESSES]
-                written = write_task(files, _noting(group, seen))
-                moved = np.concatenate(seen)
+                updated: list[UInt64s] = [_NO_ADDRESSES]
+                written = write_task(files, _collecting_addresses(group, updated))
+                moved = np.concatenate(updated)
                 fragments += with_moved_ids(snapshot, written, moved)
-                gone.append(moved)
+                replaced.append(moved)
                 counts += MergeCounts(updated=len(moved))
             case Action.INSERT:
                 rows = (batch for _, batch in group)
@@ -110,14 +110,14 @@ def write_merged(
                 counts += MergeCounts(inserted=sum(each.physical_rows for each in written))
             case Action.DELETE:
                 removed = [_addresses(batch) for _, batch in group]
-                gone += removed
+                replaced += removed
                 counts += MergeCounts(deleted=sum(map(len, removed)))
     bits = b""
     if keys is not None:
         inserted = keys.filter().keys
         assert isinstance(inserted, BloomFilter)
         bits = inserted.bitmap
-    part = MergedPart(tuple(fragments), np.concatenate(gone), bits, counts)
+    part = MergedPart(tuple(fragments), np.concatenate(replaced), bits, counts)
     return Done(part, counts.total)
 
 
@@ -126,26 +126,26 @@ def commit_merge(
     files: FilePlan,
     on: tuple[str, ...],
     parts: Sequence[MergedPart],
-    mark: Mark | None,
+    watermark: Mark | None,
     *,
     only_deletes: bool = False,
 ) -> tuple[Snapshot, MergeCounts]:
-    """Publish what all tasks wrote as one version; none if nothing changed.
+    """Publish the output of all tasks as one version; none if nothing changed.
 
-    With `only_deletes` a row may come several times, since it is just gone.
+    With `only_deletes` a row may occur several times.
     """
     counts = sum((part.counts for part in parts), MergeCounts())
     fragments = tuple(fragment for part in parts for fragment in part.fragments)
-    gone = np.concatenate([_NO_ADDRESSES, *(part.gone for part in parts)])
+    addresses = np.concatenate([_NO_ADDRESSES, *(part.replaced for part in parts)])
     if not counts.total:
         return snapshot, counts
-    rows_gone = np.unique(gone)
-    extra = len(gone) - len(rows_gone)
-    if extra and not only_deletes:  # the source was another when it was read again
+    distinct_addresses = np.unique(addresses)
+    extra = len(addresses) - len(distinct_addresses)
+    if extra and not only_deletes:  # the source returned different rows when it was read again
         delete_files(files, fragments)
-        raise repeated(on, extra)
+        raise repeated_match_error(on, extra)
     counts = replace(counts, deleted=counts.deleted - extra)
-    rows = rows_by_fragment(rows_gone)
+    rows = rows_by_fragment(distinct_addresses)
     removal = write_deletions(snapshot, rows)
     operation = Update(
         removed_fragment_ids=removal.removed,
@@ -155,12 +155,12 @@ def commit_merge(
         mode=UpdateMode.REWRITE_ROWS,
         inserted_rows=_joined_keys(snapshot, on, parts) if on else None,
     )
-    committing = CommitOptions(affected=rows, watermark=mark, checks_files=True)
-    return publish(snapshot, operation, committing, Remarks()), counts
+    committing = CommitOptions(affected=rows, watermark=watermark, checks_files=True)
+    return publish(snapshot, operation, committing, CommitProperties()), counts
 
 
-def repeated(on: tuple[str, ...], rows: int) -> MergeMatchError:
-    """Return the error that more rows of a source change rows of the table than there are."""
+def repeated_match_error(on: tuple[str, ...], rows: int) -> MergeMatchError:
+    """Return the error for several source rows that change the same row."""
     return MergeMatchError(
         "several rows of the source change the same row of the table; make the keys of the "
         "source distinct first",
@@ -178,11 +178,11 @@ def _by_action(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Action, pa.R
                 yield action, batch.slice(start, stop - start)
 
 
-def _noting(
-    group: Iterable[tuple[Action, pa.RecordBatch]], seen: list[UInt64s]
+def _collecting_addresses(
+    group: Iterable[tuple[Action, pa.RecordBatch]], collected: list[UInt64s]
 ) -> Iterator[pa.RecordBatch]:
     for _, batch in group:
-        seen.append(_addresses(batch))
+        collected.append(_addresses(batch))
         yield batch
 
 
@@ -204,6 +204,6 @@ def _joined_keys(snapshot: Snapshot, on: tuple[str, ...], parts: Sequence[Merged
     joined = reduce(np.bitwise_or, bits, np.zeros(BLOOM_BITS // 8, np.uint8))
     fields = [each.to_arrow() for each in snapshot.schema.fields if each.name in on]
     if joined.any() and any(map(has_collation, fields)):
-        # Keys that are equal by a collation have other bytes: this filter matches every key.
+        # Equal keys of a collated column may differ in bytes, so the filter must match every key.
         joined[:] = 0xFF
     return KeyFilter(KeyColumns.of(snapshot.schema, on).field_ids, BloomFilter(joined.tobytes()))

@@ -1,10 +1,10 @@
-"""What a caller asks of `format("lance")`, as frozen values made of Spark's options.
+"""Parsed options of `format("lance")`.
 
     .option("path", "s3://b/t")  .option("columns", "id, name")  .option("storage.region", "eu")
     ReadOptions(table=TableRef("s3://b/t", (("region", "eu"),)), columns=("id", "name"))
 
-Spark passes every option as text and its name in lower case. A name that is not known is an
-error with the nearest one that is, since a filter that is misspelt would otherwise be no filter.
+Spark passes options as strings with lower-case names. Unknown names are errors that suggest a
+similar one, because a misspelt filter would otherwise be ignored.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ ROW_NAMES: Final = frozenset(
         "allow_external_blob_outside_bases",
     }
 )
-"""Options of a write that mean something for rows of a table that is there."""
+"""Write options that apply to rows added to an existing table."""
 STREAM_READ_NAMES: Final = frozenset(
     {
         "branch",
@@ -86,7 +86,7 @@ STREAM_READ_NAMES: Final = frozenset(
     }
 )
 STREAM_WRITE_NAMES: Final = WRITE_NAMES | {"stream_id", "upsert_on", "log"}
-# What Spark adds of its own to some calls; none of it is for us.
+# Options that Spark adds to some calls; they are ignored.
 _SPARK_NAMES: Final = frozenset(
     {"path", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
 )
@@ -100,9 +100,9 @@ _ROW_OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Which rows and columns of which version to read.
+    """The rows, columns and version to read.
 
-    `row_columns` are the names of columns that no file has and that were asked for by options.
+    `row_columns` are the requested virtual columns, such as `_rowid`.
     """
 
     table: TableRef
@@ -117,19 +117,19 @@ class ReadOptions:
     split_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse two ways to name a version at once, and numbers that mean nothing."""
+        """Raise if several options select a version, or numbers are too small."""
         for name, least in (("limit", 0), ("split_bytes", 1)):
             number = getattr(self, name)
             if number is not None and number < least:
                 raise InvalidInputError(f"{name} must be at least {least}", found=number)
         given = [name for name in ("version", "tag", "asof") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise InvalidInputError("a version can be named in one way only", given=given)
+            raise InvalidInputError("pass only one of `version`, `tag` and `asof`", given=given)
 
     @staticmethod
-    def parse(options: Mapping[str, str], known: frozenset[str] = READ_NAMES) -> ReadOptions:
-        """Return the options of a read, of which some may be known."""
-        given = _checked(options, known, prefixes=(STORAGE_PREFIX,))
+    def parse(options: Mapping[str, str], allowed: frozenset[str] = READ_NAMES) -> ReadOptions:
+        """Parse the options of a read; `allowed` are the permitted names."""
+        given = _checked(options, allowed, prefixes=(STORAGE_PREFIX,))
         row_columns = [
             name for option, names in _ROW_OPTIONS.items() if _flag(given, option) for name in names
         ]
@@ -151,7 +151,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Which new rows, or changes of rows, a stream reads, and how many at a time."""
+    """The rows or changes that a stream reads, and the limits of a batch."""
 
     read: ReadOptions
     starting_version: str | None = None
@@ -164,7 +164,7 @@ class StreamOptions:
     max_versions: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more than one limit, limits of nothing, and versions that are none."""
+        """Raise for conflicting options, and for limits and versions below 1."""
         limits = [each for each in (self.max_rows, self.max_bytes, self.max_versions) if each]
         given = [
             name
@@ -172,24 +172,26 @@ class StreamOptions:
             if getattr(self, name) is not None
         ]
         if len(given) > 1 or len(limits) < len(given):
-            raise InvalidInputError("a stream has one limit per batch, of 1 at least", given=given)
+            raise InvalidInputError(
+                "a stream takes one limit per batch, which must be at least 1", given=given
+            )
         if self.change_feed and self.on_change is not OnChange.FAIL:
-            raise InvalidInputError("a change feed tells every change; leave on_change")
+            raise InvalidInputError("a change feed contains all changes; omit on_change")
         if self.change_keys and not self.change_feed:
-            raise InvalidInputError("change_keys belong to a change feed: set change_feed=true")
+            raise InvalidInputError("change_keys require a change feed: set change_feed=true")
         if self.log and (given or self.change_feed or self.starting_version is not None):
             raise InvalidInputError(
-                "a stream of the log has no versions, limits or change feed; leave these options"
+                "a stream of the log has no versions, limits or change feed; omit these options"
             )
         start = self.starting_version
         if start is not None and start != "latest" and not (start.isdigit() and int(start)):
             raise InvalidInputError(
-                "`starting_version` is a number from 1 on, or latest", found=start
+                "`starting_version` must be a version from 1 on, or latest", found=start
             )
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> StreamOptions:
-        """Return the options of a stream's source."""
+        """Parse the options of a streaming source."""
         given = _checked(options, STREAM_READ_NAMES, prefixes=(STORAGE_PREFIX,))
         columns = given.get("columns")
         on_change = _choice(given, "on_change", [each.value for each in OnChange])
@@ -208,7 +210,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """How rows are written: limits of files, and encoding options by lower-case column name."""
+    """Options of a write: file limits, and encoding options by lower-case column name."""
 
     table: TableRef
     limits: FileLimits = field(default_factory=FileLimits)
@@ -227,8 +229,8 @@ class WriteSettings:
 
     @staticmethod
     def parse_stream(options: Mapping[str, str]) -> WriteSettings:
-        """Return the options of a stream's sink."""
-        plain = WriteSettings.parse(options, known=STREAM_WRITE_NAMES)
+        """Parse the options of a streaming sink."""
+        plain = WriteSettings.parse(options, allowed=STREAM_WRITE_NAMES)
         return replace(
             plain,
             stream_id=options.get("stream_id"),
@@ -237,10 +239,10 @@ class WriteSettings:
         )
 
     @staticmethod
-    def parse(options: Mapping[str, str], known: frozenset[str] = WRITE_NAMES) -> WriteSettings:
-        """Return the options of a write."""
+    def parse(options: Mapping[str, str], allowed: frozenset[str] = WRITE_NAMES) -> WriteSettings:
+        """Parse the options of a write."""
         prefixes = (STORAGE_PREFIX, VECTOR_PREFIX, ENCODING_PREFIX)
-        given = _checked(options, known, prefixes=prefixes, suffix=DIMENSION_SUFFIX)
+        given = _checked(options, allowed, prefixes=prefixes, suffix=DIMENSION_SUFFIX)
         version = given.get("data_storage_version")
         return WriteSettings(
             table_of(options),
@@ -261,13 +263,12 @@ class WriteSettings:
 
 
 def table_of(options: Mapping[str, str]) -> TableRef:
-    """Return the table that options name, at its latest version."""
+    """Return the table that the options specify, at its latest version."""
     path = options.get("path")
     if not path:
         raise InvalidInputError(
-            "the format needs the path of a table: .load(path), .save(path) or "
-            "OPTIONS (path '...') of a temporary view; Spark does not keep the path of tables "
-            "in a catalog"
+            "missing path of a table: use .load(path), .save(path) or OPTIONS (path '...') of a "
+            "temporary view; Spark does not pass the path of catalog tables"
         )
     storage = {
         name.removeprefix(STORAGE_PREFIX): value
@@ -280,40 +281,38 @@ def table_of(options: Mapping[str, str]) -> TableRef:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as the text that options have for it."""
+    """Format a value as the text of an option."""
     is_structured = isinstance(value, bool | Mapping | list | tuple)
     return json.dumps(value) if is_structured else str(value)
 
 
 def _checked(
     options: Mapping[str, str],
-    known: frozenset[str],
+    allowed: frozenset[str],
     *,
     prefixes: tuple[str, ...],
     suffix: str | None = None,
 ) -> dict[str, str]:
-    """Return the options that are for us; refuse those that nobody knows."""
+    """Return the options of lancelet; raise for unknown names."""
     given: dict[str, str] = {}
     for name, value in options.items():
-        is_ours = name in known or name.startswith(prefixes)
-        if is_ours or (suffix is not None and name.endswith(suffix)):
+        is_own_option = name in allowed or name.startswith(prefixes)
+        if is_own_option or (suffix is not None and name.endswith(suffix)):
             given[name] = value
         elif name not in _SPARK_NAMES and name not in _EVERY_NAME:
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(name, allowed, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise InvalidInputError(
-                f"no option has this name{hint}", option=name, known=sorted(known)
-            )
+            raise InvalidInputError(f"unknown option{hint}", option=name, known=sorted(allowed))
     return given
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return names that are written with commas between, or as a JSON list."""
+    """Parse names separated by commas, or a JSON list."""
     if text.lstrip().startswith("["):
-        found = json.loads(text)
-        if not all(isinstance(name, str) for name in found):
-            raise InvalidInputError("a list of columns holds names", columns=text)
-        return tuple(found)
+        names = json.loads(text)
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidInputError("a JSON list of columns must contain strings", columns=text)
+        return tuple(names)
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -324,7 +323,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise InvalidInputError("the option takes an integer", option=name, found=text) from None
+        raise InvalidInputError("the option must be an integer", option=name, found=text) from None
 
 
 def _numbers(given: Mapping[str, str], name: str) -> tuple[int, ...] | None:
@@ -335,42 +334,43 @@ def _numbers(given: Mapping[str, str], name: str) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.strip("[] ").split(",") if part.strip())
     except ValueError:
         raise InvalidInputError(
-            "the option takes comma-separated integers", option=name, found=text
+            "the option must be a list of integers separated by commas", option=name, found=text
         ) from None
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:
     text = given.get(name, "false").lower()
     if text not in {"true", "false"}:
-        raise InvalidInputError("the option is true or false", option=name, found=given[name])
+        raise InvalidInputError("the option must be true or false", option=name, found=given[name])
     return text == "true"
 
 
-def _choice(given: Mapping[str, str], name: str, known: Sequence[str]) -> str:
-    """Return one of some words, by default the first."""
-    text = given.get(name, known[0]).lower()
-    if text not in known:
-        raise InvalidInputError(f"`{name}` has no such value", found=text, known=known)
+def _choice(given: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
+    """Return one of the allowed values, by default the first."""
+    text = given.get(name, allowed[0]).lower()
+    if text not in allowed:
+        raise InvalidInputError(f"unknown value of `{name}`", found=text, known=allowed)
     return text
 
 
 def _bases(text: str) -> tuple[BasePath, ...]:
-    """Return the bases that are written as name=path, with commas between, or as a JSON object.
+    """Parse bases written as name=path, separated by commas, or as a JSON object.
 
     >>> [(base.name, base.path) for base in _bases("hot=s3://fast/t, cold=s3://slow/t")]
     [('hot', 's3://fast/t'), ('cold', 's3://slow/t')]
     """
     if text.lstrip().startswith("{"):
-        found = json.loads(text)
-        pairs = [(name, path) for name, path in found.items() if name and isinstance(path, str)]
-        is_sound = len(pairs) == len(found)
+        parsed = json.loads(text)
+        pairs = [(name, path) for name, path in parsed.items() if name and isinstance(path, str)]
+        is_valid = len(pairs) == len(parsed)
     else:
         parts = [part.partition("=") for part in _names(text)]
         pairs = [(name.strip(), path.strip()) for name, _, path in parts]
-        is_sound = all(name and path for name, path in pairs)
-    if not is_sound:
+        is_valid = all(name and path for name, path in pairs)
+    if not is_valid:
         raise InvalidInputError(
-            "`initial_bases` is written as name=path, with commas between", found=text
+            "`initial_bases` must be name=path pairs separated by commas, or a JSON object",
+            found=text,
         )
     return number_bases([BasePath(0, absolute_path(path), name=name) for name, path in pairs])
 
@@ -379,7 +379,7 @@ def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError("`asof` is a time as ISO 8601 has it", found=text) from None
+        raise InvalidInputError("`asof` must be an ISO 8601 timestamp", found=text) from None
 
 
 def _dimensions(given: Mapping[str, str]) -> dict[str, int]:

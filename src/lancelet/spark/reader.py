@@ -43,157 +43,165 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _TASK_BYTES_MIN: Final = 8 * 1024 * 1024
-"""How much a task reads at least: so little that tables of a few of them keep some workers busy."""
+"""Minimum size of a task, small enough that small tables still use several workers."""
 
 
 class TaskPartition(InputPartition):
-    """A scan task as Spark passes it to a worker."""
+    """A scan task in the form that Spark passes to a worker."""
 
     def __init__(self, task: object) -> None:
-        """Carry a task."""
+        """Wrap a task."""
         super().__init__(task)
 
 
 @dataclass(frozen=True)
 class LanceReader(DataSourceReader):
-    """A planned read: its tasks, and the schema that every batch will have."""
+    """A planned read: the tasks, and the schema of all batches."""
 
     tasks: tuple[ScanTask, ...]
     schema: pa.Schema
 
     @staticmethod
     def plan(options: Mapping[str, str], schema: StructType) -> LanceReader:
-        """Pin the version that options name and plan the read of the columns of a schema."""
-        wanted = ReadOptions.parse(options)
-        snapshot = pinned(wanted)
-        check_readable(schema, schema_of_snapshot(snapshot, wanted, every=True))
+        """Pin the version that the options select and plan to read the columns of a schema."""
+        read_options = ReadOptions.parse(options)
+        snapshot = pinned(read_options)
+        check_readable(schema, schema_of_snapshot(snapshot, read_options, every=True))
         names = tuple(schema.fieldNames())
-        return LanceReader(plan_tasks(snapshot, wanted, names), arrow_schema(schema))
+        return LanceReader(plan_tasks(snapshot, read_options, names), arrow_schema(schema))
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition for each task."""
+        """Return one partition per task."""
         return [TaskPartition(task) for task in self.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a task; Spark asks for one without a task if there are none."""
+        """Yield the batches of a task; without tasks, Spark passes an empty partition."""
         if partition.value is None:
             return iter(())
         return run_scan(partition.value, self.schema)
 
 
 def read_schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema of what options of a batch read ask for."""
-    wanted = ReadOptions.parse(options)
-    return schema_of_snapshot(pinned(wanted), wanted)
+    """Return the schema of a batch read with these options."""
+    read_options = ReadOptions.parse(options)
+    return schema_of_snapshot(pinned(read_options), read_options)
 
 
-def pinned(wanted: ReadOptions) -> Snapshot:
-    """Open the version that was asked for, which is then the one that all tasks read."""
-    location = replace(wanted.table, version=None).locate()
+def pinned(read_options: ReadOptions) -> Snapshot:
+    """Open the requested version, which all tasks then read."""
+    location = replace(read_options.table, version=None).locate()
     try:
         return find_snapshot(
-            location, wanted.tag if wanted.version is None else wanted.version, asof=wanted.asof
+            location,
+            read_options.tag if read_options.version is None else read_options.version,
+            asof=read_options.asof,
         )
     except VersionNotFoundError as error:
         error.add_note(
-            "a view or data frame keeps the version of its first use; make it again to read the "
-            "latest one"
+            "a view or data frame keeps the version of its first use; create it again to read "
+            "the latest version"
         )
         raise
 
 
 def schema_of_snapshot(
-    snapshot: Snapshot, wanted: ReadOptions, *, every: bool = False
+    snapshot: Snapshot, read_options: ReadOptions, *, every: bool = False
 ) -> StructType:
-    """Return the schema of the columns asked for, or of all there are."""
+    """Return the schema of the requested columns, or of all columns."""
     fields = {field.name: scan_field(field) for field in snapshot.schema.fields}
-    # Spark has no unsigned numbers, and no id or address comes near the largest signed one.
-    known = fields | {name: pa.field(name, pa.int64()) for name in ROW_FIELDS}
-    chosen = fields if wanted.columns is None else wanted.columns
-    names = known if every else dict.fromkeys([*chosen, *wanted.row_columns])
+    # Spark has no unsigned integers; ids and addresses are far below the signed maximum.
+    available = fields | {name: pa.field(name, pa.int64()) for name in ROW_FIELDS}
+    selected = fields if read_options.columns is None else read_options.columns
+    names = available if every else dict.fromkeys([*selected, *read_options.row_columns])
     for name in names:
-        if name not in known:
+        if name not in available:
             raise FieldNotFoundError(
-                f"the table has no such column{similar_names(name, list(known))}",
+                f"the table has no such column{similar_names(name, list(available))}",
                 column=name,
                 uri=snapshot.location.uri,
                 version=snapshot.version,
             )
-    return spark_schema(pa.schema([known[name] for name in names]))
+    return spark_schema(pa.schema([available[name] for name in names]))
 
 
-def check_readable(wanted: StructType, known: StructType) -> None:
-    """Refuse a schema of the user that the table does not have."""
-    fields = {field.name: field for field in known}
-    for field in wanted:
-        found = fields.get(field.name)
-        if found is None:
+def check_readable(schema: StructType, table_schema: StructType) -> None:
+    """Raise if a user-specified schema is incompatible with that of the table."""
+    fields = {field.name: field for field in table_schema}
+    for field in schema:
+        table_field = fields.get(field.name)
+        if table_field is None:
             raise FieldNotFoundError(
                 f"the table has no such column{similar_names(field.name, list(fields))}",
                 column=field.name,
             )
-        if not _is_part(field.dataType, found.dataType, is_json=bool(found.metadata.get(JSON_KEY))):
+        if not _is_part(
+            field.dataType, table_field.dataType, is_json=bool(table_field.metadata.get(JSON_KEY))
+        ):
             raise SchemaMismatchError(
-                "the schema that was asked for has another type than the table",
+                "the specified schema has another type than the table",
                 column=field.name,
-                expected=found.dataType.simpleString(),
+                expected=table_field.dataType.simpleString(),
                 found=field.dataType.simpleString(),
             )
-        if found.nullable and not field.nullable:
+        if table_field.nullable and not field.nullable:
             raise SchemaMismatchError(
-                "the schema that was asked for allows no nulls, and the table does",
+                "the specified schema does not allow nulls, but the column is nullable",
                 column=field.name,
             )
 
 
-def _is_part(wanted: DataType, found: DataType, *, is_json: bool = False) -> bool:
-    """Say whether a type is that of the table, some fields of a struct left out at most."""
-    match wanted, found:
+def _is_part(requested: DataType, stored: DataType, *, is_json: bool = False) -> bool:
+    """Return whether a type equals that of the table, possibly without some struct fields."""
+    match requested, stored:
         case VariantType(), _:
             return is_json
         case StructType(), StructType():
-            types = {field.name: field.dataType for field in found}
+            types = {field.name: field.dataType for field in stored}
             return all(
                 field.name in types and _is_part(field.dataType, types[field.name])
-                for field in wanted
+                for field in requested
             )
         case ArrayType(), ArrayType():
-            return _is_part(wanted.elementType, found.elementType)
+            return _is_part(requested.elementType, stored.elementType)
         case _:
-            return wanted.simpleString() == found.simpleString()
+            return requested.simpleString() == stored.simpleString()
 
 
 def plan_tasks(
-    snapshot: Snapshot, wanted: ReadOptions, names: tuple[str, ...]
+    snapshot: Snapshot, read_options: ReadOptions, names: tuple[str, ...]
 ) -> tuple[ScanTask, ...]:
-    """Return the tasks that read columns of a version, and those that its filter speaks of."""
-    table = ref_of(snapshot, wanted)
+    """Return the tasks that read the columns of a version and those of the filter."""
+    table = ref_of(snapshot, read_options)
     read, can_cut = set(names), True
-    if wanted.filter is not None:
-        options = ScanOptions(columns=(), filter=wanted.filter, fragments=wanted.fragments)
+    if read_options.filter is not None:
+        options = ScanOptions(
+            columns=(), filter=read_options.filter, fragments=read_options.fragments
+        )
         plan = plan_scan(snapshot, options)
         read.update(path[0] for path in columns_of(plan.filter))
-        # Where an index finds the rows, tasks for parts of a fragment would all ask it.
+        # If an index answers the filter, tasks for parts of a fragment would each query it.
         can_cut = not (plan.is_filtered and choose_parts(plan))
     splits = plan_splits(
         snapshot,
         fields=[field for field in snapshot.schema.fields if field.name in read],
-        fragments=wanted.fragments,
-        split_bytes=wanted.split_bytes,
+        fragments=read_options.fragments,
+        split_bytes=read_options.split_bytes,
         bytes_min=_TASK_BYTES_MIN,
         can_cut=can_cut,
     )
-    if wanted.limit is not None:
-        splits = _limited(snapshot, splits, wanted)
-    return tuple(ScanTask(table, names, each, wanted.filter, wanted.limit) for each in splits)
+    if read_options.limit is not None:
+        splits = _limited(snapshot, splits, read_options)
+    return tuple(
+        ScanTask(table, names, each, read_options.filter, read_options.limit) for each in splits
+    )
 
 
-def ref_of(snapshot: Snapshot, wanted: ReadOptions) -> TableRef:
-    """Return the name by which tasks open the version that was pinned."""
-    table = wanted.table.pinned(snapshot)
-    if wanted.tag is None:
+def ref_of(snapshot: Snapshot, read_options: ReadOptions) -> TableRef:
+    """Return a reference with which tasks open the pinned version."""
+    table = read_options.table.pinned(snapshot)
+    if read_options.tag is None:
         return table
-    # A tag may name a version of another branch than the one that was asked.
+    # A tag may refer to a version of another branch.
     return replace(table, uri=snapshot.location.uri, branch=None)
 
 
@@ -206,15 +214,15 @@ def run_scan(task: ScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         forget_mapped_pages()
 
 
-def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> list[Split]:
-    """Return splits that hold no more rows than the limit, or a single one that stops there."""
-    limit = wanted.limit or 0
-    if wanted.filter is not None:
+def _limited(snapshot: Snapshot, splits: list[Split], read_options: ReadOptions) -> list[Split]:
+    """Return splits with at most `limit` rows, or a single one that stops there."""
+    limit = read_options.limit or 0
+    if read_options.filter is not None:
         fragments = dict.fromkeys(number for split in splits for number in split.fragments)
         size = sum(split.num_bytes for split in splits)
         size = size * min(limit, snapshot.num_rows) // max(snapshot.num_rows, 1)
         return [Split(tuple(fragments), num_bytes=size)] if limit and fragments else []
-    kept: list[Split] = []
+    limited: list[Split] = []
     for split in splits:
         if limit <= 0:
             break
@@ -223,6 +231,6 @@ def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> li
             by_id = snapshot.fragments.by_id
             rows = sum(snapshot.live_rows(by_id(number)) for number in split.fragments)
         count = min(rows, limit)
-        kept.append(replace(split, num_rows=count, num_bytes=split.num_bytes * count // rows))
+        limited.append(replace(split, num_rows=count, num_bytes=split.num_bytes * count // rows))
         limit -= rows
-    return kept
+    return limited

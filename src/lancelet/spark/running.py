@@ -1,4 +1,4 @@
-"""What every job takes beside its own arguments: where it runs, and who is told and may stop it."""
+"""Arguments shared by all jobs: the engine, the table, progress and cancellation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lancelet.spark.engine import SparkEngine
 from lancelet.values import dataclass
 
 
-class Place(TypedDict, total=False):
-    """Keyword arguments that say more about where a table is.
+class TableOptions(TypedDict, total=False):
+    """Keyword arguments that locate a table.
 
     Attributes:
         storage_options: Settings of the store, such as credentials.
@@ -29,13 +29,13 @@ class Place(TypedDict, total=False):
     branch: str | None
 
 
-class Running(Place, total=False):
-    """Keyword arguments of every job, beside those of `Place`.
+class Running(TableOptions, total=False):
+    """Keyword arguments of every job, in addition to those of `TableOptions`.
 
     Attributes:
-        spark: The session whose executors do the work; without one, processes of this machine.
-        progress: Told how far the job is, such as a `TerminalBar`.
-        stop: Ends the job without a commit when it is set, from any thread.
+        spark: The session that runs the tasks; without one, local processes run them.
+        progress: Receives the progress of the job, for example a `TerminalBar`.
+        stop: An event that cancels the job without a commit, from any thread.
     """
 
     spark: SparkSession | None
@@ -45,7 +45,7 @@ class Running(Place, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a job did: the version there is after it, the rows it worked on, and what it took."""
+    """The result of a job: the new version, the number of processed rows and the report."""
 
     version: int
     num_rows: int
@@ -53,15 +53,15 @@ class Finished:
 
 
 def begin(uri: str | os.PathLike[str], running: Running) -> tuple[Job, TableRef]:
-    """Return a job on the engine that was asked for, and the table it is about."""
+    """Create a job on the requested engine, and return it with its table."""
     session = running.get("spark")
     engine = LocalEngine(dumps=cloudpickle.dumps) if session is None else SparkEngine(session)
     job = Job(engine, running.get("progress"), running.get("stop"))
     return job, table_at(uri, running)
 
 
-def table_at(uri: str | os.PathLike[str], place: Place) -> TableRef:
-    """Return the table at a place, at its latest version."""
-    table = TableRef.of(os.fspath(uri), place.get("storage_options"))
-    branch = place.get("branch")
+def table_at(uri: str | os.PathLike[str], table_options: TableOptions) -> TableRef:
+    """Return a reference to the latest version of a table."""
+    table = TableRef.of(os.fspath(uri), table_options.get("storage_options"))
+    branch = table_options.get("branch")
     return table if branch in {None, "main"} else table.on_branch(str(branch))

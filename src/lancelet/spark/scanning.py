@@ -35,7 +35,7 @@ from lancelet.spark.convert import convert_batch
 from lancelet.spark.frames import quoted
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
-from lancelet.spark.running import Place, Running, begin, table_at
+from lancelet.spark.running import Running, TableOptions, begin, table_at
 from lancelet.spark.small_reads import DRIVER_BYTES, small_frame
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
@@ -55,7 +55,7 @@ def scan(
     bytes_per_task: int | None = None,
     bytes_on_driver: int = DRIVER_BYTES,
     fresh: bool = False,
-    **place: Unpack[Place],
+    **place: Unpack[TableOptions],
 ) -> DataFrame:
     """Return rows of a table as a data frame.
 
@@ -74,7 +74,7 @@ def scan(
             no more and leaves no more; with 0 tasks do everything.
         fresh: Whether to read the write-ahead log as well: the latest version with all that was put
             durably until now, by the primary key.
-        place: See `Place`.
+        place: See `TableOptions`.
     """
     wanted = ReadOptions(
         table_at(uri, place),

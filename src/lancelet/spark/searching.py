@@ -26,10 +26,10 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import ScanOptions
 from lancelet.spark.arrow_tasks import map_in_arrow, task_frame
 from lancelet.spark.convert import convert_batch
-from lancelet.spark.fan import ByText, ByVector, Fan, Kind, Queries
+from lancelet.spark.fan import ByText, ByVector, Kind, Queries, SearchTask
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, ref_of
-from lancelet.spark.running import Place, table_at
+from lancelet.spark.running import TableOptions, table_at
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.values import dataclass
 
@@ -54,7 +54,7 @@ def search(
     version: int | None = None,
     tag: str | None = None,
     queries_per_task: int = QUERIES_PER_TASK,
-    **place: Unpack[Place],
+    **place: Unpack[TableOptions],
 ) -> DataFrame:
     """Return the `k` rows whose vectors are nearest to each of many queries.
 
@@ -77,7 +77,7 @@ def search(
         version: The number of the version to search; by default the latest.
         tag: The tag of the version to search.
         queries_per_task: How many rows of a matrix a task takes.
-        place: See `Place`.
+        place: See `TableOptions`.
     """
     wanted = ReadOptions(table_at(uri, place), version=version, tag=tag)
     options = ScanOptions(
@@ -101,7 +101,7 @@ def nearest_join(
     columns: Sequence[str] | None = None,
     filter: str | None = None,  # noqa: A002 - the word for it everywhere
     nearest: Mapping[str, Any] | None = None,
-    **place: Unpack[Place],
+    **place: Unpack[TableOptions],
 ) -> DataFrame:
     """Join the rows of a data frame with the `k` rows of a table that are nearest to each.
 
@@ -137,7 +137,7 @@ def search_text(
     version: int | None = None,
     tag: str | None = None,
     queries_per_task: int = QUERIES_PER_TASK,
-    **place: Unpack[Place],
+    **place: Unpack[TableOptions],
 ) -> DataFrame:
     """Return the `k` rows whose texts are best for each of many queries.
 
@@ -158,7 +158,7 @@ def search_text(
         version: The number of the version to search; by default the latest.
         tag: The tag of the version to search.
         queries_per_task: How many queries of a list a task takes.
-        place: See `Place`.
+        place: See `TableOptions`.
     """
     if k < 1:
         raise InvalidInputError("a search is for one row at least", k=k)
@@ -198,8 +198,8 @@ class _Fanned:
         if step < 1:
             raise InvalidInputError("a task needs a query", queries_per_task=step)
         snapshot = pinned(self.wanted)
-        fan = Fan(ref_of(snapshot, self.wanted), self.kind, self.options)
-        found = schema_found(fan.columns_found(snapshot))
+        fan = SearchTask(ref_of(snapshot, self.wanted), self.kind, self.options)
+        found = schema_found(fan.result_schema(snapshot))
         if isinstance(queries, DataFrame):
             return _of_frame(fan, queries, query_column, found)
         schema = StructType([StructField(QUERY, LongType(), False), *found.fields])
@@ -216,15 +216,17 @@ class _Part:
     queries: Queries
 
 
-def _search_part(fan: Fan, schema: pa.Schema, number: int, part: _Part) -> Iterator[pa.RecordBatch]:
+def _search_part(
+    fan: SearchTask, schema: pa.Schema, number: int, part: _Part
+) -> Iterator[pa.RecordBatch]:
     del number
     for start in range(0, len(part.queries), _BATCH_QUERIES):
-        which, rows = fan.find(part.queries[start : start + _BATCH_QUERIES])
+        which, rows = fan.search(part.queries[start : start + _BATCH_QUERIES])
         numbers = pa.array(which + part.first + start)
         yield from _converted(rows.add_column(0, QUERY, numbers), schema)
 
 
-def _of_frame(fan: Fan, queries: DataFrame, own: str, found: StructType) -> DataFrame:
+def _of_frame(fan: SearchTask, queries: DataFrame, own: str, found: StructType) -> DataFrame:
     if own not in queries.columns:
         raise FieldNotFoundError("the queries lack the column of what to look for", column=own)
     brought = [field for field in queries.schema.fields if field.name != own]
@@ -239,13 +241,13 @@ def _of_frame(fan: Fan, queries: DataFrame, own: str, found: StructType) -> Data
 
 
 def _search_batches(
-    fan: Fan, own: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+    fan: SearchTask, own: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         given = batch.filter(batch.column(own).is_valid())
         for start in range(0, given.num_rows, _BATCH_QUERIES):
             asked = given.slice(start, _BATCH_QUERIES)
-            which, found = fan.find(fan.read(asked.column(own)))
+            which, found = fan.search(fan.read_queries(asked.column(own)))
             brought = asked.drop_columns([own])
             columns = [each.take(pa.array(which)) for each in brought.columns]
             names = [*brought.schema.names, *found.column_names]

@@ -1,4 +1,4 @@
-"""Making the format and the functions of SQL known to a session."""
+"""Registration of the format and the SQL functions in a session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pyspark_lance import DefaultSource
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("lance")` and functions such as `lance_scan` known to a session.
+    """Register `format("lance")` and functions such as `lance_scan` in a session.
 
-    Spark finds the format by itself where the driver can import `pyspark_lance`, and then this
-    call changes nothing of it; the functions always need it.
+    Spark finds the format without this call if the driver can import `pyspark_lance`. The functions
+    always need it.
     """
     spark.dataSource.register(DefaultSource)
     register_functions(spark, {**TABLE_FUNCTIONS, **SEARCH_FUNCTIONS})

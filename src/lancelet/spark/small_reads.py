@@ -1,13 +1,12 @@
-"""Reading what is left of a table in the driver, where that is too little for tasks.
+"""Reads small results in the driver, without tasks.
 
-    filter id = 17, on 200 MB       the driver looks at 3 MB of `id` and reads one row
-                                    createDataFrame: one row, and no Python worker is started
-    filter flag, on 9 TB            too much to look at: tasks
-    filter year = 2024, on 200 MB   the rows that were found are too many: tasks after all
+    filter id = 17, on 200 MB       the driver reads 3 MB of `id` and the columns of one row
+                                    createDataFrame: one row, no Python worker is started
+    filter flag, on 9 TB            too many bytes to scan: tasks
+    filter year = 2024, on 200 MB   too many matching rows: tasks after all
 
-What is looked at is estimated by the manifest, as the sizes of tasks are; where an index answers
-the filter nothing need be looked at. Rows are given up when they are too many, so that the driver
-never holds more than the limit.
+The bytes to scan are estimated from the manifest, as for tasks; nothing needs to be scanned if an
+index answers the filter. The read stops at the limit, which bounds the driver's memory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from lancelet.table.snapshot import Snapshot
 
 DRIVER_BYTES: Final = 32 * 1024 * 1024
 LOCAL_ROWS: Final = 32 * 1024
-"""How many rows Spark keeps in its plan: it sends them to tasks one by one."""
+"""Maximum number of rows in a Spark plan, which sends them to tasks one by one."""
 _PLAIN: Final = (
     spark_types.BooleanType,
     spark_types.NumericType,
@@ -48,71 +47,81 @@ _PLAIN: Final = (
 def small_frame(
     spark: SparkSession,
     snapshot: Snapshot,
-    wanted: ReadOptions,
+    read_options: ReadOptions,
     schema: StructType,
     bytes_max: int,
-    held_max: int | None = None,
+    result_bytes_max: int | None = None,
 ) -> DataFrame | None:
-    """Return the rows that match as a data frame of values, or None if tasks should find them.
+    """Return the matching rows as a local data frame, or None if tasks should read them.
 
-    At most `bytes_max` are read, and `held_max` kept, by default as many, of `LOCAL_ROWS` rows.
+    At most `bytes_max` are read and `result_bytes_max` returned (by default the same), and at most
+    `LOCAL_ROWS` rows.
     """
-    table = small_table(snapshot, wanted, schema, bytes_max, held_max)
+    table = small_table(snapshot, read_options, schema, bytes_max, result_bytes_max)
     return None if table is None else local_frame(spark, table, schema)
 
 
 def small_table(
     snapshot: Snapshot,
-    wanted: ReadOptions,
+    read_options: ReadOptions,
     schema: StructType,
     bytes_max: int,
-    held_max: int | None = None,
+    result_bytes_max: int | None = None,
 ) -> pa.Table | None:
-    """Return the rows that match, or None if tasks should find them; see `small_frame`."""
+    """Return the matching rows, or None if tasks should read them; see `small_frame`."""
     if not bytes_max or not _is_plain(schema):
         return None
     names = tuple(schema.fieldNames())
     options = ScanOptions(
-        columns=names, filter=wanted.filter, limit=wanted.limit, fragments=wanted.fragments
+        columns=names,
+        filter=read_options.filter,
+        limit=read_options.limit,
+        fragments=read_options.fragments,
     )
     plan = plan_scan(snapshot, options)
-    is_large = _looked_at(plan, wanted) > bytes_max
-    if is_large and (wanted.filter is None or not choose_parts(plan)):
+    is_large = _bytes_to_scan(plan, read_options) > bytes_max
+    if is_large and (read_options.filter is None or not choose_parts(plan)):
         return None
-    most = snapshot.num_rows if wanted.limit is None else min(snapshot.num_rows, wanted.limit)
-    if wanted.filter is None and most > LOCAL_ROWS:
+    rows_max = (
+        snapshot.num_rows
+        if read_options.limit is None
+        else min(snapshot.num_rows, read_options.limit)
+    )
+    if read_options.filter is None and rows_max > LOCAL_ROWS:
         return None
     batches: list[pa.RecordBatch] = []
-    held = rows = 0
+    result_bytes = rows = 0
     for batch in execute(plan):
         batches.append(convert_batch(batch, arrow_schema(schema)))
-        held, rows = held + max(batch.nbytes, 1), rows + batch.num_rows
-        if rows > LOCAL_ROWS or held > (bytes_max if held_max is None else held_max):
+        result_bytes, rows = result_bytes + max(batch.nbytes, 1), rows + batch.num_rows
+        if rows > LOCAL_ROWS or result_bytes > (
+            bytes_max if result_bytes_max is None else result_bytes_max
+        ):
             return None
     return pa.Table.from_batches(batches, arrow_schema(schema))
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """Return a table as a data frame which Spark keeps in its plan."""
+    """Return a table as a data frame that is part of the Spark plan."""
     if not table.num_rows:
-        return spark.createDataFrame([], schema)  # Spark refuses tables without a row
+        return spark.createDataFrame([], schema)  # Spark rejects tables without rows
     table = table.combine_chunks()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         return spark.createDataFrame(table, schema)
 
 
-def _looked_at(plan: ScanPlan, wanted: ReadOptions) -> int:
-    if wanted.filter is None:
+def _bytes_to_scan(plan: ScanPlan, read_options: ReadOptions) -> int:
+    if read_options.filter is None:
         names = set(plan.schema.names)
     else:
         names = {path[0] for path in columns_of(plan.filter)}
     fields = [field for field in plan.snapshot.schema.fields if field.name in names]
-    return estimate_bytes(plan.snapshot, fields=fields, fragments=wanted.fragments)
+    return estimate_bytes(plan.snapshot, fields=fields, fragments=read_options.fragments)
 
 
 def _is_plain(data_type: DataType) -> bool:
-    """Say whether Spark takes values of a type from Arrow as they are in every release."""
+    """Return whether every Spark release reads values of this type from Arrow unchanged."""
     match data_type:
         case StructType():
             return all(_is_plain(field.dataType) for field in data_type)

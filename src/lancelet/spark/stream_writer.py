@@ -57,7 +57,7 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _METADATA: Final = "metadata"
-_UPSERT_RETRIES: Final = Retries(most=20, seconds=300.0)
+_UPSERT_RETRIES: Final = Retries(max_retries=20, seconds=300.0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         elif self.upsert_on:
             self._upsert(latest or self._created(), fragments, mark)
         else:
-            publish_rows(self.plan, fragments, replace(self.publication, mark=mark))
+            publish_rows(self.plan, fragments, replace(self.publication, watermark=mark))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Delete the files of a batch that failed."""

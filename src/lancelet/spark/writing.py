@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Update
-from lancelet.ops.jobs.change_rows import delete_part, total
+from lancelet.ops.jobs.change_rows import combine, delete_part
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
@@ -157,14 +157,14 @@ def _replace(
     table, where, fragments = what
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        found = total(job.run("locate", partial(delete_part, where), plan_parts(table, snapshot)))
+        found = combine(job.run("locate", partial(delete_part, where), plan_parts(table, snapshot)))
         operation = Update(
             removed_fragment_ids=found.removed,
             updated_fragments=found.updated,
             new_fragments=fragments,
         )
         committing = CommitOptions(
-            affected=found.rows, watermark=publication.mark, checks_files=True
+            affected=found.rows, watermark=publication.watermark, checks_files=True
         )
         return publish(snapshot, operation, committing, publication.remarks)
 

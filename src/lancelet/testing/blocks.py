@@ -14,9 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs.dictionary import look_up
+from lancelet.encodings.codecs.dictionary import take_items
+from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES
 from lancelet.encodings.codecs.variable import offsets_from_sizes
-from lancelet.encodings.codecs.words import WORDS
 
 Blocks = st.SearchStrategy[Block]
 
@@ -50,7 +50,7 @@ def constants(draw: st.DrawFn) -> Block:
 @st.composite
 def runs(draw: st.DrawFn) -> Block:
     """Draw values of which many equal the one before."""
-    dtype = WORDS[draw(st.sampled_from(sorted(WORDS)))]
+    dtype = UNSIGNED_TYPES[draw(st.sampled_from(sorted(UNSIGNED_TYPES)))]
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     lengths = rng.integers(1, draw(st.sampled_from([2, 10, 1000])), draw(st.integers(0, 60)))
     values = np.repeat(rng.integers(0, 200, len(lengths)).astype(dtype), lengths)
@@ -60,7 +60,7 @@ def runs(draw: st.DrawFn) -> Block:
 @st.composite
 def sequences(draw: st.DrawFn) -> Block:
     """Draw an arithmetic sequence, which may wrap around."""
-    dtype = WORDS[draw(st.sampled_from(sorted(WORDS)))]
+    dtype = UNSIGNED_TYPES[draw(st.sampled_from(sorted(UNSIGNED_TYPES)))]
     start, step = draw(st.integers(0, int(np.iinfo(dtype).max))), draw(st.integers(0, 255))
     count = draw(st.integers(0, MANY))
     values = np.arange(count).astype(dtype) * dtype.type(step) + dtype.type(start)
@@ -124,7 +124,7 @@ def structs(draw: st.DrawFn, *, with_strings: bool) -> Block:
 def _resized(block: Block, count: int) -> Block:
     """Return as many values by repeating those there are, the first of them the empty one."""
     if block.count:
-        return look_up(block, np.arange(count) % block.count)
+        return take_items(block, np.arange(count) % block.count)
     return FixedWidth(8, np.zeros(count, np.uint8), count)
 
 

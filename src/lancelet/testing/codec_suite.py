@@ -21,11 +21,17 @@ from google.protobuf.message import DecodeError
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Encoding, Picks
+from lancelet.encodings.codecs.base import (
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Encoding,
+    ValuePositions,
+)
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
 from lancelet.encodings.codecs.delta import Delta
-from lancelet.encodings.codecs.dictionary import look_up
+from lancelet.encodings.codecs.dictionary import take_items
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
@@ -151,9 +157,9 @@ def check_picks(case: CodecCase, block: Block, rows: Int64s, limits: ChunkLimits
         moved(Slices(part.source, part.position[wanted], part.size[wanted]))
         for part in encoded.parts
     ]
-    picks = Picks(place.astype(np.int64), rows - starts[chunk])
-    picked = registry.pick_chunks(encoded.encoding, parts, encoded.counts[wanted], picks)
-    assert_equal(picked, look_up(block, rows))
+    picks = ValuePositions(place.astype(np.int64), rows - starts[chunk])
+    picked = registry.take_chunks(encoded.encoding, parts, encoded.counts[wanted], picks)
+    assert_equal(picked, take_items(block, rows))
 
 
 def check_blocks(case: CodecCase, block: Block, counts: Int64s) -> None:

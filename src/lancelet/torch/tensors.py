@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.torch.required import require_torch
 
@@ -127,7 +127,7 @@ def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:
         return None, False
     if array.null_count:
         return array.to_numpy(zero_copy_only=False), False
-    values = numpy_of(array)
+    values = to_numpy(array)
     if is_number:
         values.flags.writeable = False  # it is the memory of the array
     return values, False

@@ -76,7 +76,7 @@ def test_bases_that_are_not_there_are_errors(tmp_path: Path, bases) -> None:
         )
     with pytest.raises(TypeError):
         lancelet.write_dataset(ROWS, tmp_path / "t", initial_bases=bases, target_bases=[1])
-    with pytest.raises(OSError, match="one id, name or path"):
+    with pytest.raises(OSError, match="share an id, name or path"):
         lancelet.write_dataset(ROWS, tmp_path / "t", initial_bases=[bases[0], bases[0]])
     assert not (tmp_path / "t").exists() or not any((tmp_path / "t").rglob("*.manifest"))
 

@@ -87,7 +87,7 @@ def test_an_error_at_the_very_end_leaves_an_index_that_is_there(dataset, kind):
         if told[-1] == ("complete", f"train_{kind.lower()}"):
             raise OSError("the terminal is gone")
 
-    with pytest.warns(RuntimeWarning, match="a_idx is built, but .* the terminal is gone"):
+    with pytest.warns(RuntimeWarning, match="a_idx was built, but .* the terminal is gone"):
         dataset.create_scalar_index("a", kind, progress_callback=fail)
     assert told[-1] == ("complete", f"train_{kind.lower()}")
     assert lancelet.dataset(dataset.uri).to_table(filter="a = 7").num_rows == 1
@@ -243,5 +243,5 @@ def test_an_index_of_vectors_has_the_name_of_no_other_either(tmp_path, replace):
 
 
 def test_names_that_the_format_keeps_for_itself_are_refused(dataset):
-    with pytest.raises(RuntimeError, match="keeps that name"):
+    with pytest.raises(RuntimeError, match="reserved for system indices"):
         dataset.create_scalar_index("a", "BTREE", name="__lance_frag_reuse")

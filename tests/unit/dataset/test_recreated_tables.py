@@ -96,9 +96,9 @@ def test_compaction_of_another_table_is_refused(tmp_path, planner, travels, vers
         task = CompactionTask.from_json(json.dumps(json.loads(task.json())))
         result = RewriteResult.from_json(json.dumps(json.loads(result.json())))
     again = create_again(dataset, versions)
-    with pytest.raises(VersionNotFoundError, match="plan it again"):
+    with pytest.raises(VersionNotFoundError, match="plan the compaction again"):
         task.execute(again)
-    with pytest.raises(VersionNotFoundError, match="plan it again"):
+    with pytest.raises(VersionNotFoundError, match="plan the compaction again"):
         Compaction.commit(again, [result])
     assert again.to_table() == rows(1000)
 

@@ -103,13 +103,13 @@ def test_batches_of_bundles_have_the_rows_in_order(readers, batch_size):
 def test_most_columns_are_in_bundles_and_others_are_not(readers):
     names = list(KINDS)
     for (_, num_rows), reader in readers.items():
-        places = {place for bundle in bundles_of(reader) for place in bundle.places}
+        places = {place for bundle in bundles_of(reader) for place in bundle.field_indices}
         kinds = {names[place % len(names)] for place in places}
         assert len(places) > (30 if num_rows > 1 else 15)
         assert "lists" not in kinds
         assert "same flag" in kinds
         for bundle in bundles_of(reader):
-            assert len({TABLES[2].schema.field(place).type for place in bundle.places}) == 1
+            assert len({TABLES[2].schema.field(place).type for place in bundle.field_indices}) == 1
 
 
 def test_columns_of_other_lengths_are_left_to_those_who_say_so(readers):

@@ -24,11 +24,11 @@ from lancelet.encodings.choose import (
     encode_items,
     encode_mini_blocks,
 )
-from lancelet.encodings.codecs.dictionary import look_up
-from lancelet.encodings.codecs.words import as_words
+from lancelet.encodings.codecs.dictionary import take_items
+from lancelet.encodings.codecs.unsigned import to_unsigned
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.pages import Pages
-from lancelet.encodings.sample import sample_of
+from lancelet.encodings.sample import sample_pages
 from lancelet.testing.blocks import fixed_width, plain_lists, runs, strings
 from lancelet.testing.codec_suite import assert_equal
 
@@ -75,7 +75,7 @@ _WORDS_CHOSEN = "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"
 def choose(array: pa.Array, version: FileVersion = FileVersion.V2_2, **metadata: str) -> MiniBlocks:
     keys = {f"lance-encoding:{key.replace('_', '-')}": value for key, value in metadata.items()}
     options = EncodingOptions.from_metadata("x", keys)
-    pages = Pages.one(block_from_arrow(array))
+    pages = Pages.single(block_from_arrow(array))
     (chosen,) = encode_mini_blocks(pages, version=version, options=options)
     return chosen
 
@@ -88,7 +88,7 @@ def decode(page: MiniBlocks) -> Block:
     (dictionary,) = page.dictionaries
     encoding, data = dictionary.block.encoding, dictionary.block.data
     items = registry.decode_block(encoding, data, dictionary.num_items)
-    return look_up(items, as_words(values, "test"))
+    return take_items(items, to_unsigned(values, "test"))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_is_chosen_decodes_to_what_was_given(column: str, version: FileVers
 def test_any_block_survives_any_choice(block: Block, version, compression) -> None:
     metadata = {} if compression is None else {"lance-encoding:compression": compression}
     options = EncodingOptions.from_metadata("x", metadata)
-    (page,) = encode_mini_blocks(Pages.one(block), version=version, options=options)
+    (page,) = encode_mini_blocks(Pages.single(block), version=version, options=options)
     assert_equal(decode(page), block)
 
 
@@ -220,7 +220,9 @@ def test_a_dictionary_is_compressed_as_the_column_is_asked_to_be() -> None:
     block = block_from_arrow(pa.array(texts))
     for compression in ("lz4", "zstd"):
         options = EncodingOptions.from_metadata("x", {"lance-encoding:compression": compression})
-        (chosen,) = encode_mini_blocks(Pages.one(block), version=FileVersion.V2_2, options=options)
+        (chosen,) = encode_mini_blocks(
+            Pages.single(block), version=FileVersion.V2_2, options=options
+        )
         assert re.findall(r"general\((\w+)\)", chosen.descriptions[0]) == [compression] * 2
 
 
@@ -258,12 +260,12 @@ def test_long_values_are_worth_a_compressed_frame_each() -> None:
 
 def test_samples_are_whole_if_small_and_bounded_if_large() -> None:
     small = block_from_arrow(COLUMNS["small"][:1000])
-    pages = Pages.one(small)
-    assert sample_of(pages) is pages
+    pages = Pages.single(small)
+    assert sample_pages(pages) is pages
     large = block_from_arrow(pa.array(["x" * 5000] * 5000))
-    assert 64 <= sample_of(Pages.one(large)).rows <= 210
+    assert 64 <= sample_pages(Pages.single(large)).rows <= 210
     bits = block_from_arrow(pa.array([True, False] * 50_000))
-    assert sample_of(Pages.one(bits)).rows == 16384
+    assert sample_pages(Pages.single(bits)).rows == 16384
 
 
 def test_what_does_not_pay_is_seen_on_a_part_of_long_values(monkeypatch):

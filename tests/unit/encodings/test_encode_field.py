@@ -13,8 +13,8 @@ from lancelet import kernels
 from lancelet.encodings.base import FileVersion
 from lancelet.encodings.encode_field import encode_plain, plain_kind
 from lancelet.encodings.options import PLAIN_OPTIONS
-from lancelet.encodings.v2_1.fields import seal_page
-from lancelet.encodings.v2_3.messages import seal_page as seal_page_of_2_3
+from lancelet.encodings.v2_1.fields import pack_page
+from lancelet.encodings.v2_3.messages import pack_page as seal_page_of_2_3
 from lancelet.format.schema import Schema
 from lancelet.kernels import reference
 
@@ -47,7 +47,7 @@ def encoded(arrays, version):
     """The one page of each column, all encoded at once."""
     fields = fields_of(arrays)
     found = {}
-    seal = seal_page_of_2_3 if version is FileVersion.V2_3 else seal_page
+    seal = seal_page_of_2_3 if version is FileVersion.V2_3 else pack_page
     for pages in encode_plain(arrays, fields, version, PLAIN_OPTIONS, seal):
         for at, (field, choice) in enumerate(zip(pages.fields, pages.report(), strict=True)):
             assert field not in found

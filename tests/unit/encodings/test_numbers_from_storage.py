@@ -18,8 +18,8 @@ from lancelet.buffers import Slices
 from lancelet.encodings import registry
 from lancelet.encodings.base import FileVersion, RowRange
 from lancelet.encodings.codecs.flat import flat_encoding
-from lancelet.encodings.envelope import unseal
-from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, sealed
+from lancelet.encodings.envelope import unpack_any
+from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
 from lancelet.testing.field_file import append, field_file
@@ -116,14 +116,14 @@ def test_a_dictionary_has_no_more_items_than_its_bytes_could_hold(items):
     words = pa.array([f"name {i % 5}" for i in range(400)])
     file = field_file(words.dictionary_encode(), FileVersion.V2_1)
     page = file.columns[0].pages[0]
-    layout = unseal(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    layout = unpack_any(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
     block = layout.mini_block_layout
     block.num_dictionary_items = items
     block.dictionary.CopyFrom(runs())
     data = one_run(items)
     position, size = page.position.copy(), page.size.copy()
     position[2], size[2] = append(file.data, data), len(data)
-    changed = dataclasses.replace(page, position=position, size=size, encoding=sealed(layout))
+    changed = dataclasses.replace(page, position=position, size=size, encoding=pack_layout(layout))
     file.columns[0] = dataclasses.replace(file.columns[0], pages=(changed,))
     with at_most(8 * MB), pytest.raises(CorruptDataError, match="dictionary"):
         file.read(RowRange(0, 10))

@@ -15,11 +15,11 @@ from lancelet.buffers import Slices, run
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, StoredColumn, StoredPage
 from lancelet.encodings.codecs.fsst import message_with_table
-from lancelet.encodings.envelope import unseal
+from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.levels import nest
 from lancelet.encodings.structural import StructuralReader, run_starts
-from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, sealed
-from lancelet.encodings.v2_1.open_page import kind_of_page, open_pages
+from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
+from lancelet.encodings.v2_1.open_page import open_pages, page_key
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb
 from lancelet.format.schema import Schema
@@ -96,9 +96,9 @@ class Column:
         self, *, joins: bool, memo: DictMemo | None = None, column: StoredColumn | None = None
     ) -> StructuralReader:
         node = nest(self.field, FileVersion.V2_2)
-        kind = kind_of_page if joins else None
+        kind = page_key if joins else None
         columns = [column or self.column]
-        return StructuralReader(node, columns, open_pages, memo=memo, kind_of_page=kind)
+        return StructuralReader(node, columns, open_pages, memo=memo, page_key=kind)
 
     def read(self, reader, rows):
         return run(reader.read(rows), lambda r: Slices(self.source, r.position, r.size))
@@ -132,27 +132,27 @@ def test_runs_read_as_single_pages_do(name, data):
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_some_of_the_pages_are_read_as_a_run(name):
-    kinds = [kind_of_page(page.encoding) for page in COLUMNS[name].column.pages]
+    kinds = [page_key(page.encoding) for page in COLUMNS[name].column.pages]
     assert any(one is not None and one == other for one, other in pairwise(kinds))
 
 
 @pytest.mark.parametrize("name", ["sentences", "sentences or null"])
 def test_pages_with_other_symbols_are_read_as_one(name):
     pages = COLUMNS[name].column.pages[:3]
-    layouts = [unseal(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout) for page in pages]
+    layouts = [unpack_any(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout) for page in pages]
     found = [message_with_table(each.mini_block_layout.value_compression) for each in layouts]
     assert len({message.symbol_table for message in found}) == len(pages)
-    assert len({kind_of_page(page.encoding) for page in pages}) == 1
+    assert len({page_key(page.encoding) for page in pages}) == 1
 
 
 def test_a_page_without_its_symbols_is_damaged():
     column = COLUMNS["sentences"]
-    layout = unseal(column.column.pages[0].encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    layout = unpack_any(column.column.pages[0].encoding, PAGE_LAYOUT_URL, pb.PageLayout)
     encoding = layout.mini_block_layout.value_compression
     while encoding.WhichOneof("compression") == "general":
         encoding = encoding.general.values
     encoding.fsst.ClearField("symbol_table")
-    damaged = replace(column.column.pages[0], encoding=sealed(layout))
+    damaged = replace(column.column.pages[0], encoding=pack_layout(layout))
     for pages in ([damaged], [damaged, *column.column.pages[1:3]]):
         stored = replace(column.column, pages=tuple(pages))
         with pytest.raises(CorruptDataError):
@@ -168,18 +168,18 @@ def test_an_item_of_another_page_is_no_item_of_this_one():
     """The indices of a page must not reach into the items of the page behind it."""
     column = COLUMNS["words"]
     first, second = column.column.pages[:2]
-    layout = unseal(first.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    layout = unpack_any(first.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
     layout.mini_block_layout.num_dictionary_items = 1
-    damaged = replace(first, encoding=sealed(layout))
+    damaged = replace(first, encoding=pack_layout(layout))
     stored = replace(column.column, pages=(damaged, second))
-    assert kind_of_page(damaged.encoding) == kind_of_page(second.encoding)
+    assert page_key(damaged.encoding) == page_key(second.encoding)
     for rows in (RowRange(0, 2000), RowIndices(np.arange(0, 2000, 40))):
         reader = StructuralReader(
             nest(column.field, FileVersion.V2_2),
             [stored],
             open_pages,
             memo=None,
-            kind_of_page=kind_of_page,
+            page_key=page_key,
         )
         with pytest.raises(CorruptDataError):
             column.read(reader, rows)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.encodings.take import (
+    filter_batch,
     join_arrays,
-    keep_of_batch,
-    place_rows,
-    rows_at,
+    scatter_rows,
+    take_ascending,
     take_from_batch,
     take_from_table,
     take_rows,
@@ -42,7 +42,7 @@ def test_rows_of_batches_and_tables_are_taken_from_slices(chunks):
     picks = np.flatnonzero(kept)
     expected = [batch.to_pylist()[pick] for pick in picks]
     assert take_from_batch(batch, pa.array(picks)).to_pylist() == expected
-    assert keep_of_batch(batch, kept).to_pylist() == expected
+    assert filter_batch(batch, kept).to_pylist() == expected
     table = pa.Table.from_batches([batch[: 18 // chunks], batch[18 // chunks :]])
     assert take_from_table(table, pa.array(picks)).to_pylist() == expected
 
@@ -51,7 +51,7 @@ def test_rows_of_batches_and_tables_are_taken_from_slices(chunks):
 def test_ascending_rows_are_taken_whether_they_follow_each_other_or_not(picks, start):
     values = pa.array([None if i % 7 == 3 else i for i in range(110)])[start : start + 100]
     rows = np.array(sorted(picks), np.int64)
-    assert rows_at(values, rows).equals(values.take(pa.array(rows)))
+    assert take_ascending(values, rows).equals(values.take(pa.array(rows)))
 
 
 @given(
@@ -64,7 +64,7 @@ def test_rows_of_several_arrays_come_to_their_places(kind, values, chance):
     chunks = [text[1:].cast(kind) for text in texts]
     places = list(range(sum(map(len, chunks))))
     chance.shuffle(places)
-    found = place_rows(chunks, np.array(places, np.int64))
+    found = scatter_rows(chunks, np.array(places, np.int64))
     found.validate(full=True)
     expected = dict(
         zip(places, (each for chunk in chunks for each in chunk.to_pylist()), strict=True)
@@ -76,12 +76,15 @@ def test_rows_of_several_arrays_come_to_their_places(kind, values, chance):
 def test_bytes_that_32_bit_offsets_cannot_number_are_refused():
     large = pa.array([b"x" * (1 << 20)]).take(pa.array(np.zeros(1025, np.int64)))
     with pytest.raises(ArrayOverflowError):
-        place_rows([large, large], np.arange(2050))
+        scatter_rows([large, large], np.arange(2050))
 
 
 def test_a_few_rows_do_not_hold_the_others():
     values = pa.array(np.arange(1000))
-    most, few = rows_at(values, np.arange(200, 900)), rows_at(values, np.arange(200, 210))
+    most, few = (
+        take_ascending(values, np.arange(200, 900)),
+        take_ascending(values, np.arange(200, 210)),
+    )
     assert most.buffers()[1].address == values.buffers()[1].address
     assert few.buffers()[1].size < values.nbytes
 
@@ -102,5 +105,5 @@ def test_dictionaries_too_large_together_are_joined_if_the_items_in_use_fit():
     assert joined.to_pylist() == [f"{page}-{item}" for page in range(3) for item in (3, 4)]
     everything = pa.array(range(100), pa.int8())
     full = [pa.DictionaryArray.from_arrays(everything, page.dictionary) for page in pages]
-    with pytest.raises(UnsupportedError, match="do not fit one array"):
+    with pytest.raises(UnsupportedError, match="do not fit into one array"):
         join_arrays(full)

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from lancelet import kernels
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
-from lancelet.encodings.choose import encode_mini_blocks, items_expected
+from lancelet.encodings.choose import encode_mini_blocks, estimate_items
 from lancelet.encodings.codecs.base import ChunkLimits, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
-from lancelet.encodings.codecs.words import WORDS, from_words
+from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES, from_unsigned
 from lancelet.encodings.cost import saving_min
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.pages import ChunkedPages, Pages
-from lancelet.encodings.trials import GENERAL, best_of, planes_entropy, try_all
+from lancelet.encodings.trials import GENERAL, best_trials, planes_entropy, try_all
 
 RNG = np.random.default_rng(11)
 COUNT = 4096
@@ -42,7 +42,7 @@ LIMITS = ChunkLimits()
 
 
 def words(values: np.ndarray) -> Pages:
-    return Pages.one(FixedWidth(values.itemsize * 8, values.view(np.uint8), len(values)))
+    return Pages.single(FixedWidth(values.itemsize * 8, values.view(np.uint8), len(values)))
 
 
 def tried(values: np.ndarray) -> list[str]:
@@ -87,9 +87,9 @@ def test_entropy_is_that_of_each_byte_or_of_its_differences(width: int, drawn: l
     expected = width * min(
         shannon_bytes(values), shannon_bytes(np.diff(values, prepend=values[:1]))
     )
-    found = planes_entropy(Pages.one(FixedWidth(8 * width, np.repeat(values, width), len(drawn))))[
-        0
-    ]
+    found = planes_entropy(
+        Pages.single(FixedWidth(8 * width, np.repeat(values, width), len(drawn)))
+    )[0]
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -103,7 +103,7 @@ def shannon_bytes(values: np.ndarray) -> float:
 def test_expected_items_would_show_as_many_distinct(items: int, drawn: int) -> None:
     shown = items * -math.expm1(-drawn / items)
     distinct = round(shown)
-    found = items_expected(distinct, drawn)
+    found = estimate_items(distinct, drawn)
     if distinct >= drawn:
         assert found == math.inf
     elif distinct:
@@ -142,16 +142,19 @@ def test_strings_are_coded_by_one_table_however_often_they_are_tried(monkeypatch
 
         monkeypatch.setattr(kernels, name, counted)
     options = EncodingOptions()
-    pages = Pages.one(block)
+    pages = Pages.single(block)
     trials = try_all(pages, page_bytes=pages.raw_bytes, options=options, limits=LIMITS)
     assert sum("fsst" in trial.description for trial in trials) == 3
     assert calls == ["fsst_train", "fsst_encode"]
-    assert "fsst{variable(flat(32))}}" in trials[int(best_of(trials, options)[0])].description
+    assert "fsst{variable(flat(32))}}" in trials[int(best_trials(trials, options)[0])].description
 
 
 @pytest.mark.parametrize(
     ("codec", "bits"),
-    [(Flat(), 1), *((codec, bits) for codec in (Flat(), InlineBitpacking()) for bits in WORDS)],
+    [
+        (Flat(), 1),
+        *((codec, bits) for codec in (Flat(), InlineBitpacking()) for bits in UNSIGNED_TYPES),
+    ],
 )
 @pytest.mark.parametrize("rows", [1, 7, 1000, 1024, 1025, 5000])
 @pytest.mark.parametrize("count", [1, 3])
@@ -163,7 +166,7 @@ def test_what_is_measured_is_what_encoding_makes(
     if bits == 1:
         block = FixedWidth(1, np.packbits(words.astype(np.uint8), bitorder="little"), len(words))
     else:
-        block = from_words(words.astype(WORDS[bits]))
+        block = from_unsigned(words.astype(UNSIGNED_TYPES[bits]))
     pages = Pages(block, rows, count)
     for limits in (ChunkLimits(), ChunkLimits(bytes_aim=100), ChunkLimits(values_max=4)):
         measured = codec.measure_pages(block, rows, limits)

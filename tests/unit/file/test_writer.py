@@ -434,7 +434,7 @@ def test_unknown_wishes_of_a_field_are_refused(version, is_nested):
     field = pa.field("x", pa.int32(), metadata={"lance-encoding:compression": "brotli"})
     if is_nested:
         field = pa.field("l", pa.list_(field))
-    with pytest.raises(InvalidInputError, match="something the writer cannot do") as caught:
+    with pytest.raises(InvalidInputError, match="invalid encoding option") as caught:
         start(store, pa.schema([field]).empty_table(), version=version)
     assert caught.value.facts["field"] == "x"
     assert store.started == 0
@@ -457,8 +457,8 @@ def test_the_environment_is_read_once_for_a_file(monkeypatch, version):
     column = pa.array([{"a": 1, "b": [2]}, {"a": 3, "b": []}])
     table = pa.table({"x": column, "y": column})
     looks = []
-    read = options._given_by_environment
-    monkeypatch.setattr(options, "_given_by_environment", lambda: looks.append(None) or read())
+    read = options._environment_defaults
+    monkeypatch.setattr(options, "_environment_defaults", lambda: looks.append(None) or read())
     chosen = WriterOptions(version=version, zone_rows=1)
     writer = create_data_file(MemoryStore(), "x", Schema.from_arrow(table.schema), chosen)
     writer.write(table)

@@ -45,11 +45,11 @@ def test_no_load_is_forgotten():
 
     def read(_):
         together.wait()
-        loads.count(parts=2, found=1)
+        loads.count(parts=2, cache_hits=1)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(read, range(8)))
-    assert (loads.parts, loads.found) == (16, 8)
+    assert (loads.parts, loads.cache_hits) == (16, 8)
 
 
 def test_no_page_is_forgotten():

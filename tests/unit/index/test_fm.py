@@ -120,7 +120,7 @@ def test_a_merge_has_the_rows_of_all_under_their_new_numbers(texts):
 def test_a_full_partition_whose_rows_stay_is_not_sorted_again(texts, monkeypatch):
     segment = trained(texts)
     monkeypatch.setattr(layout, "order_suffixes", None)
-    monkeypatch.setattr(kind, "_HALF", 1 << 20)
+    monkeypatch.setattr(kind, "_SMALL_FRACTION", 1 << 20)
     place = folder()
     Fm().remap(segment, lambda numbers: numbers + np.uint64(7), place)
     check(Fm().open(place, b""), texts, first=7)
@@ -138,7 +138,7 @@ def test_codes_have_32_bits_at_most():
     counts = [1, 1]
     while len(counts) < 45:
         counts.append(counts[-1] + counts[-2])
-    children = layout._children_of(np.array(counts + [0] * (256 - len(counts))))
+    children = layout._huffman_children(np.array(counts + [0] * (256 - len(counts))))
     assert sorted(-1 - child for child in children.tolist() if child < 0) == list(range(45))
     assert max(map(len, layout._paths(children).values())) <= 32
 

@@ -23,8 +23,8 @@ def boxes(points):
 def test_the_curve_goes_through_each_cell_once_and_from_one_to_the_next():
     side = 16
     cells = np.array([(x, y) for x in range(side) for y in range(side)])
-    ordered = cells[np.argsort(layout.curve_places(boxes(cells)))]
-    assert len(np.unique(layout.curve_places(boxes(cells)))) == side * side
+    ordered = cells[np.argsort(layout.curve_positions(boxes(cells)))]
+    assert len(np.unique(layout.curve_positions(boxes(cells)))) == side * side
     assert (np.abs(np.diff(ordered, axis=0)).sum(axis=1) == 1).all()
 
 

@@ -60,7 +60,7 @@ def test_what_is_no_vectors_is_refused(wrong, message):
 def test_clusters_need_a_number_a_metric_and_vectors():
     with pytest.raises(ValueError, match="metric_type"):
         lancelet.util.KMeans(2, "hamming")
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         lancelet.util.KMeans(0)
     with pytest.raises(RuntimeError, match="fit"):
         lancelet.util.KMeans(2).predict(VECTORS)

@@ -15,7 +15,7 @@ import pytest
 from lancelet import kernels
 from lancelet.buffers import Slices, run
 from lancelet.encodings.levels import nest
-from lancelet.encodings.planned import NestedForm, form_of
+from lancelet.encodings.planned import NestedLayout, layout_of
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema
@@ -80,7 +80,7 @@ def stored():
     reader = open_data_file(store, "f")
     metadata = run(reader.metadata.read_stored(list(range(len(arrays)))), reader.fetch)
     trees = [nest(field, FileVersion.V2_2) for field in reader.schema.fields]
-    each = [form_of(tree.data_type) or NestedForm.of(tree) for tree in trees]
+    each = [layout_of(tree.data_type) or NestedLayout.of(tree) for tree in trees]
     forms = np.array([form.numbers[0] for form in each], np.int64)
     return np.frombuffer(store.read("f"), np.uint8), metadata, forms.reshape(-1), table
 

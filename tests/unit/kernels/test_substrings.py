@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError
-from lancelet.index.scalar.fm.layout import tree_of
+from lancelet.index.scalar.fm.layout import build_tree
 from lancelet.kernels import WaveletTree, order_suffixes
 
 Agree = Callable[..., Any]
@@ -23,7 +23,7 @@ def bytes_of(text: bytes) -> np.ndarray:
 
 def tree_and_samples(text: bytes) -> tuple[WaveletTree, np.ndarray]:
     order = order_suffixes(bytes_of(text))
-    return tree_of(bytes_of(text)[order - 1]), order[::RATE].astype(np.uint64)
+    return build_tree(bytes_of(text)[order - 1]), order[::RATE].astype(np.uint64)
 
 
 texts = st.one_of(

@@ -93,7 +93,7 @@ def test_what_cannot_be_joined_is_encoded_or_refused(prepare, reason):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"data_storage_version": "2.1"}, "version that new ones get"),
+        ({"data_storage_version": "2.1"}, "another version than new files"),
         ({"max_bytes_per_file": 100}, "several files"),
     ],
 )

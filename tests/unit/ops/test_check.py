@@ -121,7 +121,7 @@ def test_each_level_finds_what_those_before_do_not(tmp_path):
     assert found(dataset, "footers") == []
     assert found(dataset, "checksums") == [("error", 0)]
     (finding,) = lancelet.dataset(dataset.uri).check("checksums")
-    assert finding.what == "bytes 16384 to 32768 are not what was written"
+    assert finding.what == "wrong checksum of bytes 16384 to 32768"
     path.write_bytes(original)
     assert found(dataset) == []
 
@@ -145,7 +145,7 @@ def test_counts_that_are_wrong_are_found_and_rebuilt(table):
     publish(table.snapshot, Update((), (replace(fragment, deletion_file=deletion),)))
     table.checkout_latest()
     (finding,) = table.check("footers")
-    assert "deletes 1 rows, and the manifest says 5" in finding.what
+    assert "has 1 deleted rows, but the manifest has 5" in finding.what
     tried = table.repair(rebuild_counts=True)
     assert (tried.version, tried.rows_before, tried.rows_after) == (3, 25, 29)
     assert table.latest_version == 3
@@ -175,7 +175,7 @@ def test_a_damaged_fragment_is_dropped(table):
         i for i in range(30) if not 9 < i < 20 and i != 3
     ]
     assert dataset.check("indices") == []
-    with pytest.raises(InvalidInputError, match="no such fragments"):
+    with pytest.raises(InvalidInputError, match="does not contain these fragments"):
         dataset.repair(drop_fragments=[1])
 
 
@@ -209,11 +209,11 @@ def test_a_fragment_is_restored_from_a_copy(table, tmp_path):
     assert dataset.check("indices") == []
     after = {path.name for path in (root_of(dataset) / "data").iterdir()}
     assert len(after - before) == 2
-    with pytest.raises(InvalidInputError, match="damaged in the source too"):
+    with pytest.raises(InvalidInputError, match="also damaged in the source"):
         dataset.repair(restore_fragments=[1], source=1)
-    with pytest.raises(InvalidInputError, match="dropped or restored"):
+    with pytest.raises(InvalidInputError, match="both dropped and restored"):
         dataset.repair(restore_fragments=[1], drop_fragments=[1], source=source)
-    with pytest.raises(InvalidInputError, match="from a version or from a copy"):
+    with pytest.raises(InvalidInputError, match="an older version, or a copy"):
         dataset.repair(restore_fragments=[1])
 
 
@@ -283,7 +283,7 @@ def test_rows_that_a_manifest_claims_cost_nothing(tmp_path, has_deletions):
         assert tracemalloc.get_traced_memory()[1] < 24 << 20
     finally:
         tracemalloc.stop()
-    assert [f.what for f in found] == ["the file has 10 rows, and the fragment has 134217728"]
+    assert [f.what for f in found] == ["the file has 10 rows, but the fragment has 134217728"]
 
 
 def test_indices_are_checked_and_dropped(tmp_path):
@@ -300,7 +300,7 @@ def test_indices_are_checked_and_dropped(tmp_path):
     dataset.repair(drop_indices=["id_idx"], dry_run=False)
     assert dataset.check("indices") == []
     assert lance.dataset(uri).describe_indices() == []
-    with pytest.raises(NotFoundError, match="no index of that name"):
+    with pytest.raises(NotFoundError, match="no index with this name"):
         dataset.repair(drop_indices=["id_idx"])
 
 
@@ -318,8 +318,8 @@ def test_what_old_releases_left_in_indices_is_told_from_damage(tmp_path):
     findings = lancelet.dataset(uri).check("indices")
     (warning,) = (f.what for f in findings if f.severity is Severity.WARNING)
     assert warning == (
-        "vector_idx: another segment covers the fragments [0] too; here the first counts, "
-        "and other readers may find rows twice"
+        "vector_idx: another segment also covers the fragments [0]; the first segment takes "
+        "precedence, and other readers may return rows twice"
     )
     assert {f.severity for f in findings} == {Severity.WARNING}
     other = str(tmp_path / "other")
@@ -360,7 +360,7 @@ def test_what_two_segments_cover_is_found_once(tmp_path, column, kind, more):
         assert found.to_table(full_text_query="tree").num_rows == 60
     assert found.to_table(filter="k in (3, 30, 50)")["k"].to_pylist() == [3, 30, 50]
     (finding,) = (f for f in found.check("indices") if f.severity is not Severity.NOTE)
-    assert "another segment covers the fragments [0] too" in finding.what
+    assert "another segment also covers the fragments [0]" in finding.what
 
 
 def test_a_file_of_an_index_of_an_unknown_version_is_named(tmp_path):
@@ -382,7 +382,7 @@ def test_blobs_in_files_of_their_own_are_looked_for(tmp_path):
     (blob,) = (tmp_path / "t" / "data").glob("*/*.blob")
     blob.unlink()
     (finding,) = dataset.check("decode")
-    assert "file of blobs of b is missing" in finding.what
+    assert "the blob file of column b is missing" in finding.what
 
 
 def test_a_manifest_that_cannot_be_read_is_a_finding_among_all_versions(table):
@@ -465,7 +465,7 @@ def test_a_manifest_of_another_version_than_its_name_is_found_and_not_taken_for_
 
 def test_levels_have_names_and_numbers(table):
     assert Level.parse(3) is Level.CHECKSUMS
-    with pytest.raises(InvalidInputError, match="no such level"):
+    with pytest.raises(InvalidInputError, match="unknown check level"):
         table.check("everything")
     snapshot = open_snapshot(TableLocation.open(table.uri))
     assert check(snapshot, Level.PRESENT) == []

@@ -29,7 +29,7 @@ def build(tmp_path, kind, *, stable=False):
 def findings(dataset):
     checker = SCALAR_INDICES
     (index,) = dataset.snapshot.indices.indices
-    assert checker.knows(index)
+    assert checker.supports(index)
     return list(checker.findings(dataset.snapshot, index))
 
 
@@ -56,7 +56,7 @@ def test_a_row_with_another_value_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(BTreeSegment, "entries", turned)
     found = findings(dataset)
     assert [each.severity for each in found] == [Severity.ERROR] * 2
-    assert "do not have" in found[1].what
+    assert "wrong values for" in found[1].what
 
 
 def test_a_row_that_is_missing_is_found(tmp_path, monkeypatch):
@@ -77,7 +77,7 @@ def test_zones_that_would_pass_over_a_row_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(
         ZoneMapSegment, "_zones", lambda self, _: np.zeros(len(self.locations), np.bool_)
     )
-    assert all("would not find" in each.what for each in findings(dataset))
+    assert all("queries by value miss" in each.what for each in findings(dataset))
     assert findings(dataset)
 
 

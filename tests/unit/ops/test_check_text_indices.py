@@ -38,7 +38,7 @@ def findings(dataset):
     checker = TEXT_INDICES
     found = []
     for index in dataset.snapshot.indices.indices:
-        assert checker.knows(index)
+        assert checker.supports(index)
         found += checker.findings(dataset.snapshot, index)
     assert all(each.severity is Severity.ERROR and each.index == "s_idx" for each in found)
     return [each.what for each in found]
@@ -76,24 +76,24 @@ def test_lists_and_documents_are_cut_as_the_index_was(tmp_path, values, options)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda own: Postings(own.tokens[1:], own.docs[1:], own.freqs[1:], None), "lacks 1 words"),
+        (lambda own: Postings(own.tokens[1:], own.docs[1:], own.freqs[1:], None), "lacks 1 tokens"),
         (
             lambda own: Postings(own.tokens, own.docs, own.freqs + 1, None),
-            "another number",
+            "wrong number of tokens",
         ),
         (
             lambda own: Postings(own.tokens[::-1], own.docs, own.freqs, None),
-            "do not have them",
+            "wrong tokens of rows",
         ),
     ],
 )
 def test_words_in_wrong_rows_are_found(tmp_path, monkeypatch, change, message):
     dataset = build(str(tmp_path), texts())
-    whole = StoredPartition.everything
+    whole = StoredPartition.read_all
 
     def changed(partition):
         tokens, postings = whole(partition)
         return tokens, change(postings)
 
-    monkeypatch.setattr(StoredPartition, "everything", changed)
+    monkeypatch.setattr(StoredPartition, "read_all", changed)
     assert any(message in each for each in findings(dataset))

@@ -26,7 +26,7 @@ from lancelet.ops.cleanup import (
     plan_cleanup,
 )
 from lancelet.ops.cleanup.mentions import Mentions, read_versions
-from lancelet.ops.cleanup.run import _Pace, run_cleanup
+from lancelet.ops.cleanup.run import _RateLimiter, run_cleanup
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
@@ -137,11 +137,11 @@ def test_each_file_that_goes_has_a_reason_and_the_plan_deletes_nothing(tmp_path)
     explained = dataset.explain_cleanup_old_versions(older_than=ALL, include_files=True)
     assert files_of(tmp_path) == before
     reasons = {file.reason for file in explained.candidate_files if file.kind == "manifest"}
-    assert reasons == {f"version {number} goes" for number in (1, 2, 3)}
+    assert reasons == {f"version {number} is removed" for number in (1, 2, 3)}
     others = {(f.unverified, f.reason) for f in explained.candidate_files if f.kind != "manifest"}
     assert others == {
-        (False, "only versions that go mention it"),
-        (True, "no version mentions it, and it is 8 days old"),
+        (False, "only removed versions refer to it"),
+        (True, "no version refers to it, and it is 8 days old"),
     }
     stats = dataset.cleanup_old_versions(older_than=ALL)
     assert stats == explained.stats
@@ -303,7 +303,7 @@ def test_commits_clean_up_when_the_config_says_so(tmp_path):
     dataset.update_config({"lance.auto_cleanup.retain_versions": "2"})
     assert [version["version"] for version in dataset.versions()] == [5, 6]
     broken = {"lance.auto_cleanup.older_than": "soon", "lance.auto_cleanup.interval": "1"}
-    with pytest.warns(CleanupWarning, match="was committed, but cleaning up failed"):
+    with pytest.warns(CleanupWarning, match="was committed, but automatic cleanup failed"):
         dataset.update_config(broken)
     assert lancelet.dataset(uri).version == dataset.version
 
@@ -443,14 +443,14 @@ def test_lengths_of_time_are_read_as_people_write_them():
     assert parse_duration(" 1h 30min ") == timedelta(hours=1, minutes=30)
     assert parse_duration("2w3ms") == timedelta(weeks=2, milliseconds=3)
     for wrong in ("", "7", "1 lightyear", "h", "1h!"):
-        with pytest.raises(InvalidInputError, match="length of time"):
+        with pytest.raises(InvalidInputError, match="duration"):
             parse_duration(wrong)
 
 
 def test_deleting_keeps_to_the_rate(monkeypatch):
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    pace = _Pace(10, now=lambda: 100.0)
+    pace = _RateLimiter(10, now=lambda: 100.0)
     for _ in range(4):
         pace.wait()
     assert slept == pytest.approx([0, 0.1, 0.2, 0.3])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lancelet
-from lancelet.ops.diff import Side
+from lancelet.ops.diff import DifferenceKind
 
 
 def _table(tmp_path: Path, **options) -> lancelet.LanceDataset:
@@ -35,13 +35,13 @@ def test_every_kind_of_difference_is_told_both_ways(tmp_path: Path) -> None:
     assert [str(each) for each in found.metadata] == ["+ table.owner: 'us'"]
     assert [each.name for each in found.indices] == ["id_idx"]
     kinds = sorted((each.side, each.after) for each in found.files if each.name.startswith("data/"))
-    assert kinds == [(Side.ADDED, "data file")]
+    assert kinds == [(DifferenceKind.ADDED, "data file")]
     rows = found.rows
     assert (rows.before, rows.after) == (3, 2)
     assert (rows.inserted, rows.updated, rows.deleted) == (0, 1, 1)
     assert "rows: 3 -> 2 (0 inserted, 1 updated, 1 deleted)" in str(found)
     back = dataset.diff(dataset.version, 1)
-    assert [each.side for each in back.schema] == [Side.CHANGED, Side.REMOVED]
+    assert [each.side for each in back.schema] == [DifferenceKind.CHANGED, DifferenceKind.REMOVED]
     assert (back.rows.inserted, back.rows.updated, back.rows.deleted) == (1, 1, 0)
 
 

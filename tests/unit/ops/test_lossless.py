@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet.errors import SchemaMismatchError
-from lancelet.ops.lossless import LossyConversionError, conversion
+from lancelet.ops.lossless import LossyConversionError, find_converter
 
 NOON = dt.datetime(2020, 1, 1, 12)  # noqa: DTZ001 - a time of no zone
 VECTOR = pa.list_(pa.float32(), 2)
@@ -53,7 +53,7 @@ KEPT = [
 def test_values_that_fit_are_kept(array, wanted):
     for start in (0, 1):
         part = array.slice(start)
-        found = conversion(array.type, wanted)(part)
+        found = find_converter(array.type, wanted)(part)
         found.validate(full=True)
         assert found.type == wanted
         assert [plain(value) for value in found] == [plain(value) for value in part]
@@ -111,7 +111,7 @@ def test_the_first_value_that_would_change_is_named(values, wanted, tmp_path):
     ],
 )
 def test_other_kinds_of_values_are_not_converted(found, wanted, tmp_path):
-    assert conversion(found, wanted) is None
+    assert find_converter(found, wanted) is None
     dataset = lancelet.write_dataset(pa.table({"c": pa.nulls(1, wanted)}), tmp_path / "t")
     with pytest.raises(SchemaMismatchError, match="different schema"):
         dataset.insert(pa.table({"c": pa.nulls(1, found)}))
@@ -124,7 +124,7 @@ def test_narrowed_numbers_are_the_same_or_refused(values):
     with np.errstate(over="ignore"):
         fits = np.array_equal(known, known.astype(np.float32), equal_nan=True)
     try:
-        found = conversion(pa.float64(), pa.float32())(array)
+        found = find_converter(pa.float64(), pa.float32())(array)
     except (pa.ArrowInvalid, ValueError):
         assert not fits
     else:

@@ -12,11 +12,11 @@ import pytest
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import blob_field
-from lancelet.ops.rows import MixedValuesError, RowsTypeError, read_rows_of
+from lancelet.ops.rows import MixedValuesError, RowsTypeError, read_rows
 
 
 def table_of(data, schema=None):
-    stream = read_rows_of(data, schema)
+    stream = read_rows(data, schema)
     return pa.Table.from_batches(stream.batches, stream.schema)
 
 
@@ -64,7 +64,7 @@ def test_rows_of_a_generator_are_taken_as_they_are_written():
         for taken in range(100_000):
             yield {"a": taken}
 
-    stream = read_rows_of(rows())
+    stream = read_rows(rows())
     assert next(stream.batches).num_rows < 10_000
     assert taken < 10_000
     assert sum(batch.num_rows for batch in stream.batches) > 90_000
@@ -133,7 +133,7 @@ def test_frames_are_rows(frame):
 @pytest.mark.parametrize("other", [7, "text", b"bytes", np.ones(3)])
 def test_other_objects_have_no_rows(other):
     with pytest.raises(RowsTypeError):
-        read_rows_of(other)
+        read_rows(other)
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_other_objects_have_no_rows(other):
 )
 def test_a_column_without_a_name_is_refused_with_what_to_do(column):
     with pytest.raises(RowsTypeError, match="pass a dict such as"):
-        read_rows_of(column)
+        read_rows(column)
 
 
 @pytest.mark.parametrize("values", [5, "text", b"bytes"])
 def test_a_column_has_a_value_for_each_row(values):
     with pytest.raises(InvalidInputError, match="a value for each row") as caught:
-        read_rows_of({"a": [1], "b": values})
+        read_rows({"a": [1], "b": values})
     assert caught.value.facts["column"] == "b"
 
 
@@ -179,7 +179,7 @@ MIXED = {"k": [1, 2, 3, 4], "a": ["x", None, 7, "y"]}
 )
 def test_a_value_that_does_not_go_with_the_others_is_named(data):
     with pytest.raises(MixedValuesError) as caught:
-        read_rows_of(data)
+        read_rows(data)
     assert caught.value.facts == {"column": "a", "row": 2, "value": 7}
 
 
@@ -187,17 +187,17 @@ def test_a_value_that_does_not_fit_the_given_schema_is_named():
     schema = pa.schema([("k", pa.int8())])
     for data in ({"k": [1, 300]}, [{"k": 1}, {"k": 300}], pd.DataFrame({"k": [1, 300]})):
         with pytest.raises(MixedValuesError) as caught:
-            read_rows_of(data, schema)
+            read_rows(data, schema)
         assert caught.value.facts["row"] == 1
         assert caught.value.facts["value"] == 300
         assert caught.value.facts["expected"] == "int8"
 
 
 def test_columns_of_one_name_are_refused():
-    with pytest.raises(InvalidInputError, match="one name"):
-        read_rows_of(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]))
+    with pytest.raises(InvalidInputError, match="duplicate column names"):
+        read_rows(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]))
 
 
 def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(InvalidInputError, match="different numbers"):
-        read_rows_of({"a": [1], "b": [1, 2]})
+    with pytest.raises(InvalidInputError, match="different lengths"):
+        read_rows({"a": [1], "b": [1, 2]})

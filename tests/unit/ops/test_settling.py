@@ -11,7 +11,7 @@ from lancelet.ops.columns.sources import Expressions
 from lancelet.ops.delete import delete_rows
 from lancelet.ops.merge_insert.execute import merge_rows
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 from lancelet.ops.update import update_rows
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.table.location import TableLocation
@@ -22,11 +22,11 @@ ROWS = pa.table({"id": range(6), "n": range(6)})
 UPSERT = MergeSpec(("id",), Matched.UPDATE, inserts=True)
 CHANGES = {
     "append": lambda now: write_table(
-        now.location, read_rows_of(ROWS), WriteMode.APPEND, WriteOptions()
+        now.location, read_rows(ROWS), WriteMode.APPEND, WriteOptions()
     ),
     "delete": lambda now: delete_rows(now, "id = 1").snapshot,
     "update": lambda now: update_rows(now, {"n": "n + 1"}, "id = 1").snapshot,
-    "upsert": lambda now: merge_rows(now, read_rows_of(ROWS.slice(1, 3)), UPSERT).snapshot,
+    "upsert": lambda now: merge_rows(now, read_rows(ROWS.slice(1, 3)), UPSERT).snapshot,
     "columns": lambda now: add_columns(now, Expressions({"m": "n * 2"})),
 }
 

@@ -123,7 +123,7 @@ def test_columns_that_are_not_there_are_refused(dataset, name):
         ({"s.x": "1", "s": "NULL"}, "set twice"),
         ({"s": "NULL", "s.in.y": "'a'"}, "set twice"),
         ({"name": "1", "`name`": "2"}, "set twice"),
-        ({"tags.item": "1"}, "only fields of structs"),
+        ({"tags.item": "1"}, "only struct fields"),
     ],
 )
 def test_updates_that_make_no_sense_are_refused(dataset, updates, reason):

@@ -1,4 +1,6 @@
+# a table reads best with a case on each line
 # ruff: noqa: E501  # a table reads best with a case on each line
+
 """How constants, names and types meet: the coercion table of the guide, tested."""
 
 import datetime as dt

@@ -162,7 +162,7 @@ def test_the_index_that_leaves_the_least_is_asked(dataset):
 
 
 def test_a_row_behind_the_end_of_its_fragment_is_a_corrupt_index(dataset, monkeypatch):
-    monkeypatch.setattr(BTreeSegment, "_numbers", lambda *_: np.array([4711], np.uint64))
+    monkeypatch.setattr(BTreeSegment, "_search_numbers", lambda *_: np.array([4711], np.uint64))
     with pytest.warns(IndexUnusableWarning, match="out of range"):
         assert dataset.to_table(filter="a = 7")["a"].to_pylist() == [7]
 

@@ -13,7 +13,7 @@ from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.schema import Schema
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.ops.delete import delete_rows
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 from lancelet.ops.write import FileLimits, FileOptions
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.query.execute import count_rows, execute, execute_to_table
@@ -44,7 +44,7 @@ def numbers(count):
 def make_table(path, data, *, rows_per_file):
     options = WriteOptions(FileOptions(limits=FileLimits(max_rows_per_file=rows_per_file)))
     location = TableLocation.open(path)
-    return write_table(location, read_rows_of(data), WriteMode.CREATE, options)
+    return write_table(location, read_rows(data), WriteMode.CREATE, options)
 
 
 @pytest.fixture(scope="module")

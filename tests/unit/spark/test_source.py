@@ -468,7 +468,7 @@ def test_a_table_begins_with_bases_and_no_other_does(tmp_path):
         "cold": f"{tmp_path}/cold",
     }
     assert [len(list((tmp_path / name).iterdir())) for name in ("hot", "cold")] == [1, 1]
-    with pytest.raises(InvalidInputError, match="only a table that is made"):
+    with pytest.raises(InvalidInputError, match="initial bases are allowed only for a new table"):
         source(uri, **bases).writer(source(uri).schema(), overwrite=True)
     with pytest.raises(InvalidInputError, match="name=path"):
         source(f"{uri}2", initial_bases="/cold").writer(source(uri).schema(), overwrite=False)

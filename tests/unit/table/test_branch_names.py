@@ -66,7 +66,7 @@ def test_branches_of_the_reference_that_overlap_do_not_delete_each_other(uri, in
     other.create_branch(inner).insert(ROWS)
     for name in ("x", inner):
         assert open_branch(uri, name).count_rows() == 6
-    with pytest.raises(InvalidInputError, match="other branches lie among the files"):
+    with pytest.raises(InvalidInputError, match="other branches are stored inside"):
         clean(open_branch(uri, "x"))
     with pytest.raises(RefInUseError) as raised:
         lancelet.dataset(uri).branches.delete("x")

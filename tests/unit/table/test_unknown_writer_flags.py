@@ -9,7 +9,7 @@ import pytest
 import lancelet
 from lancelet.errors import UnsupportedError
 from lancelet.format.manifest_file import write_manifest_file
-from lancelet.ops.repair import RepairWishes, repair
+from lancelet.ops.repair import RepairOptions, repair
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -31,7 +31,7 @@ CHANGES = {
     "shallow clone": lambda d: d.shallow_clone(d.uri + ".clone", d.version),
     "deep clone": lambda d: d.deep_clone(d.uri + ".clone", d.version),
     "migrate names": lambda d: d.migrate_manifest_paths_v2(),
-    "repair": lambda d: repair(d.snapshot, RepairWishes(drop_fragments=(0,)), dry_run=False),
+    "repair": lambda d: repair(d.snapshot, RepairOptions(drop_fragments=(0,)), dry_run=False),
     "compact": lambda d: d.optimize.compact_files(),
     "index": lambda d: d.create_scalar_index("x", "BTREE"),
 }

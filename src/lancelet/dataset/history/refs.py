@@ -318,7 +318,9 @@ class Branches:
         refresh_snapshot(self._dataset.snapshot)
         forward = partial(fast_forward, name=branch)
         if dry_run:
-            return ops.dry_run.rehearse_write(_main(self._dataset), forward, if_nothing="Overwrite")
+            return ops.dry_run.dry_run_write(
+                _main(self._dataset), forward, if_unchanged="Overwrite"
+            )
         return self._dataset.at(forward(_main(self._dataset)))
 
     @checks_kinds
@@ -436,7 +438,7 @@ class RefMethods:
         source = open_reference(self._handle, reference)
         create = partial(refs.create_branch, name=branch, source=source)
         if dry_run:
-            return ops.dry_run.rehearse_write(refs.main_location(source), create)
+            return ops.dry_run.dry_run_write(refs.main_location(source), create)
         return cast("LanceDataset", self).at(create(refs.main_location(source)))
 
     @previews_dataset
@@ -528,7 +530,7 @@ class RefMethods:
         options = OpenOptions(wanted, own.base_options)
         location = locate(text_of(target), options)[0]
         if dry_run:
-            return ops.dry_run.rehearse_write(location, clone, num_rows)
+            return ops.dry_run.dry_run_write(location, clone, num_rows)
         clone(location)
         kind = cast("type[LanceDataset]", type(self))  # what this is mixed into
         return kind(
@@ -550,7 +552,7 @@ def _done(
     """Change the names of the main table, or say what that would write and delete."""
     refresh_snapshot(dataset.snapshot)  # another table at its place keeps its names
     if dry_run:
-        return ops.dry_run.rehearse_apart(_main(dataset), operation, change)
+        return ops.dry_run.dry_run_without_commit(_main(dataset), operation, change)
     change(_main(dataset))
     return None
 

@@ -123,7 +123,7 @@ def hamming_clustering_for_ivf_partition(
     numbers, words = ops.duplicates.pairs.hashes_of_partition(
         dataset.snapshot, index_name, partition_id, chosen
     )
-    return ops.duplicates.hashes.clusters_of(
+    return ops.duplicates.hashes.build_clusters(
         numbers, ops.duplicates.hashes.pairs_of_hashes(words, hamming_threshold)
     )
 
@@ -209,8 +209,8 @@ def _check(dataset: LanceDataset, column: str) -> None:
 def _clusters(rows: pa.Table, bits_max: int) -> pa.RecordBatchReader:
     hashes, numbers = (rows.column(at).combine_chunks() for at in range(2))
     is_there = hashes.is_valid()
-    words = ops.duplicates.hashes.words_of(hashes.filter(is_there))
-    return ops.duplicates.hashes.clusters_of(
+    words = ops.duplicates.hashes.to_machine_words(hashes.filter(is_there))
+    return ops.duplicates.hashes.build_clusters(
         numbers.filter(is_there).to_numpy().astype(np.uint64),
         ops.duplicates.hashes.pairs_of_hashes(words, bits_max),
     )

@@ -78,7 +78,7 @@ class VectorIndexReader:
                 f"expected 0 <= partition_id < {self.num_partitions()}"
             )
         snapshot = self.dataset._handle.snapshot  # noqa: SLF001 - a part of it
-        opened = ops.indexing.vector_models.segments_of_index(snapshot, self.index_name)
+        opened = ops.indexing.vector_models.open_ivf_segments(snapshot, self.index_name)
         return ops.indexing.vector_models.partition_table(
             opened, partition_id, with_vector=with_vector
         )

@@ -60,7 +60,7 @@ class RecallMethods:
             handle.snapshot, column, k=k, sample=sample, seed=seed, options=options
         )
         if store:
-            handle.snapshot = ops.indexing.recall.keep_report(handle.snapshot, report)
+            handle.snapshot = ops.indexing.recall.store_report(handle.snapshot, report)
         return report
 
     def tune(

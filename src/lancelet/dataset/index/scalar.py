@@ -367,7 +367,7 @@ def parse_uuid(text: str) -> uuid.UUID:
 def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
     return IndexInformation(
         name=index.name,
-        type=ops.indexing.describe.title_of(index),
+        type=ops.indexing.describe.index_title(index),
         uuid=str(index.uuid),
         fields=_field_names(snapshot, index),
         version=index.dataset_version,
@@ -387,11 +387,11 @@ def _description(
     known = [size for size in sizes if size is not None]
     return IndexDescription(
         name=name,
-        index_type=ops.indexing.describe.title_of(first),
+        index_type=ops.indexing.describe.index_title(first),
         type_url="" if details is None else details.type_url,
         fields=[int(field_id) for field_id in first.fields],
         field_names=_field_names(snapshot, first),
-        num_rows_indexed=ops.indexing.describe.coverage_of(snapshot, segments).indexed_rows,
+        num_rows_indexed=ops.indexing.describe.compute_coverage(snapshot, segments).indexed_rows,
         total_size_bytes=sum(known) if len(known) == len(sizes) else None,
         details={} if kind is None or details is None else kind.describe(details.value),
         segments=described,

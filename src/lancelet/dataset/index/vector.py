@@ -165,7 +165,7 @@ class VectorIndexMethods:
         """
         model = ops.indexing.vector_models.model_of_index(self._handle.snapshot, index_name)
         element = pa.from_numpy_dtype(model.centroids.dtype)
-        vectors = kinds.vector.writer.array_of(model.centroids, pa.list_(element, model.dimension))
+        vectors = kinds.vector.writer.to_column(model.centroids, pa.list_(element, model.dimension))
         return IvfCentroids(vectors)
 
     @checks_kinds
@@ -193,7 +193,7 @@ class VectorIndexMethods:
         if index_name is None:
             if column is None:
                 raise InvalidInputError("Must provide 'index_name' or 'column'.")
-            index_name = ops.indexing.vector_models.name_of_index_on(self._handle.snapshot, column)
+            index_name = ops.indexing.vector_models.find_index_name(self._handle.snapshot, column)
             if index_name is None:
                 raise NoVectorIndexError(f"No IVF index for column '{column}'")
         return self.get_ivf_model(index_name).centroids

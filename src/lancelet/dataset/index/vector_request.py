@@ -42,16 +42,16 @@ from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.index.vector.model import KnownPartitions
+    from lancelet.index.vector.model import AssignedPartitions
     from lancelet.index.vector.train import IvfRequest
     from lancelet.ops.indexing.vectors import VectorIndexRequest
 
 _NUMBERS: Final = {
     "num_partitions": "partitions",
     "target_partition_size": "target_rows",
-    "num_sub_vectors": "pieces",
+    "num_sub_vectors": "num_sub_vectors",
     "num_bits": "bits",
-    "max_iters": "rounds",
+    "max_iters": "max_iterations",
     "sample_rate": "sample_rate",
     "m": "m",
     "ef_construction": "ef_construction",
@@ -94,7 +94,7 @@ class VectorIndexArguments:
     fragment_ids: Sequence[int] | None = None
     index_uuid: str | None = None
     skip_transpose: bool = False
-    known: KnownPartitions | None = None
+    known: AssignedPartitions | None = None
     progress_callback: Callable[..., None] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class VectorIndexArguments:
                 raise InvalidInputError(
                     "ivf_centroids must be provided when precomputed_partition_dataset is provided"
                 )
-            ivf = replace(ivf, known=self.known)
+            ivf = replace(ivf, assigned=self.known)
         if self.progress_callback is not None:
             ivf = replace(ivf, progress=self.progress_callback)
         return ops.indexing.vectors.VectorIndexRequest(
@@ -248,7 +248,7 @@ def _codebook(given: Any, request: IvfRequest) -> npt.NDArray[Any]:
     found = matrix_of_values(given)
     if isinstance(given, np.ndarray):
         words = 1 << (request.bits or 8)
-        if found.ndim != _WORDS_AXES or found.shape[:2] != (request.pieces, words):
+        if found.ndim != _WORDS_AXES or found.shape[:2] != (request.num_sub_vectors, words):
             raise InvalidInputError(
                 f"PQ codebook must be 3D array: (sub_vectors, {words}, dim) for "
                 f"num_bits={request.bits or 8}, got {found.shape}"
@@ -269,19 +269,19 @@ def _with_rotation(request: IvfRequest, model: str) -> IvfRequest:
 
 
 def _check_pieces(request: IvfRequest, column: str, schema: Schema) -> None:
-    if request.pieces is None or column not in schema.names:
+    if request.num_sub_vectors is None or column not in schema.names:
         return
     vector_type = kinds.vector.vectors.vector_type_of(schema.field_by_path(column).arrow_type)
-    if vector_type is not None and vector_type.list_size % request.pieces:
+    if vector_type is not None and vector_type.list_size % request.num_sub_vectors:
         raise InvalidInputError(
             f"dimension ({vector_type.list_size}) must be divisible by num_sub_vectors"
-            f" ({request.pieces})"
+            f" ({request.num_sub_vectors})"
         )
 
 
 def known_partitions(
     uri: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None = None
-) -> KnownPartitions | None:
+) -> AssignedPartitions | None:
     """Return the partitions of rows that a dataset has, as `assign_ivf_partitions` writes it."""
     if uri is None:
         return None
@@ -298,7 +298,7 @@ def known_partitions(
     ids, labels = (rows.column(name).combine_chunks() for name in _PARTITION_COLUMNS)
     if ids.null_count or labels.null_count:
         raise InvalidInputError("a precomputed partition is null", uri=text_of(uri))
-    return kinds.vector.model.KnownPartitions.of(
+    return kinds.vector.model.AssignedPartitions.from_unsorted(
         ids.cast(pa.uint64()).to_numpy(), labels.cast(pa.int64()).to_numpy()
     )
 

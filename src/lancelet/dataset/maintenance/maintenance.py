@@ -375,7 +375,7 @@ class MaintenanceMethods:
             source_snapshot: Snapshot | None = open_snapshot(handle.location, source)
         else:
             source_snapshot = None if source is None else source.snapshot
-        wishes = ops.repair.RepairWishes(
+        wishes = ops.repair.RepairOptions(
             tuple(drop_fragments),
             tuple(restore_fragments),
             source_snapshot,

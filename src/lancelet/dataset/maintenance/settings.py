@@ -172,7 +172,7 @@ class BaseMethods:
             dataset.base_paths()
             ```
         """
-        remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
+        remarks = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
         bases = bases_from_user(new_bases)
         report = self._handle.change(
             lambda now: ops.bases.add_bases(now, bases, remarks), dry_run=dry_run
@@ -207,7 +207,7 @@ class BaseMethods:
             dataset.update_base_paths({"cold": "memory://colder"})
             ```
         """
-        remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
+        remarks = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
         moved = {key: os.fspath(path) for key, path in paths.items()}
         report = self._handle.change(
             lambda now: ops.bases.update_base_paths(now, moved, remarks), dry_run=dry_run

@@ -99,11 +99,11 @@ class ShardWriter:
 
     def put(self, data: Any, *, schema: pa.Schema | None = None) -> None:
         """Write rows; when this returns they are in the log."""
-        self._writer.put(ops.rows.read_rows_of(data, schema).batches)
+        self._writer.put(ops.rows.read_rows(data, schema).batches)
 
     def delete(self, keys: Any, *, schema: pa.Schema | None = None) -> None:
         """Delete rows by their keys."""
-        self._writer.delete(ops.rows.read_rows_of(keys, schema).batches)
+        self._writer.delete(ops.rows.read_rows(keys, schema).batches)
 
     def close(self) -> None:
         """Flush what is in memory, and write no more."""
@@ -288,7 +288,7 @@ class MemWalMethods:
         """
         snapshot = self._handle.snapshot
         if dry_run:
-            return ops.dry_run.rehearse_apart(
+            return ops.dry_run.dry_run_without_commit(
                 snapshot.location,
                 "CollectMemWal",
                 lambda location: ops.mem_wal.upkeep.collect_log(
@@ -352,7 +352,7 @@ class MemWalMethods:
         """
         snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
         if dry_run:
-            return ops.dry_run.rehearse_apart(
+            return ops.dry_run.dry_run_without_commit(
                 snapshot.location,
                 "SealMemWalShard",
                 lambda location: ops.mem_wal.upkeep.seal_shard(
@@ -423,7 +423,7 @@ class MemWalMethods:
         """
         snapshot = self._handle.snapshot
         if dry_run:
-            return ops.dry_run.rehearse_apart(
+            return ops.dry_run.dry_run_without_commit(
                 snapshot.location,
                 "DropMemWal",
                 lambda location: ops.mem_wal.upkeep.drop_log(replace(snapshot, location=location)),

@@ -78,6 +78,6 @@ def _table(given: SqlTable) -> Any:
     if isinstance(given, str | os.PathLike):
         return dataset(given)
     if type(given).__module__.split(".")[0] in {"pandas", "polars"}:
-        rows = ops.rows.read_rows_of(given)
+        rows = ops.rows.read_rows(given)
         return pa.Table.from_batches(rows.batches, rows.schema)
     return given

@@ -98,10 +98,10 @@ class _Destination:
         if self.options.detached:
             _check_naming(location)
         options = replace(self.options, handler=None)
-        return ops.dry_run.rehearse_write(
+        return ops.dry_run.dry_run_write(
             location,
             lambda there: ops.publish.commit_transaction(there, transaction, options),
-            if_nothing=type(transaction.operation).__name__,
+            if_unchanged=type(transaction.operation).__name__,
         )
 
     def latest_version(self) -> int:
@@ -218,7 +218,7 @@ class CommitMethods:
                     )
                 read_version = destination.latest_version()
             made = ops.publish.new_transaction(
-                read_version, change, ops.publish.Remarks(commit_message)
+                read_version, change, ops.publish.CommitProperties(commit_message)
             )
         if dry_run:
             return destination.rehearse(made)
@@ -360,7 +360,7 @@ class CommitMethods:
         """
         location = self._handle.location
         if dry_run:
-            return ops.dry_run.rehearse_apart(
+            return ops.dry_run.dry_run_without_commit(
                 location, "RenameManifests", ops.rename_manifests.rename_manifests
             )
         ops.rename_manifests.rename_manifests(location)

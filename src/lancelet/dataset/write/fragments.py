@@ -106,7 +106,7 @@ def write_fragments(
     )
     request.check_session()
     location, latest = _located(request)
-    rows = ops.rows.read_rows_of(data, schema)
+    rows = ops.rows.read_rows(data, schema)
     with request.showing_progress():
         prepared = ops.write_table.prepare_write(
             location, latest, rows, request.write_mode, request.options
@@ -124,7 +124,7 @@ def write_fragments(
 def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) -> FragmentMetadata:
     """Write rows as one fragment; see `LanceFragment.create`."""
     location, latest = _located(request)
-    rows = ops.rows.read_rows_of(data, schema)
+    rows = ops.rows.read_rows(data, schema)
     with request.showing_progress():
         written = ops.fragments.write_fragment(
             location, latest, rows, request.write_mode, request.options

@@ -76,7 +76,7 @@ class ModelMethods:
             raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
         schema = kwargs.pop("schema", None)
-        rows = ops.rows.read_rows_of(models_to_table(data, model_class), schema)
+        rows = ops.rows.read_rows(models_to_table(data, model_class), schema)
         request = WriteRequest(name if uri is None else uri, mode, **kwargs)
         if dry_run:
             return request.report(rows)

@@ -165,7 +165,7 @@ class WriteRequest:
         try:
             with self.showing_progress():
                 snapshot = ops.write_table.write_table(
-                    location, rows, self.write_mode, self.options, known=self.known
+                    location, rows, self.write_mode, self.options, base=self.known
                 )
         except AlreadyExistsError as error:
             if self.table_id is None:
@@ -212,12 +212,12 @@ class WriteRequest:
                 stable_row_ids=self.enable_stable_row_ids,
                 naming=ManifestNaming.V2 if self.enable_v2_manifest_paths else ManifestNaming.V1,
             ),
-            remarks=ops.publish.Remarks(self.commit_message, properties),
+            properties=ops.publish.CommitProperties(self.commit_message, properties),
             config=auto_cleanup_config(self.auto_cleanup_options or {}),
             bases=bases_from_user(self.initial_bases),
             allows_blobs_outside=self.allow_external_blob_outside_bases,
             ingests_blobs=self.external_blob_mode == "ingest",
-            targets=ops.bases.BaseChoice(_names(self.target_bases), self.target_all_bases),
+            targets=ops.bases.BaseSelection(_names(self.target_bases), self.target_all_bases),
         )
 
     def showing_progress(self) -> AbstractContextManager[object]:

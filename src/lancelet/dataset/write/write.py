@@ -243,7 +243,7 @@ def write_dataset(
         table_id,
         session,
     )
-    rows = ops.rows.read_rows_of(data_obj, schema)
+    rows = ops.rows.read_rows(data_obj, schema)
     if dry_run:
         return request.report(rows)
     handle = request.write(rows)

@@ -1,22 +1,22 @@
-"""What every codec promises, in the three places where compressed values live.
+"""The codec interface for the three contexts of compressed values.
 
-A `CompressiveEncoding` message names a codec and its parameters; where its bytes are depends on
-the context:
+A `CompressiveEncoding` message identifies a codec and its parameters; the location of its bytes
+depends on the context:
 
-    mini-block   a page is cut into chunks of 2^k values; each chunk has `num_buffers` buffers
-    block        one buffer and a known count: levels, dictionaries, sparse sets
-    per value    each value is transformed alone, so that it can be read alone (full zip)
+    mini-block   a page is split into chunks of 2^k values; each chunk has `num_buffers` buffers
+    block        one buffer and a given count: levels, dictionaries, sparse sets
+    per value    each value is encoded separately for random access (full-zip)
 
-All chunks of a range of a page are decoded in one call. They arrive as columns of slices, one
-column per buffer of the chunk, so a codec is a few array operations and one kernel:
+All requested chunks of a page are decoded in one call. They are passed as columns of slices, one
+column per chunk buffer, so a codec is a few array operations and one kernel:
 
     counts        [1024, 1024, 313]
     parts[0]      position [16, 4136, 8256]  size [4104, 4104, 1600]
 
-An instance of a codec is a *choice*: its parameters are those the writer picked, and it nests
-(`General(ByteStreamSplit(), ...)`). Decoding needs no instance, as the message says everything;
-a codec that contains others decodes them through the `Codecs` it is handed, so that no codec
-imports the registry. Every codec reads in the order *describe, propose, encode, decode*.
+A codec instance represents a *choice*: it has the parameters selected by the writer, and nests
+(`General(ByteStreamSplit(), ...)`). Decoding uses class methods, as messages are complete; a nested
+codec is decoded through the `Codecs` argument, so that no codec imports the registry. The methods
+of every codec are in the order *describe, propose, encode, decode*.
 """
 
 from __future__ import annotations
@@ -34,23 +34,22 @@ from lancelet.format.protos import encodings23_pb as pb23
 from lancelet.values import dataclass
 
 Encoding: TypeAlias = pb21.CompressiveEncoding | pb23.CompressiveEncoding
-"""A codec with its parameters, as a page stores it; the numbers of both messages agree."""
+"""The stored message of a codec and its parameters; field numbers of both messages agree."""
 
 CHUNK_VALUES_MAX = 32768
-"""The most values of a chunk: four bits hold the exponent of its count."""
+"""Maximum number of values per chunk: the exponent of the count has four bits."""
 
 SMALL_CHUNK_BYTES_MAX = 32768
-"""The most bytes of a whole chunk of 2.1, levels and headers included."""
+"""Maximum chunk size of 2.1 in bytes, including levels and headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """How large a chunk may become.
+    """Size limits of chunks.
 
-    `values_max` is a power of two. `bytes_max` bounds the encoded buffers of a chunk together,
-    without levels and headers, and is kept except by a pair of values that is larger.
-    `bytes_aim` is what uncompressed chunks are cut to, since a random read fetches and decodes
-    a whole one.
+    `values_max` is a power of two. `bytes_max` limits the total encoded buffers of a chunk, without
+    levels and headers; only a larger pair of values exceeds it. `bytes_aim` is the target size of
+    uncompressed chunks, since a random read fetches and decodes an entire chunk.
     """
 
     values_max: int = 4096
@@ -60,9 +59,9 @@ class ChunkLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedValues:
-    """Values cut into chunks; `parts[i]` is buffer i of every chunk.
+    """Values split into chunks; `parts[i]` is buffer i of every chunk.
 
-    All `counts` of a page are the same power of two, except the last, which is what remains.
+    All `counts` of a page are the same power of two, except the last one.
     """
 
     encoding: pb21.CompressiveEncoding
@@ -71,13 +70,13 @@ class ChunkedValues:
 
     @property
     def encoded_bytes(self) -> int:
-        """Return the bytes of all buffers, without padding and headers."""
+        """Return the total size of all buffers, without padding and headers."""
         return sum(int(part.size.sum()) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedBlock:
-    """Values in one buffer; the count is kept by whoever stores it."""
+    """Values in one buffer; the count is stored separately."""
 
     encoding: Encoding
     data: Bytes
@@ -85,7 +84,7 @@ class EncodedBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredPages:
-    """What encoding pages would make: of each the bytes of its one part, in so many chunks."""
+    """Predicted sizes of encoded pages: bytes of the single part, and chunk count."""
 
     encoding: pb21.CompressiveEncoding
     encoded_bytes: Int64s
@@ -109,8 +108,8 @@ class EncodedValues:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picks:
-    """Single values of chunks: value `index[i]` of chunk `chunk[i]`."""
+class ValuePositions:
+    """Positions of selected values: value `index[i]` of chunk `chunk[i]`."""
 
     chunk: Int64s
     index: Int64s
@@ -118,136 +117,136 @@ class Picks:
     def of(self, slices: Slices) -> Slices:
         """Return the slice of the chunk of every value.
 
-        >>> picks = Picks(np.array([1, 1]), np.array([0, 7]))
-        >>> picks.of(Slices(np.zeros(9, np.uint8), np.array([0, 4]), np.array([4, 5]))).size
+        >>> positions = ValuePositions(np.array([1, 1]), np.array([0, 7]))
+        >>> positions.of(Slices(np.zeros(9, np.uint8), np.array([0, 4]), np.array([4, 5]))).size
         array([5, 5])
         """
         return Slices(slices.source, slices.position[self.chunk], slices.size[self.chunk])
 
 
 class Codecs(Protocol):
-    """The registry, as seen by a codec that contains others."""
+    """The registry interface for codecs that contain other codecs."""
 
     def describe(self, encoding: Encoding) -> str:
-        """Return the encoding in words, such as `general(zstd){flat(128)}`."""
+        """Return the description of an encoding, such as `general(zstd){flat(128)}`."""
 
     def num_buffers(self, encoding: Encoding) -> int:
-        """Return how many buffers each chunk has."""
+        """Return the number of buffers per chunk."""
 
     def owns_bytes(self, encoding: Encoding) -> bool:
-        """Return whether a block needs a buffer at all; sequences made of rules do not."""
+        """Return whether a block needs a buffer; computed sequences do not."""
 
     def as_plain(
-        self, encoding: Encoding, slices: Slices, most: Int64s
+        self, encoding: Encoding, slices: Slices, values_max: Int64s
     ) -> tuple[Slices, int] | None:
-        """Return slices of plain values and their bits, or `None` if the codec is another.
+        """Return slices of plain values and their bit width, or `None` for other codecs.
 
-        Slice i has `most[i]` values at most.
+        Slice i has at most `values_max[i]` values.
         """
 
     def bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
-        """Return the size limit of the first buffer of chunks, or `None` if there is none."""
+        """Return the size limit of the first chunk buffer, or `None` if unlimited."""
 
     def block_bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
-        """Return the size limit of the buffers of block context, or `None` if there is none."""
+        """Return the size limit of buffers in block context, or `None` if unlimited."""
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         """Decode chunks of a mini-block page, as one block."""
 
-    def pick_chunks(
-        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks
+    def take_chunks(
+        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, positions: ValuePositions
     ) -> Block:
-        """Decode single values of chunks, as one block."""
+        """Decode selected values of chunks, as one block."""
 
     def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
-        """Decode many buffers of block context, as one block."""
+        """Decode many buffers in block context, as one block."""
 
     def decode_values(self, encoding: Encoding, rows: FixedWidth | Variable) -> Block:
         """Decode values that were encoded one by one."""
 
 
 class Codec:
-    """The defaults of a codec: no context is supported, nothing is proposed.
+    """Base class of codecs: supports no context and proposes nothing.
 
-    `message` is always the codec's own message inside of the `CompressiveEncoding`.
+    `message` is always the codec's own message within the `CompressiveEncoding`.
     """
 
     wire_name: ClassVar[str]
-    """The field of `CompressiveEncoding` that holds the codec's message."""
+    """The field of `CompressiveEncoding` for the codec's message."""
 
     @classmethod
     def describe(cls, message: Any, codecs: Codecs) -> str:
-        """Return the codec and its parameters in words."""
+        """Return the description of the codec and its parameters."""
         del message, codecs
         return cls.wire_name
 
     @classmethod
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
-        """Return how many buffers each chunk has."""
+        """Return the number of buffers per chunk."""
         del message, codecs
         return 1
 
     @classmethod
     def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
-        """Return whether a block needs a buffer at all."""
+        """Return whether a block needs a buffer."""
         del message, codecs
         return True
 
     @classmethod
     def as_plain(
-        cls, message: Any, slices: Slices, most: Int64s, codecs: Codecs
+        cls, message: Any, slices: Slices, values_max: Int64s, codecs: Codecs
     ) -> tuple[Slices, int] | None:
-        """Return slices of plain values and their bits, if that is what the codec stores.
+        """Return slices of plain values and their bit width, or None for other codecs.
 
-        Slice i has `most[i]` values at most.
+        Slice i has at most `values_max[i]` values.
         """
-        del message, slices, most, codecs
+        del message, slices, values_max, codecs
         return None
 
     @classmethod
     def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
         """Return the size limit of the first buffer of chunks with `counts` values each.
 
-        `None` if the number of values does not limit it, as for strings. Decompression stops
-        at the limit (`general`).
+        `None` if the number of values does not determine it, as for strings. Decompression stops at
+        the limit (`general`).
         """
         del message, counts, codecs
         return None
 
     @classmethod
     def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the size limit of the single buffers of block context, likewise.
+        """Return the size limit of buffers in block context.
 
-        Such a buffer holds everything that a chunk spreads over several buffers.
+        Such a buffer contains all parts that a chunk stores in separate buffers.
         """
         del message, counts, codecs
         return None
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Yield the choices worth trying in mini-block context, each with the pages it is for.
+        """Yield codecs worth trying in mini-block context, each with the suitable pages.
 
-        The block holds samples of pages, of `rows` values each.
+        The block contains samples of pages with `rows` values each.
         """
         del block, rows
         return iter(())
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
-        """Cut values into chunks and encode each."""
+        """Split values into chunks and encode them."""
         return self.encode_pages(block, block.count, limits)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Do the same for pages of `rows` values each, whose chunks follow one another."""
+        """Encode consecutive pages of `rows` values each as chunks."""
         del rows, limits
         raise _no_context(self.wire_name, "mini-block pages", block=type(block).__name__)
 
     def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
-        """Return what `encode_pages` would make, or `None` if only doing it tells."""
+        """Predict the result of `encode_pages`, or return `None` if it must be encoded."""
         del block, rows, limits
         return None
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
-        """Encode values into one buffer for each count, all with one encoding."""
+        """Encode values into one buffer per count, all with the same encoding."""
         del counts
         raise _no_context(self.wire_name, "single buffers", block=type(block).__name__)
 
@@ -257,28 +256,33 @@ class Codec:
         return EncodedBlock(encoded.encoding, encoded.slices.slice_bytes(0))
 
     def encode_values(self, block: Block) -> EncodedValues:
-        """Encode each value alone."""
+        """Encode each value separately."""
         raise _no_context(self.wire_name, "full-zip pages", block=type(block).__name__)
 
     @classmethod
     def decode_chunks(
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
-        """Decode chunks, whose buffers are as many as `num_buffers`."""
+        """Decode chunks with `num_buffers` buffers each."""
         del message, parts, counts, codecs
         raise _no_context(cls.wire_name, "mini-block pages")
 
     @classmethod
-    def pick_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    def take_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[Slices],
+        counts: Int64s,
+        positions: ValuePositions,
+        codecs: Codecs,
     ) -> Block | None:
-        """Decode single values of chunks, or return `None` if only whole chunks can be decoded."""
-        del message, parts, counts, picks, codecs
+        """Decode selected values of chunks; `None` if the codec can only decode entire chunks."""
+        del message, parts, counts, positions, codecs
         return None
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
-        """Decode many buffers of block context."""
+        """Decode many buffers in block context."""
         del message, slices, counts, codecs
         raise _no_context(cls.wire_name, "single buffers")
 
@@ -290,4 +294,6 @@ class Codec:
 
 
 def _no_context(codec: str, context: str, **facts: object) -> UnsupportedError:
-    return UnsupportedError(f"the codec {codec} is not known in {context}", codec=codec, **facts)
+    return UnsupportedError(
+        f"the codec {codec} is not supported in {context}", codec=codec, **facts
+    )

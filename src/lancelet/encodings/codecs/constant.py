@@ -1,9 +1,9 @@
-"""Constant codec: one value for all, kept in the encoding; no buffer.
+"""Constant codec: a single value stored in the encoding; no buffer.
 
     constant { value: 07 00 00 00 }   count 3   ->  7 7 7 as 32-bit values
     constant { }                      count 0   ->  the empty set of a sparse layer
 
-The width of the values is the size of the one that is kept.
+The size of the stored value is the width of all values.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
-from lancelet.encodings.codecs.cut import NO_BYTES
-from lancelet.encodings.codecs.expect import check_virtual, expect_fixed_width
+from lancelet.encodings.codecs.chunking import NO_BYTES
+from lancelet.encodings.codecs.validate import check_virtual, require_fixed_width
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import encodings21_pb as pb21
 
 
 class Constant(Codec):
-    """One value for all."""
+    """A single value for all rows."""
 
     wire_name: ClassVar[str] = "constant"
 
@@ -45,17 +45,19 @@ class Constant(Codec):
         return False
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
-        """Keep the value that all have in common."""
-        values = expect_fixed_width(block, self.wire_name)
+        """Store the common value."""
+        values = require_fixed_width(block, self.wire_name)
         constant = pb21.Constant()
         if values.count:
             rows = values.data.reshape(values.count, -1)
             if values.bits == 1 or (rows != rows[0]).any():
-                raise InvalidInputError("only equal values are constant", values=values.count)
+                raise InvalidInputError(
+                    "the values to encode as constant are not equal", values=values.count
+                )
             constant = pb21.Constant(value=rows[0].tobytes())
-        nothing = np.zeros(len(counts), np.int64)
+        empty = np.zeros(len(counts), np.int64)
         encoding = pb21.CompressiveEncoding(constant=constant)
-        return EncodedBlocks(encoding, Slices(NO_BYTES, nothing, nothing))
+        return EncodedBlocks(encoding, Slices(NO_BYTES, empty, empty))
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
@@ -65,7 +67,7 @@ class Constant(Codec):
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
-        """Repeat the value for each row; rows have no bytes then."""
+        """Repeat the value for each row; rows have no bytes."""
         del codecs
         return _repeat(message, rows.count)
 
@@ -74,7 +76,7 @@ def _repeat(message: Any, count: int) -> FixedWidth:
     value: bytes = message.value
     if not value:
         if count:
-            raise CorruptDataError("a constant has no value", count=count)
+            raise CorruptDataError("a constant encoding has no value", count=count)
         return FixedWidth(64, NO_BYTES, 0)
     counts = np.array([count], np.int64)
     check_virtual(counts, value_bytes=len(value), codec=Constant.wire_name)

@@ -1,11 +1,11 @@
-"""Fixed-size-list codec: lists of one length as wide values, and which of their items are null.
+"""Fixed-size-list codec: lists as wide values, with the validity of their items.
 
     lists of 3   [1 null 3] [4 5 6]
     mini-block   buffer 0: bits 1 0 1 1 1 1      buffer 1: 1 ? 3 4 5 6
-    per value    05 | 1 ? 3      07 | 4 5 6      bits of each list on whole bytes of their own
+    per value    05 | 1 ? 3      07 | 4 5 6      validity of each list in whole bytes
 
-Lists may nest. Each level whose items can be null has bits, the outer level first; then come the
-items of the innermost level. A null list is no concern of the codec: levels say so.
+Lists may be nested. Each level with nullable items has a bitmap, the outer level first, followed by
+the innermost items. Null lists are stored as levels, not by this codec.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from lancelet.encodings.codecs.base import (
     EncodedBlocks,
     EncodedValues,
     Encoding,
-    Picks,
+    ValuePositions,
 )
-from lancelet.encodings.codecs.cut import (
+from lancelet.encodings.codecs.chunking import (
     chunk_values,
-    every_page,
-    joined_bytes,
+    join_bytes,
     page_counts,
-    slices_of,
+    page_indices,
+    to_slices,
 )
-from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows
 from lancelet.encodings.codecs.flat import BITS_MAX, cut_bits, flat_bits, flat_encoding, join_bits
+from lancelet.encodings.codecs.validate import check_sizes, validate_fixed_rows
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 from lancelet.values import dataclass
 
 NESTING_MAX: Final = 16
-"""The deepest nesting of lists of fixed size that is followed."""
+"""Maximum nesting depth of fixed-size lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One level of lists: their length, and how many items a value has down to here."""
+    """One level of lists: list size, and number of items per value at this level."""
 
     dimension: int
     items: int
@@ -55,36 +55,36 @@ class _Level:
 
     @property
     def validity_bytes(self) -> int:
-        """Return the bytes that the bits of one value take when each value has its own."""
+        """Return the bytes of the item bitmap of one value."""
         return (self.items + 7) // 8 if self.has_validity else 0
 
 
 class FixedSizeListCodec(Codec):
-    """Lists of one length."""
+    """Fixed-size lists."""
 
     wire_name: ClassVar[str] = "fixed_size_list"
 
     @classmethod
     def describe(cls, message: Any, codecs: Codecs) -> str:
-        """Return `fixed_size_list(dimension){items}`, marked if items can be null."""
+        """Return `fixed_size_list(dimension){items}`, with `?` if items are nullable."""
         nulls = "?" if message.has_validity else ""
         items = codecs.describe(message.values)
         return f"fixed_size_list({message.items_per_value}{nulls}){{{items}}}"
 
     @classmethod
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
-        """Return one for the bits of this level, and what the items need."""
+        """Return one buffer for the item bitmap, if any, plus those of the items."""
         return int(message.has_validity) + codecs.num_buffers(message.values)
 
     @classmethod
     def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the bytes of the bits of items, which come first, or of the items."""
-        items = counts * _checked_dimension(message.items_per_value, before=1)
+        """Return the bytes of the item bitmap, which is first, or of the items."""
+        items = counts * _validate_dimension(message.items_per_value, before=1)
         return (items + 7) // 8 if message.has_validity else codecs.bytes_max(message.values, items)
 
     @classmethod
     def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the bytes of the lists, each with the bits of its items."""
+        """Return the bytes of the lists, including item bitmaps."""
         del codecs
         levels, bits = _levels(message)
         if any(level.has_validity for level in levels):
@@ -93,12 +93,12 @@ class FixedSizeListCodec(Codec):
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose itself for lists, which nothing else stores."""
+        """Propose this codec for lists; no other codec stores them."""
         if isinstance(block, FixedSizeList):
-            yield cls(), every_page(block.count, rows)
+            yield cls(), page_indices(block.count, rows)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Cut lists into chunks, each with its bits and items."""
+        """Split lists into chunks of item bitmaps and items."""
         levels, validities, items = _flatten(block)
         value_bits = levels[-1].items * items.bits
         value_bytes = value_bits / 8 + sum(level.validity_bytes for level in levels)
@@ -112,22 +112,22 @@ class FixedSizeListCodec(Codec):
         if items.bits == 1:
             data = cut_bits(items.data, counts * levels[-1].items)
         else:
-            data = slices_of(counts * (value_bits // 8), items.data)
+            data = to_slices(counts * (value_bits // 8), items.data)
         return ChunkedValues(_encoding(levels, items.bits), (*bits, data), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
-        """Put the lists of each block behind each other, as single values if items are null."""
+        """Concatenate the lists of each block, with bitmaps per list if items are nullable."""
         encoded = self.encode_values(block)
         assert isinstance(encoded.rows, FixedWidth)
         sizes = counts * (encoded.rows.bits // 8)
-        return EncodedBlocks(encoded.encoding, slices_of(sizes, encoded.rows.data))
+        return EncodedBlocks(encoded.encoding, to_slices(sizes, encoded.rows.data))
 
     def encode_values(self, block: Block) -> EncodedValues:
-        """Put bits and items of each list side by side."""
+        """Interleave the bitmap and the items of each list."""
         levels, validities, items = _flatten(block)
         if items.bits * levels[-1].items % 8:
             raise UnsupportedError(
-                "lists of booleans that end within a byte have no form of their own",
+                "lists of booleans must have a multiple of 8 items for full-zip pages",
                 dimension=levels[-1].items,
             )
         encoding = _encoding(levels, items.bits)
@@ -135,7 +135,9 @@ class FixedSizeListCodec(Codec):
         if all(validity is None for validity in validities):
             return EncodedValues(encoding, FixedWidth(width * 8, items.data, block.count))
         if items.bits == 1:
-            raise UnsupportedError("lists of booleans with nulls have no form of their own")
+            raise UnsupportedError(
+                "lists of booleans with nulls are not supported in full-zip pages"
+            )
         columns = [
             _bits_as_columns(validity, block.count, level.items)
             for level, validity in zip(levels, validities, strict=True)
@@ -148,8 +150,8 @@ class FixedSizeListCodec(Codec):
     def decode_chunks(
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
-        """Join the bits and items of the chunks."""
-        dimension = _checked_dimension(message.items_per_value, before=1)
+        """Concatenate the bitmaps and items of the chunks."""
+        dimension = _validate_dimension(message.items_per_value, before=1)
         item_counts = counts * dimension
         validity = None
         if message.has_validity:
@@ -160,29 +162,34 @@ class FixedSizeListCodec(Codec):
         return FixedSizeList(dimension, validity, items, int(counts.sum()))
 
     @classmethod
-    def pick_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    def take_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[Slices],
+        counts: Int64s,
+        positions: ValuePositions,
+        codecs: Codecs,
     ) -> Block | None:
-        """Gather single lists as wide values, if no item can be null."""
+        """Gather selected lists as wide values, unless items are nullable."""
         levels, bits = _levels(message)
         width = bits * levels[-1].items
         if width % 8 or any(level.has_validity for level in levels):
             return None
         wide = flat_encoding(width)
-        rows = codecs.pick_chunks(wide, parts, counts, picks)
+        rows = codecs.take_chunks(wide, parts, counts, positions)
         assert isinstance(rows, FixedWidth)
-        return rows_as_lists(message, rows)
+        return decode_lists(message, rows)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
-        """Join the lists of all blocks and take each apart."""
+        """Concatenate the lists of all blocks and split bitmaps and items."""
         del codecs
         levels, bits = _levels(message)
         if any(level.has_validity for level in levels) or bits % 8 == 0:
             width = _value_bytes(levels, bits)
             check_sizes(slices, counts * width, codec=cls.wire_name)
-            rows = FixedWidth(width * 8, joined_bytes(slices), int(counts.sum()))
-            return rows_as_lists(message, rows)
+            rows = FixedWidth(width * 8, join_bytes(slices), int(counts.sum()))
+            return decode_lists(message, rows)
         item_counts = counts * levels[-1].items
         check_sizes(slices, (item_counts + 7) // 8, codec=cls.wire_name)
         items = FixedWidth(1, join_bits(slices, item_counts), int(item_counts.sum()))
@@ -190,34 +197,37 @@ class FixedSizeListCodec(Codec):
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
-        """Take the bits and items of each list apart."""
+        """Split the bitmap and the items of each list."""
         del codecs
-        return rows_as_lists(message, rows)
+        return decode_lists(message, rows)
 
 
-def rows_as_lists(message: Any, rows: FixedWidth | Variable) -> Block:
-    """Return lists that were stored one by one, as `FixedSizeListCodec.encode_values` does."""
+def decode_lists(message: Any, rows: FixedWidth | Variable) -> Block:
+    """Return the lists encoded by `FixedSizeListCodec.encode_values`."""
     levels, bits = _levels(message)
     if bits == 1 and (levels[-1].items % 8 or any(level.has_validity for level in levels)):
-        raise UnsupportedError("lists of booleans that end within a byte have no single form")
-    values = expect_fixed_rows(rows, _value_bytes(levels, bits) * 8, FixedSizeListCodec.wire_name)
+        raise UnsupportedError(
+            "lists of booleans must have a multiple of 8 items and no nulls "
+            "to be stored individually"
+        )
+    values = validate_fixed_rows(rows, _value_bytes(levels, bits) * 8, FixedSizeListCodec.wire_name)
     count, item_count = values.count, values.count * levels[-1].items
     if not any(level.has_validity for level in levels):
         items = FixedWidth(bits, values.data, item_count)
         return _nest(levels, [None] * len(levels), items, count)
     table = values.data.reshape(count, values.bits // 8)
     validities: list[Bytes | None] = []
-    at = 0
+    position = 0
     for level in levels:
-        bits_here = table[:, at : at + level.validity_bytes]
-        validities.append(_columns_as_bits(bits_here, level) if level.has_validity else None)
-        at += level.validity_bytes
-    data = np.ascontiguousarray(table[:, at:]).reshape(-1)
+        bitmap = table[:, position : position + level.validity_bytes]
+        validities.append(_columns_as_bits(bitmap, level) if level.has_validity else None)
+        position += level.validity_bytes
+    data = np.ascontiguousarray(table[:, position:]).reshape(-1)
     return _nest(levels, validities, FixedWidth(bits, data, item_count), count)
 
 
 def _flatten(block: Block) -> tuple[list[_Level], list[Bytes | None], FixedWidth]:
-    """Return the levels of nested lists with their bits, and the innermost items."""
+    """Return the levels and bitmaps of nested lists, and the innermost items."""
     levels: list[_Level] = []
     validities: list[Bytes | None] = []
     items = 1
@@ -228,14 +238,14 @@ def _flatten(block: Block) -> tuple[list[_Level], list[Bytes | None], FixedWidth
         block = block.items
     if not levels or not isinstance(block, FixedWidth):
         raise UnsupportedError(
-            "lists of fixed size hold values of fixed width", found=type(block).__name__
+            "fixed-size lists require fixed-width items", found=type(block).__name__
         )
     return levels, validities, block
 
 
 def _encoding(levels: list[_Level], bits: int) -> pb21.CompressiveEncoding:
-    nothing = pb21.CompressiveEncoding(constant=pb21.Constant())
-    encoding = flat_encoding(bits) if bits else nothing
+    nulls = pb21.CompressiveEncoding(constant=pb21.Constant())
+    encoding = flat_encoding(bits) if bits else nulls
     for level in reversed(levels):
         encoding = pb21.CompressiveEncoding(
             fixed_size_list=pb21.FixedSizeList(
@@ -246,14 +256,14 @@ def _encoding(levels: list[_Level], bits: int) -> pb21.CompressiveEncoding:
 
 
 def _levels(message: Any) -> tuple[list[_Level], int]:
-    """Return the checked levels of an encoding, and the bits of the innermost items.
+    """Return the validated levels of an encoding, and the bit width of the innermost items.
 
-    Items that are all null take no bits but those that say so.
+    All-null items have only validity bits.
     """
     levels: list[_Level] = []
     items = 1
     while True:
-        dimension = _checked_dimension(message.items_per_value, before=items)
+        dimension = _validate_dimension(message.items_per_value, before=items)
         items *= dimension
         levels.append(_Level(dimension, items, message.has_validity))
         inner: Encoding = message.values
@@ -263,13 +273,13 @@ def _levels(message: Any) -> tuple[list[_Level], int]:
         if kind == "constant" and not inner.constant.HasField("value") and message.has_validity:
             return levels, 0
         if kind != "fixed_size_list" or len(levels) == NESTING_MAX:
-            raise UnsupportedError("lists of fixed size hold plain values", found=kind)
+            raise UnsupportedError("fixed-size lists require plain values", found=kind)
         message = inner.fixed_size_list
 
 
-def _checked_dimension(dimension: int, *, before: int) -> int:
+def _validate_dimension(dimension: int, *, before: int) -> int:
     if not 0 < dimension * before <= BITS_MAX:
-        raise CorruptDataError("a list of fixed size has an impossible length", found=dimension)
+        raise CorruptDataError("invalid size of a fixed-size list", found=dimension)
     return int(dimension)
 
 

@@ -1,14 +1,14 @@
-"""FSST codec: byte strings as one-byte codes, with the table of symbols in the encoding.
+"""FSST codec: byte strings as one-byte codes, with the symbol table in the encoding.
 
-    table, 2312 bytes   u64 head: "FSST" | switched on | ... | n symbols
-                        n symbols of 8 bytes, then n lengths of a byte, then filling
+    table, 2312 bytes   u64 head: "FSST" | enabled | ... | n symbols
+                        n symbols of 8 bytes, then n lengths of a byte, then padding
 
-Every string is coded alone and has offsets of its own, so whatever stores variable values stores
-the codes, and any one is decoded without the others. A table that is switched off means that the
-strings are stored as they are.
+Every string is encoded independently and has its own offsets, so any codec for variable-width
+values can store the codes, and a single string can be decoded. A disabled table means that strings
+are stored plain.
 
-Writers choose symbols page by page. Pages that differ in nothing else are read as one all the
-same: their encoding has no table then, and a further part of every chunk is the table of its page.
+Writers choose symbols per page. Pages that differ only in the table are still read as one: their
+encoding has no table, and an additional part of every chunk contains the table of its page.
 
     parts[0]   codes of chunks 0 1 2      parts[1]   table a a b
 """
@@ -32,47 +32,47 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedValues,
     Encoding,
-    Picks,
+    ValuePositions,
 )
-from lancelet.encodings.codecs.expect import expect_variable, expect_variable_rows
+from lancelet.encodings.codecs.validate import require_variable, validate_variable_rows
 from lancelet.encodings.codecs.variable import VariableCodec, plain_offset_bits, with_offsets
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
 
 TABLE_BYTES: Final = 2312
 
-PROPOSED_FROM_BYTES: Final = 32 * 1024
-"""Of fewer bytes the table, and making it, take most of what codes save."""
+BYTES_MIN: Final = 32 * 1024
+"""Minimum bytes of a page for FSST; for less, the table outweighs the savings."""
 _MAGIC: Final = 0x46535354
 _HEAD_BYTES: Final = 8
 _SYMBOL_BYTES: Final = 8
 _CODES: Final = 256
-_WHOLE_BYTES: Final = _CODES * (_SYMBOL_BYTES + 1)
+_JOINED_TABLE_BYTES: Final = _CODES * (_SYMBOL_BYTES + 1)
 
 
 class SymbolTable(NamedTuple):
-    """The symbols of codes 0, 1, ..., least significant byte first, and their lengths."""
+    """Symbols of codes 0, 1, ..., least significant byte first, and their lengths."""
 
     symbols: npt.NDArray[np.uint64]
     lengths: Bytes
 
 
 class _Tables(NamedTuple):
-    """One table for all chunks, or whole tables behind each other, of which each chunk has one."""
+    """One table for all chunks, or concatenated tables with the table index of each chunk."""
 
     table: SymbolTable
-    which: Int64s | None
+    indices: Int64s | None
 
 
 class Fsst(Codec):
-    """Strings as codes; `inner` stores the codes."""
+    """Strings as codes, which `inner` encodes."""
 
     wire_name: ClassVar[str] = "fsst"
 
     def __init__(self, inner: Codec | None = None, table: SymbolTable | None = None) -> None:
-        """Choose how codes are stored, as variable values by default, and by which symbols.
+        """Use `inner` for the codes (default: variable values) and `table` for the symbols.
 
-        Without a `table`, the symbols are chosen for the strings that are encoded.
+        Without a `table`, symbols are trained on the strings to encode.
         """
         self.inner = inner or VariableCodec()
         self._table = table
@@ -85,40 +85,40 @@ class Fsst(Codec):
 
     @classmethod
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
-        """Return what the codes need."""
+        """Return the number of buffers of the codes."""
         return codecs.num_buffers(message.values)
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose codes for strings of a few bytes and more, if a page has many of them.
+        """Propose FSST for large pages with an average of at least four bytes per string.
 
-        Each page has a table of its own.
+        Each page has its own table.
         """
         if not isinstance(block, Variable) or not rows:
             return
         ends = block.offsets[::rows].astype(np.int64)
-        is_long = ends[1:] - ends[:-1] >= max(PROPOSED_FROM_BYTES, 4 * rows)
+        is_long = ends[1:] - ends[:-1] >= max(BYTES_MIN, 4 * rows)
         for page in is_long.nonzero()[0].tolist():
             offsets = block.offsets[page * rows : (page + 1) * rows + 1]
             table = SymbolTable(*kernels.fsst_train(offsets, block.data))
             yield cls(table=table), np.array([page])
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Encode all strings with one table and cut the codes into chunks."""
-        table, codes = self._encode(expect_variable(block, self.wire_name))
+        """Encode all strings with one table and split the codes into chunks."""
+        table, codes = self._encode(require_variable(block, self.wire_name))
         inner = self.inner.encode_pages(codes, rows, limits)
         return ChunkedValues(_encoding(table, inner.encoding), inner.parts, inner.counts)
 
     def encode_values(self, block: Block) -> EncodedValues:
-        """Encode all strings with one table; the codes are the values."""
-        table, codes = self._encode(expect_variable(block, self.wire_name))
+        """Encode all strings with one table."""
+        table, codes = self._encode(require_variable(block, self.wire_name))
         inner = self.inner.encode_values(codes)
         return EncodedValues(_encoding(table, inner.encoding), inner.rows)
 
     def _encode(self, values: Variable) -> tuple[SymbolTable, Variable]:
-        """Code strings, or return their codes again.
+        """Encode strings; caches the last result.
 
-        A sample is encoded once for every compression that is tried around the codes.
+        Every compression trial of the codes encodes the same sample.
         """
         if self._last is None or self._last[0] is not values:
             table = self._table or SymbolTable(*kernels.fsst_train(values.offsets, values.data))
@@ -130,8 +130,8 @@ class Fsst(Codec):
     def decode_chunks(
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
-        """Decode the codes, in the same pass that joins plain chunks."""
-        tables = _tables(message, parts)
+        """Decode the codes in the same pass that concatenates plain chunks."""
+        tables = _parse_tables(message, parts)
         if tables is None or not _is_plain(message.values):
             codes = codecs.decode_chunks(message.values, parts, counts)
             return _decode(codes, parse_table(message.symbol_table))
@@ -142,28 +142,33 @@ class Fsst(Codec):
             counts,
             stored // 8,
             *tables.table,
-            which=tables.which,
+            which=tables.indices,
         )
         return with_offsets(decode, stored)
 
     @classmethod
-    def pick_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    def take_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[Slices],
+        counts: Int64s,
+        positions: ValuePositions,
+        codecs: Codecs,
     ) -> Block | None:
-        """Decode single strings."""
-        tables = _tables(message, parts)
+        """Decode selected strings."""
+        tables = _parse_tables(message, parts)
         if tables is None or not _is_plain(message.values):
-            codes = codecs.pick_chunks(message.values, parts, counts, picks)
+            codes = codecs.take_chunks(message.values, parts, counts, positions)
             return _decode(codes, parse_table(message.symbol_table))
         stored = plain_offset_bits(message.values.variable.offsets)
         decode = partial(
             kernels.pick_fsst,
-            picks.of(parts[0]),
-            counts[picks.chunk],
-            picks.index,
+            positions.of(parts[0]),
+            counts[positions.chunk],
+            positions.index,
             stored // 8,
             *tables.table,
-            which=None if tables.which is None else tables.which[picks.chunk],
+            which=None if tables.indices is None else tables.indices[positions.chunk],
         )
         return with_offsets(decode, stored)
 
@@ -175,7 +180,7 @@ class Fsst(Codec):
 
 
 def parse_table(stored: bytes) -> SymbolTable | None:
-    """Return the symbols of a stored table, or `None` if it is switched off.
+    """Parse a stored symbol table; `None` if disabled.
 
     >>> parse_table((0x46535354 << 32).to_bytes(8, "little") + bytes(2304)) is None
     True
@@ -185,7 +190,7 @@ def parse_table(stored: bytes) -> SymbolTable | None:
     stop = _HEAD_BYTES + count * _SYMBOL_BYTES
     if head >> 32 != _MAGIC or len(stored) < stop + count:
         raise CorruptDataError(
-            "a table of symbols is not one", bytes=len(stored), head=stored[:_HEAD_BYTES].hex()
+            "invalid FSST symbol table", bytes=len(stored), head=stored[:_HEAD_BYTES].hex()
         )
     if not head >> 24 & 1:
         return None
@@ -196,9 +201,9 @@ def parse_table(stored: bytes) -> SymbolTable | None:
 
 
 def message_with_table(encoding: Encoding) -> Any | None:
-    """Return the message whose table may differ between pages that are read as one, or `None`.
+    """Return the FSST message whose table may differ between merged pages, or `None`.
 
-    Its codes are plain, and nothing but a general compression is around it.
+    Its codes must be plain, and only general compression may wrap it.
     """
     while encoding.WhichOneof("compression") == "general":
         encoding = encoding.general.values
@@ -208,49 +213,53 @@ def message_with_table(encoding: Encoding) -> Any | None:
 
 
 def join_tables(stored: Sequence[bytes]) -> Bytes:
-    """Return the bytes that `table_parts` are parts of: whole tables, symbols before lengths.
+    """Concatenate tables for `table_parts`: the symbols of all tables, then the lengths.
 
-    >>> one = stored_table(SymbolTable(np.array([0x6261], np.uint64), np.array([2], np.uint8)))
-    >>> joined = join_tables([one, one])
+    >>> table = stored_table(SymbolTable(np.array([0x6261], np.uint64), np.array([2], np.uint8)))
+    >>> joined = join_tables([table, table])
     >>> len(joined), joined[2048:2050].tolist(), joined[-256:-254].tolist()
     (4608, [97, 98], [2, 0])
     """
     symbols = np.zeros((len(stored), _CODES), np.uint64)
     lengths = np.zeros((len(stored), _CODES), np.uint8)
-    for place, each in enumerate(stored):
-        table = parse_table(each)
+    for index, serialized in enumerate(stored):
+        table = parse_table(serialized)
         assert table is not None
-        symbols[place, : len(table.symbols)] = table.symbols
-        lengths[place, : len(table.lengths)] = table.lengths
+        symbols[index, : len(table.symbols)] = table.symbols
+        lengths[index, : len(table.lengths)] = table.lengths
     return np.concatenate([symbols.view(np.uint8).reshape(-1), lengths.reshape(-1)])
 
 
 def split_tables(joined: Bytes) -> tuple[npt.NDArray[np.uint64], Bytes]:
-    """Return the symbols and the lengths of joined tables, 256 of each for every table."""
-    stop = joined.nbytes // _WHOLE_BYTES * _CODES * _SYMBOL_BYTES
+    """Return the symbols and lengths of joined tables, 256 per table."""
+    stop = joined.nbytes // _JOINED_TABLE_BYTES * _CODES * _SYMBOL_BYTES
     return joined[:stop].view(np.uint64), joined[stop:]
 
 
 def table_parts(joined: Bytes, pages: Int64s) -> Slices:
-    """Return the part of chunks that is the table of their page, by its number."""
-    return Slices(joined, pages * _WHOLE_BYTES, np.full(len(pages), _WHOLE_BYTES, np.int64))
+    """Return the table part of chunks, from the page index of each chunk."""
+    return Slices(
+        joined, pages * _JOINED_TABLE_BYTES, np.full(len(pages), _JOINED_TABLE_BYTES, np.int64)
+    )
 
 
-def _tables(message: Any, parts: Sequence[Slices]) -> _Tables | None:
-    """Return the tables of chunks, or `None` if their strings are stored as they are."""
+def _parse_tables(message: Any, parts: Sequence[Slices]) -> _Tables | None:
+    """Return the tables of chunks, or `None` if strings are stored plain."""
     if len(parts) == 1:
         table = parse_table(message.symbol_table)
         return None if table is None else _Tables(table, None)
     table = SymbolTable(*split_tables(parts[-1].source))
-    return _Tables(table, parts[-1].position // _WHOLE_BYTES)
+    return _Tables(table, parts[-1].position // _JOINED_TABLE_BYTES)
 
 
 def stored_table(table: SymbolTable) -> bytes:
-    """Return the form of a table that is stored."""
+    """Serialize a symbol table."""
     count = len(table.symbols)
     head = _MAGIC << 32 | 1 << 24 | count
-    whole = head.to_bytes(_HEAD_BYTES, "little") + table.symbols.tobytes() + table.lengths.tobytes()
-    return whole.ljust(TABLE_BYTES, b"\0")
+    serialized_table = (
+        head.to_bytes(_HEAD_BYTES, "little") + table.symbols.tobytes() + table.lengths.tobytes()
+    )
+    return serialized_table.ljust(TABLE_BYTES, b"\0")
 
 
 def _encoding(table: SymbolTable, inner: pb21.CompressiveEncoding) -> pb21.CompressiveEncoding:
@@ -266,7 +275,7 @@ def _is_plain(encoding: Any) -> bool:
 
 
 def _decode(codes: Block, table: SymbolTable | None) -> Variable:
-    strings = expect_variable_rows(codes, Fsst.wire_name)
+    strings = validate_variable_rows(codes, Fsst.wire_name)
     if table is None:
         return strings
     decode = partial(kernels.fsst_decode, strings.offsets, strings.data, *table)

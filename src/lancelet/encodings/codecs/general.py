@@ -1,11 +1,11 @@
-"""General codec: LZ4 or Zstandard around another codec.
+"""General codec: LZ4 or Zstandard compression of another codec.
 
     zstd   u64 uncompressed length, frame
     lz4    u32 uncompressed length, block
 
-In mini-block pages the first buffer of each chunk is compressed, in block context the whole
-buffer, in full-zip pages each value. Larger chunks compress better, and a random read then
-decompresses more, which is weighed by whoever sets the limits of chunks.
+Compresses the first buffer of each chunk in mini-block pages, the entire buffer in block context,
+and each value in full-zip pages. Larger chunks compress better, but a random read decompresses
+more; the chunk limits decide this trade-off.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     EncodedValues,
-    Picks,
+    ValuePositions,
 )
-from lancelet.encodings.codecs.expect import expect_variable_rows
+from lancelet.encodings.codecs.validate import validate_variable_rows
 from lancelet.encodings.options import Compression
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -37,12 +37,13 @@ ZSTD: Final = 2
 _SCHEMES: Final = {Compression.LZ4: LZ4, Compression.ZSTD: ZSTD}
 _NAMES: Final = {LZ4: "lz4", ZSTD: "zstd"}
 ZSTD_LEVEL: Final = 4
-"""The level where somebody asks for zstd and for no level: 8 % fewer bytes of strings than level 3,
-which is what we choose of our own, as they take a quarter longer to decode."""
+"""Default level if the options request zstd without a level: strings take 8 % fewer bytes than at
+level 3, the level selected without a request, but a quarter more time to decode.
+"""
 
 
 class General(Codec):
-    """A general compression of what another codec makes."""
+    """General compression of the output of another codec."""
 
     wire_name: ClassVar[str] = "general"
 
@@ -54,13 +55,15 @@ class General(Codec):
         *,
         searches: bool = True,
     ) -> None:
-        """Choose what is compressed, and how.
+        """Compress the output of `inner`.
 
-        Without a search for repetition, Zstandard codes strings, bytes and bits by how frequent
-        their bytes are, and leaves out the high bytes of words that are those of the word before.
+        Without `searches`, Zstandard does not search for repetition: it entropy codes strings,
+        bytes and bits, and omits the high bytes of integers that equal those of the previous one.
         """
         if compression not in _SCHEMES:
-            raise InvalidInputError("this is no general compression", compression=compression.value)
+            raise InvalidInputError(
+                "not a general compression; use LZ4 or Zstandard", compression=compression.value
+            )
         self.inner = inner
         self.compression = compression
         self.scheme = _SCHEMES[compression]
@@ -75,16 +78,16 @@ class General(Codec):
 
     @classmethod
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
-        """Return what the inner codec needs."""
+        """Return the number of buffers of the inner codec."""
         return codecs.num_buffers(message.values)
 
     @classmethod
     def as_plain(
-        cls, message: Any, slices: Slices, most: Int64s, codecs: Codecs
+        cls, message: Any, slices: Slices, values_max: Int64s, codecs: Codecs
     ) -> tuple[Slices, int] | None:
-        """Return the decompressed slices, if they are plain values."""
-        plain = _decompress(message, slices, codecs.block_bytes_max(message.values, most))
-        return codecs.as_plain(message.values, plain, most)
+        """Return the decompressed slices if they are plain values."""
+        plain = _decompress(message, slices, codecs.block_bytes_max(message.values, values_max))
+        return codecs.as_plain(message.values, plain, values_max)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Encode chunks and compress the first buffer of each."""
@@ -93,7 +96,7 @@ class General(Codec):
     def compress_chunks(self, inner: ChunkedValues) -> ChunkedValues:
         """Compress the first buffer of each chunk."""
         first = inner.parts[0]
-        packed = self._compress(first) if self.searches else _code(first, inner.encoding)
+        packed = self._compress(first) if self.searches else _entropy_code(first, inner.encoding)
         parts = (packed, *inner.parts[1:])
         return ChunkedValues(self._wrap(inner.encoding), parts, inner.counts)
 
@@ -103,12 +106,12 @@ class General(Codec):
         return EncodedBlocks(self._wrap(inner.encoding), self._compress(inner.slices))
 
     def encode_values(self, block: Block) -> EncodedValues:
-        """Encode values and compress each of them alone."""
+        """Encode values and compress each separately."""
         inner = self.inner.encode_values(block)
         if not isinstance(inner.rows, Variable):
-            raise UnsupportedError("only byte strings are compressed one by one")
+            raise UnsupportedError("only byte strings can be compressed individually")
         compressed = self._compress(_value_slices(inner.rows))
-        return EncodedValues(self._wrap(inner.encoding), _joined(compressed, inner.rows))
+        return EncodedValues(self._wrap(inner.encoding), _to_strings(compressed, inner.rows))
 
     @classmethod
     def decode_chunks(
@@ -119,12 +122,17 @@ class General(Codec):
         return codecs.decode_chunks(message.values, (plain, *parts[1:]), counts)
 
     @classmethod
-    def pick_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    def take_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[Slices],
+        counts: Int64s,
+        positions: ValuePositions,
+        codecs: Codecs,
     ) -> Block | None:
-        """Decompress each chunk once, and pick from what comes out."""
+        """Decompress each chunk once and select values from it."""
         plain = _decompress(message, parts[0], codecs.bytes_max(message.values, counts))
-        return codecs.pick_chunks(message.values, (plain, *parts[1:]), counts, picks)
+        return codecs.take_chunks(message.values, (plain, *parts[1:]), counts, positions)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
@@ -135,9 +143,9 @@ class General(Codec):
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
         """Decompress each value and decode."""
-        values = expect_variable_rows(rows, cls.wire_name)
+        values = validate_variable_rows(rows, cls.wire_name)
         plain = _decompress(message, _value_slices(values), None)
-        return codecs.decode_values(message.values, _joined(plain, values))
+        return codecs.decode_values(message.values, _to_strings(plain, values))
 
     def _compress(self, slices: Slices) -> Slices:
         if self.scheme == ZSTD:
@@ -150,35 +158,35 @@ class General(Codec):
         return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=inner))
 
 
-def _code(chunks: Slices, inner: Any) -> Slices:
-    """Code chunks of words, of bytes, or of strings, which begin with offsets."""
+def _entropy_code(chunks: Slices, inner: Any) -> Slices:
+    """Entropy code chunks of integers, of bytes, or of strings with leading offsets."""
     if inner.WhichOneof("compression") == "flat":
         bits = int(inner.flat.bits_per_value)
         if bits in (1, 8):
-            nothing = np.zeros(len(chunks), np.int64)
-            return kernels.zstd_code_chunks(chunks, nothing, word_bytes=4, sized=True)
+            no_offsets = np.zeros(len(chunks), np.int64)
+            return kernels.zstd_code_chunks(chunks, no_offsets, word_bytes=4, sized=True)
         return kernels.zstd_code_chunks(chunks, chunks.size, word_bytes=bits // 8, sized=True)
-    # The first offset, of 32 bits, is where the offsets end.
+    # The first offset, of 32 bits, is the end of the offsets.
     heads = chunks.source[chunks.position[:, None] + np.arange(4)]
     offset_bytes = heads.reshape(-1).view("<u4").astype(np.int64)
     return kernels.zstd_code_chunks(chunks, offset_bytes, word_bytes=4, sized=True)
 
 
-def _decompress(message: Any, slices: Slices, most: Int64s | None) -> Slices:
-    """Decompress slices, none of which is believed to have more bytes than its values need."""
+def _decompress(message: Any, slices: Slices, bytes_max: Int64s | None) -> Slices:
+    """Decompress slices, limiting the output to the bytes that the values need."""
     if message.values.WhichOneof("compression") == "general":
-        # No writer does; each round could be a thousand times the one before.
+        # No writer nests compression; each level could expand the data a thousandfold.
         raise UnsupportedError("a page is compressed more than once")
     match message.compression.scheme:
         case 1:
-            return kernels.lz4_decompress_chunks(slices, most=most)
+            return kernels.lz4_decompress_chunks(slices, most=bytes_max)
         case 2:
-            return kernels.zstd_decompress_chunks(slices, most=most)
+            return kernels.zstd_decompress_chunks(slices, most=bytes_max)
         case unknown:
             raise UnsupportedError(
-                "a page uses a general compression that this release does not know",
+                "unknown general compression in a page; a newer release may support it",
                 found=int(unknown),
-                known=_NAMES,
+                supported=_NAMES,
             )
 
 
@@ -187,8 +195,8 @@ def _value_slices(values: Variable) -> Slices:
     return Slices(values.data, offsets[:-1], np.diff(offsets))
 
 
-def _joined(slices: Slices, like: Variable) -> Variable:
-    """Return slices that follow each other in their source as strings."""
+def _to_strings(slices: Slices, values: Variable) -> Variable:
+    """Return consecutive slices of a source as strings."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(slices.size)])
-    small = like.offsets.dtype == np.int32 and int(ends[-1]) < 1 << 31
+    small = values.offsets.dtype == np.int32 and int(ends[-1]) < 1 << 31
     return Variable(ends.astype(np.int32) if small else ends, slices.source)

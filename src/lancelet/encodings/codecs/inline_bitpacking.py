@@ -1,11 +1,11 @@
-"""Inline bit-packing codec: blocks of 1024 values, each with a width of its own in front.
+"""Inline bit-packing codec: blocks of 1024 values, each preceded by its bit width.
 
     u32 values  3 1 2 0 ...            the largest needs 2 bits
-    stored      02 00 00 00            the width, as one word of the value's size
+    stored      02 00 00 00            the width, as one integer of the value type
                 1024 x 2 bits          packed in the interleaved order of `kernels`
 
-A block may hold fewer than 1024 values; it is packed as if zeros followed. Negative numbers are
-taken by their bits, so they need the full width, and columns that have some gain nothing.
+Blocks with fewer than 1024 values are padded with zeros. Negative numbers are packed as unsigned,
+so they need the full width, and columns that contain some are not compressed.
 """
 
 from __future__ import annotations
@@ -26,68 +26,72 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     MeasuredPages,
-    Picks,
+    ValuePositions,
 )
-from lancelet.encodings.codecs.cut import page_counts
-from lancelet.encodings.codecs.expect import check_counts
-from lancelet.encodings.codecs.words import (
-    WORDS,
-    as_words,
-    checked_word_bits,
-    from_words,
+from lancelet.encodings.codecs.chunking import page_counts
+from lancelet.encodings.codecs.unsigned import (
+    UNSIGNED_TYPES,
+    from_unsigned,
+    to_unsigned,
+    validate_bits,
 )
+from lancelet.encodings.codecs.validate import check_counts
 from lancelet.errors import InvalidInputError
 from lancelet.format.protos import encodings21_pb as pb21
 
 BLOCK_VALUES: Final = 1024
-"""Values of a packed block."""
+"""Number of values per packed block."""
 
 
 class InlineBitpacking(Codec):
-    """Packed values that carry their width."""
+    """Bit-packed blocks with inline widths."""
 
     wire_name: ClassVar[str] = "inline_bitpacking"
 
     @classmethod
     def describe(cls, message: Any, codecs: Codecs) -> str:
-        """Return `inline_bitpacking(bits)`, the bits being the unpacked ones."""
+        """Return `inline_bitpacking(bits)` with the unpacked bit width."""
         del codecs
         return f"inline_bitpacking({message.uncompressed_bits_per_value})"
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose packing for pages of numbers whose highest bits are not all in use."""
-        if isinstance(block, FixedWidth) and block.bits in WORDS and rows:
-            mean = _widths(as_words(block, cls.wire_name), rows).mean(axis=1)
+        """Propose packing for pages of numbers with unused high bits."""
+        if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and rows:
+            mean = _widths(to_unsigned(block, cls.wire_name), rows).mean(axis=1)
             yield cls(), (mean <= block.bits - 1).nonzero()[0]
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Pack 1024 values a chunk, whatever the limits aim at; they are at most 8 KiB."""
+        """Pack 1024 values per chunk (at most 8 KiB), regardless of the target size."""
         del limits
-        words = as_words(block, self.wire_name)
-        counts = page_counts(len(words) // rows if rows else 0, rows, BLOCK_VALUES)
-        packed = kernels.pack_chunks(*_padded(words, rows))
-        return ChunkedValues(inline_encoding(words.itemsize * 8), (Slices(*packed),), counts)
+        integers = to_unsigned(block, self.wire_name)
+        counts = page_counts(len(integers) // rows if rows else 0, rows, BLOCK_VALUES)
+        packed = kernels.pack_chunks(*_padded(integers, rows))
+        return ChunkedValues(inline_encoding(integers.itemsize * 8), (Slices(*packed),), counts)
 
     def measure_pages(self, block: Block, rows: int, limits: ChunkLimits) -> MeasuredPages | None:
-        """Return what the widths of blocks come to."""
+        """Compute the packed size from the widths of the blocks."""
         del limits
-        words = as_words(block, self.wire_name)
-        if not len(words):
+        integers = to_unsigned(block, self.wire_name)
+        if not len(integers):
             return None
-        widths = _widths(words, rows)
+        widths = _widths(integers, rows)
         blocks = widths.shape[1]
-        sizes = widths.sum(axis=1, dtype=np.int64) * (BLOCK_VALUES // 8) + blocks * words.itemsize
-        return MeasuredPages(inline_encoding(words.itemsize * 8), sizes, blocks)
+        sizes = (
+            widths.sum(axis=1, dtype=np.int64) * (BLOCK_VALUES // 8) + blocks * integers.itemsize
+        )
+        return MeasuredPages(inline_encoding(integers.itemsize * 8), sizes, blocks)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Pack a single block of at most 1024 values."""
-        words = as_words(block, self.wire_name)
+        integers = to_unsigned(block, self.wire_name)
         if len(counts) != 1 or int(counts[0]) > BLOCK_VALUES:
-            raise InvalidInputError("only a single block is packed inline", values=len(words))
-        # A block without values still is one: a width of 0 and nothing behind it.
-        packed = kernels.pack_chunks(words if len(words) else np.zeros(1, words.dtype))
-        return EncodedBlocks(inline_encoding(words.itemsize * 8), Slices(*packed))
+            raise InvalidInputError(
+                "inline bit-packing requires a single block", values=len(integers)
+            )
+        # An empty block is stored as a width of 0 without data.
+        packed = kernels.pack_chunks(integers if len(integers) else np.zeros(1, integers.dtype))
+        return EncodedBlocks(inline_encoding(integers.itemsize * 8), Slices(*packed))
 
     @classmethod
     def decode_chunks(
@@ -97,42 +101,49 @@ class InlineBitpacking(Codec):
         return cls.decode_blocks(message, parts[0], counts, codecs)
 
     @classmethod
-    def pick_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    def take_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[Slices],
+        counts: Int64s,
+        positions: ValuePositions,
+        codecs: Codecs,
     ) -> Block | None:
-        """Unpack single values where they lie."""
+        """Unpack selected values."""
         del codecs
-        bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
-        check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
-        return from_words(kernels.pick_packed(picks.of(parts[0]), picks.index, bits))
+        bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
+        check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
+        return from_unsigned(kernels.pick_packed(positions.of(parts[0]), positions.index, bits))
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Unpack the blocks."""
         del codecs
-        bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
-        check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
-        return from_words(kernels.unpack_chunks(slices, counts, bits))
+        bits = validate_bits(message.uncompressed_bits_per_value, cls.wire_name)
+        check_counts(counts, count_max=BLOCK_VALUES, codec=cls.wire_name)
+        return from_unsigned(kernels.unpack_chunks(slices, counts, bits))
 
 
-def _widths(words: npt.NDArray[Any], rows: int) -> Bytes:
-    """Return the bits that the values of each block need, a row for each page."""
-    return kernels.bit_widths(*_padded(words, rows)).reshape(len(words) // rows, -1)
+def _widths(integers: npt.NDArray[Any], rows: int) -> Bytes:
+    """Return the bit width of each block, a row per page."""
+    return kernels.bit_widths(*_padded(integers, rows)).reshape(len(integers) // rows, -1)
 
 
-def _padded(words: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:
-    """Return pages of `rows` values so that blocks end where they do, and the values of a block."""
-    if rows == len(words) or rows % BLOCK_VALUES == 0:
-        return words, BLOCK_VALUES
+def _padded(integers: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:
+    """Pad pages of `rows` values to whole blocks; also return the values per block."""
+    if rows == len(integers) or rows % BLOCK_VALUES == 0:
+        return integers, BLOCK_VALUES
     if rows < BLOCK_VALUES:
-        return words, rows
-    padded = np.zeros((len(words) // rows, -(-rows // BLOCK_VALUES) * BLOCK_VALUES), words.dtype)
-    padded[:, :rows] = words.reshape(-1, rows)
+        return integers, rows
+    padded = np.zeros(
+        (len(integers) // rows, -(-rows // BLOCK_VALUES) * BLOCK_VALUES), integers.dtype
+    )
+    padded[:, :rows] = integers.reshape(-1, rows)
     return padded.reshape(-1), BLOCK_VALUES
 
 
 def inline_encoding(bits: int) -> pb21.CompressiveEncoding:
-    """Return the message of words of `bits` bits that are packed inline."""
+    """Return the encoding of packed values of `bits` bits."""
     return pb21.CompressiveEncoding(
         inline_bitpacking=pb21.InlineBitpacking(uncompressed_bits_per_value=bits)
     )

@@ -1,10 +1,10 @@
-"""Packed-struct codec: the fields of a struct side by side, row after row.
+"""Packed-struct codec: interleaved fields of a struct, row by row.
 
     struct<a: int16, b: int32>   {1, 2} {3, 4}
     stored                       01 00 02 00 00 00 | 03 00 04 00 00 00
 
-Reading a row is one read then, at the price of reading all fields for one. Only fields of whole
-bytes and of one width take part; `variable_packed_struct` is for strings.
+A row is read at once, but reading one field reads all of them. Fields must have a fixed width in
+whole bytes; `variable_packed_struct` supports strings.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, Picks
-from lancelet.encodings.codecs.cut import every_page
+from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, ValuePositions
+from lancelet.encodings.codecs.chunking import page_indices
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 
 
 class PackedStruct(Codec):
-    """Fields side by side."""
+    """Interleaved fixed-width fields."""
 
     wire_name: ClassVar[str] = "packed_struct"
 
@@ -37,24 +37,24 @@ class PackedStruct(Codec):
 
     @classmethod
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
-        """Return what the rows need, taken as plain values."""
+        """Return the number of buffers of the rows as plain values."""
         return codecs.num_buffers(message.values)
 
     @classmethod
     def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the most bytes of the rows, taken as plain values."""
+        """Return the maximum bytes of the rows as plain values."""
         return codecs.bytes_max(message.values, counts)
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose packing for structs of fixed width, which is the only way to store them."""
+        """Propose packing for structs of fixed width; no other codec stores them."""
         if isinstance(block, Fields):
-            yield cls(), every_page(block.count, rows)
+            yield cls(), page_indices(block.count, rows)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Zip the fields and cut the rows into chunks."""
+        """Interleave the fields and split the rows into chunks."""
         if not isinstance(block, Fields):
-            raise UnsupportedError("only structs are packed", found=type(block).__name__)
+            raise UnsupportedError("packing requires structs", found=type(block).__name__)
         columns = [as_columns(child) for child in block.children]
         zipped = np.concatenate(columns, axis=1)
         values = FixedWidth(zipped.shape[1] * 8, zipped.reshape(-1), block.count)
@@ -71,29 +71,34 @@ class PackedStruct(Codec):
     def decode_chunks(
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
-        """Unzip the rows."""
+        """Split the rows into fields."""
         return _unzip(message, codecs.decode_chunks(message.values, parts, counts))
 
     @classmethod
-    def pick_chunks(
-        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    def take_chunks(
+        cls,
+        message: Any,
+        parts: Sequence[Slices],
+        counts: Int64s,
+        positions: ValuePositions,
+        codecs: Codecs,
     ) -> Block | None:
-        """Unzip single rows."""
-        return _unzip(message, codecs.pick_chunks(message.values, parts, counts, picks))
+        """Split selected rows into fields."""
+        return _unzip(message, codecs.take_chunks(message.values, parts, counts, positions))
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
-        """Unzip the rows."""
+        """Split the rows into fields."""
         return _unzip(message, codecs.decode_values(message.values, rows))
 
 
 def _unzip(message: Any, rows: Block) -> Fields:
     widths = [int(bits) for bits in message.bits_per_value]
     if any(bits % 8 or bits == 0 for bits in widths):
-        raise CorruptDataError("a field of a packed struct has no whole bytes", bits=widths)
+        raise CorruptDataError("a field of a packed struct has an invalid bit width", bits=widths)
     if not isinstance(rows, FixedWidth) or rows.bits != sum(widths):
         raise CorruptDataError(
-            "the fields of a packed struct do not add up to its rows", bits=widths
+            "the fields of a packed struct do not match the row size", bits=widths
         )
     table = rows.data.reshape(rows.count, rows.bits // 8)
     stops = list(accumulate(bits // 8 for bits in widths))
@@ -109,13 +114,13 @@ def _unzip(message: Any, rows: Block) -> Fields:
 
 
 def as_columns(child: Block) -> Any:
-    """Return a field as a table of bytes, a row each; lists of fixed size become wide values."""
+    """Return a field as a matrix of bytes, a row per value; fixed-size lists are flattened."""
     if isinstance(child, FixedSizeList) and child.validity is None:
         items = as_columns(child.items)
         return items.reshape(child.count, child.dimension * items.shape[1])
     if not isinstance(child, FixedWidth) or child.bits % 8:
         raise InvalidInputError(
-            "a packed struct takes fields of whole bytes without nulls; unpack it",
+            "a packed struct requires non-null fields of whole bytes; do not pack this struct",
             found=type(child).__name__ if not isinstance(child, FixedWidth) else "boolean",
         )
     return child.data.reshape(child.count, child.bits // 8)

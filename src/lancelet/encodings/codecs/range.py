@@ -2,8 +2,8 @@
 
     range { start: 0  step: 8 }   count 4   ->  0 8 16 24
 
-Positions of a dense set and offsets of strings of one length are such sequences. Sums wrap around
-at the width of the values.
+Used for positions of a dense set and offsets of strings of equal length. Sums wrap around at the
+width of the values.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ import numpy as np
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
-from lancelet.encodings.codecs.cut import NO_BYTES
-from lancelet.encodings.codecs.expect import check_virtual
-from lancelet.encodings.codecs.words import WORDS, as_words, checked_word_bits, from_words
+from lancelet.encodings.codecs.chunking import NO_BYTES
+from lancelet.encodings.codecs.unsigned import (
+    UNSIGNED_TYPES,
+    from_unsigned,
+    to_unsigned,
+    validate_bits,
+)
+from lancelet.encodings.codecs.validate import check_virtual
 from lancelet.errors import InvalidInputError
 from lancelet.format.protos import encodings23_pb as pb23
 
@@ -41,39 +46,41 @@ class Range(Codec):
 
     @classmethod
     def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
-        """Return `False`: the rule is in the encoding."""
+        """Return `False`: the values are computed."""
         del message, codecs
         return False
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
-        """Keep the first value and the step of a single sequence."""
-        words = as_words(block, self.wire_name)
-        if len(counts) != 1 or not is_range(words):
-            raise InvalidInputError("the values are no arithmetic sequence", values=len(words))
-        bits = words.itemsize * 8
-        start = int(words[0]) if len(words) else 0
-        step = (int(words[1]) - start) % (1 << bits) if len(words) > 1 else 0
+        """Store the first value and the step of a single sequence."""
+        integers = to_unsigned(block, self.wire_name)
+        if len(counts) != 1 or not is_range(integers):
+            raise InvalidInputError(
+                "the values to encode as range are not an arithmetic sequence", values=len(integers)
+            )
+        bits = integers.itemsize * 8
+        start = int(integers[0]) if len(integers) else 0
+        step = (int(integers[1]) - start) % (1 << bits) if len(integers) > 1 else 0
         message = pb23.Range(uncompressed_bits_per_value=bits, start=start, step=step)
-        nothing = np.zeros(1, np.int64)
+        empty = np.zeros(1, np.int64)
         return EncodedBlocks(
-            pb23.CompressiveEncoding(range=message), Slices(NO_BYTES, nothing, nothing)
+            pb23.CompressiveEncoding(range=message), Slices(NO_BYTES, empty, empty)
         )
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
-        """Count from the start again for every block."""
+        """Generate the sequence, restarting in every block."""
         del slices, codecs
-        dtype = WORDS[checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)]
+        dtype = UNSIGNED_TYPES[validate_bits(message.uncompressed_bits_per_value, cls.wire_name)]
         check_virtual(counts, value_bytes=dtype.itemsize, codec=cls.wire_name)
         mask = int(np.iinfo(dtype).max)
         ranks = np.arange(int(counts.sum()), dtype=np.int64)
         if len(counts) > 1:
             ranks -= np.repeat(np.cumsum(counts) - counts, counts)
         steps = ranks.astype(dtype) * dtype.type(message.step & mask)
-        return from_words(steps + dtype.type(message.start & mask))
+        return from_unsigned(steps + dtype.type(message.start & mask))
 
 
-def is_range(words: Any) -> bool:
+def is_range(integers: Any) -> bool:
     """Return whether unsigned values are an arithmetic sequence."""
-    steps = np.diff(words)
+    steps = np.diff(integers)
     return len(steps) < 1 or bool((steps == steps[0]).all())

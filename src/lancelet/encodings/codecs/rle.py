@@ -1,13 +1,13 @@
-"""Run-length codec: a run of equal values is stored once, with its length.
+"""Run-length codec: runs of equal values are stored once, with their length.
 
     values   7 7 7 2 2 9
     stored   values [7 2 9]   lengths [3 2 1]
 
-A length is one byte, so a run of more than 255 is stored as several runs. Readers add the
-lengths up and never need to know where a long run was split. Runs end at the end of their chunk.
-In block context both arrays share the buffer: byte size of the values as u64, values, lengths.
+A length is one byte, so runs of more than 255 are split. Readers repeat each run, so splits need no
+special case. Runs end at the end of their chunk. In block context both arrays share the buffer:
+byte size of the values as u64, values, lengths.
 
-Version 2.3 also allows wider lengths, and a block codec around either array.
+Version 2.3 also supports wider lengths, and a block codec for either array.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, EncodedBlocks
-from lancelet.encodings.codecs.cut import page_counts, slices_of
-from lancelet.encodings.codecs.expect import check_expansion, expect_fixed_width
+from lancelet.encodings.codecs.chunking import page_counts, to_slices
 from lancelet.encodings.codecs.flat import flat_encoding
-from lancelet.encodings.codecs.words import WORDS, as_words, checked_word_bits
+from lancelet.encodings.codecs.unsigned import UNSIGNED_TYPES, to_unsigned, validate_bits
+from lancelet.encodings.codecs.validate import check_expansion, require_fixed_width
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 
 LENGTH_BITS: Final = (8, 16, 32)
-"""The widths of lengths; before 2.3 there was only the first."""
+"""Bit widths of run lengths; before 2.3 only the first."""
 
 
 class Rle(Codec):
@@ -52,50 +52,50 @@ class Rle(Codec):
 
     @classmethod
     def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
-        """Return whether values or lengths need bytes; else the runs are made of rules."""
+        """Return whether values or lengths need a buffer."""
         return codecs.owns_bytes(message.values) or codecs.owns_bytes(message.run_lengths)
 
     @classmethod
     def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the bytes of the values if no two beside each other are equal."""
+        """Return the bytes of the values if no adjacent values are equal."""
         return codecs.block_bytes_max(message.values, counts)
 
     @classmethod
     def block_bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
-        """Return the bytes of the head, the values and the lengths if all runs have one value."""
+        """Return the bytes of header, values and lengths if every run has one value."""
         values = codecs.block_bytes_max(message.values, counts)
         lengths = codecs.block_bytes_max(message.run_lengths, counts)
         return None if values is None or lengths is None else 8 + values + lengths
 
     @classmethod
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
-        """Propose runs for pages of which half of the values or more repeat the one before."""
-        if isinstance(block, FixedWidth) and block.bits in WORDS and rows:
+        """Propose runs for pages where at least half of the values equal the previous one."""
+        if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and rows:
             runs, _ = kernels.survey_words(block.data, block.bits // 8, rows, 0)
             yield cls(), (runs * 2 <= rows).nonzero()[0]
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
-        """Cut values into chunks of the most values that are allowed, and these into runs."""
-        words = as_words(block, self.wire_name)
+        """Split values into chunks of the maximum size, and encode runs."""
+        integers = to_unsigned(block, self.wire_name)
         chunk = limits.values_max
-        while chunk > 64 and chunk * (words.itemsize + 1) > limits.bytes_max:
+        while chunk > 64 and chunk * (integers.itemsize + 1) > limits.bytes_max:
             chunk //= 2
-        counts = page_counts(len(words) // rows if rows else 0, rows, chunk)
-        values, lengths = _encode(words, counts)
-        return ChunkedValues(run_encoding(words.itemsize * 8), (values, lengths), counts)
+        counts = page_counts(len(integers) // rows if rows else 0, rows, chunk)
+        values, lengths = _encode(integers, counts)
+        return ChunkedValues(run_encoding(integers.itemsize * 8), (values, lengths), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
-        """Put values and lengths of each block behind each other."""
-        words = as_words(block, self.wire_name)
-        values, lengths = _encode(words, counts)
+        """Concatenate values and lengths of each block."""
+        integers = to_unsigned(block, self.wire_name)
+        values, lengths = _encode(integers, counts)
         sizes = 8 + values.size + lengths.size
         position = np.cumsum(sizes) - sizes
         out = np.empty(int(sizes.sum()), np.uint8)
-        heads = slices_of(np.full(len(counts), 8), values.size.view(np.uint8))
+        heads = to_slices(np.full(len(counts), 8), values.size.view(np.uint8))
         kernels.copy_slices(heads, out, position)
         kernels.copy_slices(values, out, position + 8)
         kernels.copy_slices(lengths, out, position + 8 + values.size)
-        return EncodedBlocks(run_encoding(words.itemsize * 8), Slices(out, position, sizes))
+        return EncodedBlocks(run_encoding(integers.itemsize * 8), Slices(out, position, sizes))
 
     @classmethod
     def decode_chunks(
@@ -105,24 +105,24 @@ class Rle(Codec):
         values = codecs.as_plain(message.values, parts[0], counts)
         lengths = codecs.as_plain(message.run_lengths, parts[1], counts)
         if values is not None:
-            bits = checked_word_bits(values[1], cls.wire_name)
-            lengths = lengths or _decoded(
+            bits = validate_bits(values[1], cls.wire_name)
+            lengths = lengths or _decode_runs(
                 message.run_lengths, parts[1], values[0].size // (bits // 8), codecs
             )
         elif lengths is not None:
-            runs = lengths[0].size // (checked_word_bits(lengths[1], cls.wire_name) // 8)
-            values = _decoded(message.values, parts[0], runs, codecs)
+            runs = lengths[0].size // (validate_bits(lengths[1], cls.wire_name) // 8)
+            values = _decode_runs(message.values, parts[0], runs, codecs)
         else:
-            raise UnsupportedError("the number of runs is not stored", codec=cls.wire_name)
+            raise UnsupportedError("cannot determine the number of runs", codec=cls.wire_name)
         return _repeat(values, lengths, counts)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
-        """Take values and lengths of each block apart and repeat the values."""
+        """Split values and lengths of each block and repeat the values."""
         if not cls.owns_bytes(message, codecs):
-            return _repeat_by_rule(message, slices, counts, codecs)
+            return _repeat_computed(message, slices, counts, codecs)
         if (slices.size < 8).any():
-            raise CorruptDataError("runs are cut short", bytes=int(slices.size.min()))
+            raise CorruptDataError("run-length data is truncated", bytes=int(slices.size.min()))
         heads = slices.source[slices.position[:, None] + np.arange(8)]
         values_bytes = heads.view("<i8").reshape(-1)
         if ((values_bytes < 0) | (values_bytes > slices.size - 8)).any():
@@ -134,36 +134,38 @@ class Rle(Codec):
         return cls.decode_chunks(message, (values, lengths), counts, codecs)
 
 
-def _encode(words: npt.NDArray[Any], counts: Int64s) -> tuple[Slices, Slices]:
-    values, lengths, runs = kernels.rle_encode_chunks(words.view(np.uint8), words.itemsize, counts)
-    return slices_of(runs * words.itemsize, values), slices_of(runs, lengths)
+def _encode(integers: npt.NDArray[Any], counts: Int64s) -> tuple[Slices, Slices]:
+    values, lengths, runs = kernels.rle_encode_chunks(
+        integers.view(np.uint8), integers.itemsize, counts
+    )
+    return to_slices(runs * integers.itemsize, values), to_slices(runs, lengths)
 
 
 def run_encoding(bits: int) -> pb21.CompressiveEncoding:
-    """Return the message of runs of words of `bits` bits."""
+    """Return the encoding of runs of values of `bits` bits."""
     return pb21.CompressiveEncoding(
         rle=pb21.Rle(values=flat_encoding(bits), run_lengths=flat_encoding(8))
     )
 
 
-def _decoded(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tuple[Slices, int]:
-    """Decode values or lengths that have a codec of their own, one of each for every run."""
-    decoded = expect_fixed_width(codecs.decode_blocks(encoding, slices, runs), Rle.wire_name)
-    bits = checked_word_bits(decoded.bits, Rle.wire_name)
-    return slices_of(runs * (bits // 8), decoded.data), bits
+def _decode_runs(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tuple[Slices, int]:
+    """Decode values or lengths of runs, one per run."""
+    decoded = require_fixed_width(codecs.decode_blocks(encoding, slices, runs), Rle.wire_name)
+    bits = validate_bits(decoded.bits, Rle.wire_name)
+    return to_slices(runs * (bits // 8), decoded.data), bits
 
 
-def _repeat_by_rule(message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> FixedWidth:
-    """Repeat values that need no bytes, and neither do the lengths of their runs.
+def _repeat_computed(message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> FixedWidth:
+    """Repeat values if neither values nor run lengths need a buffer.
 
-    So many lengths are taken from their rule as fill the block; a run has one value at least.
+    Run lengths are generated until the block is full; a run has at least one value.
     """
-    lengths = expect_fixed_width(
+    lengths = require_fixed_width(
         codecs.decode_blocks(message.run_lengths, slices, counts), Rle.wire_name
     )
     if lengths.bits not in LENGTH_BITS:
-        raise CorruptDataError("lengths of runs have 8, 16 or 32 bits", found_bits=lengths.bits)
-    ends = np.cumsum(as_words(lengths, Rle.wire_name), dtype=np.int64)
+        raise CorruptDataError("run lengths must have 8, 16 or 32 bits", found_bits=lengths.bits)
+    ends = np.cumsum(to_unsigned(lengths, Rle.wire_name), dtype=np.int64)
     first = np.cumsum(counts) - counts
     before = np.where(first > 0, ends[first - 1], 0) if len(ends) else np.zeros_like(counts)
     last = np.searchsorted(ends, before + counts)
@@ -171,16 +173,18 @@ def _repeat_by_rule(message: Any, slices: Slices, counts: Int64s, codecs: Codecs
     if (last[filled] >= (first + counts)[filled]).any() or (
         ends[last[filled]] != (before + counts)[filled]
     ).any():
-        raise CorruptDataError("runs by a rule do not fill their blocks", codec=Rle.wire_name)
+        raise CorruptDataError(
+            "computed runs do not match the size of their blocks", codec=Rle.wire_name
+        )
     runs = np.where(filled, last - first + 1, 0)
-    values = _decoded(message.values, slices, runs, codecs)
-    return _repeat(values, _decoded(message.run_lengths, slices, runs, codecs), counts)
+    values = _decode_runs(message.values, slices, runs, codecs)
+    return _repeat(values, _decode_runs(message.run_lengths, slices, runs, codecs), counts)
 
 
 def _repeat(values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int64s) -> FixedWidth:
-    value_bits = checked_word_bits(values[1], Rle.wire_name)
+    value_bits = validate_bits(values[1], Rle.wire_name)
     if lengths[1] not in LENGTH_BITS:
-        raise CorruptDataError("lengths of runs have 8, 16 or 32 bits", found_bits=lengths[1])
+        raise CorruptDataError("run lengths must have 8, 16 or 32 bits", found_bits=lengths[1])
     check_expansion(
         counts,
         value_bytes=value_bits // 8,

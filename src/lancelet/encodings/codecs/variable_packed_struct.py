@@ -1,12 +1,12 @@
-"""Variable-packed-struct codec (2.2): the fields of a struct one after the other, row by row.
+"""Variable-packed-struct codec (2.2): consecutive fields of a struct, row by row.
 
     struct<a: int16, s: string>   {1, "ab"}  {2, ""}
     row 0    01 00 | 02 00 00 00 "ab"
     row 1    02 00 | 00 00 00 00
 
-A field of fixed width is there as it is; a string has its length in front, in 4 or 8 bytes. The
-rows are values of full-zip pages. Fields are taken apart for all rows at once: each knows where
-its bytes start in every row from the fields before it.
+Fixed-width fields are stored plain; strings are preceded by their length in 4 or 8 bytes. The rows
+are values of full-zip pages. Each field is decoded for all rows together; its position in every row
+results from the preceding fields.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, Fields, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs, EncodedValues
-from lancelet.encodings.codecs.expect import expect_variable_rows
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import BITS_MAX, Flat
+from lancelet.encodings.codecs.validate import validate_variable_rows
 from lancelet.encodings.codecs.variable import VariableCodec, offsets_from_sizes
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -32,7 +32,7 @@ _LENGTH_BITS: Final = (32, 64)
 
 
 class VariablePackedStruct(Codec):
-    """Fields side by side, strings among them."""
+    """Interleaved fields, including strings."""
 
     wire_name: ClassVar[str] = "variable_packed_struct"
 
@@ -43,27 +43,29 @@ class VariablePackedStruct(Codec):
         return f"variable_packed_struct({fields})"
 
     def encode_values(self, block: Block) -> EncodedValues:
-        """Zip the fields of every row."""
+        """Interleave the fields of every row."""
         if not isinstance(block, Fields):
-            raise UnsupportedError("only structs are packed", found=type(block).__name__)
+            raise UnsupportedError("packing requires structs", found=type(block).__name__)
         message = pb21.VariablePackedStruct()
-        pieces = [piece for child in block.children for piece in _pieces(child, message)]
+        field_slices = [
+            slices for child in block.children for slices in _field_slices(child, message)
+        ]
         sizes = np.zeros(block.count, np.int64)
-        for piece in pieces:
-            sizes += piece.size
+        for slices in field_slices:
+            sizes += slices.size
         offsets = offsets_from_sizes(sizes)
         out = np.empty(int(offsets[-1]), np.uint8)
         at = offsets[:-1].astype(np.int64)
-        for piece in pieces:
-            kernels.copy_slices(piece, out, at)
-            at = at + piece.size
+        for slices in field_slices:
+            kernels.copy_slices(slices, out, at)
+            at = at + slices.size
         encoding = pb21.CompressiveEncoding(variable_packed_struct=message)
         return EncodedValues(encoding, Variable(offsets, out))
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
-        """Unzip the fields of every row."""
-        values = expect_variable_rows(rows, cls.wire_name)
+        """Split every row into fields."""
+        values = validate_variable_rows(rows, cls.wire_name)
         at = values.offsets[:-1].astype(np.int64)
         stop = values.offsets[1:].astype(np.int64)
         children = []
@@ -71,7 +73,9 @@ class VariablePackedStruct(Codec):
             if field.WhichOneof("layout") == "bits_per_value":
                 bits = int(field.bits_per_value)
                 if bits % 8 or not 0 < bits <= BITS_MAX:
-                    raise CorruptDataError("a field of a packed struct has no width", bits=bits)
+                    raise CorruptDataError(
+                        "a field of a packed struct has an invalid bit width", bits=bits
+                    )
                 data = _take(values.data, at, stop, bits // 8)
                 child = codecs.decode_values(field.value, FixedWidth(bits, data, values.count))
                 at = at + bits // 8
@@ -84,8 +88,8 @@ class VariablePackedStruct(Codec):
         return Fields(tuple(children), values.count)
 
 
-def _pieces(child: Block, message: pb21.VariablePackedStruct) -> Iterator[Slices]:
-    """Add a field to the message and yield what it puts into each row."""
+def _field_slices(child: Block, message: pb21.VariablePackedStruct) -> Iterator[Slices]:
+    """Add a field to the message and yield its bytes per row."""
     if isinstance(child, Variable):
         width = child.offsets.itemsize
         encoded = VariableCodec().encode_values(child)
@@ -99,7 +103,7 @@ def _pieces(child: Block, message: pb21.VariablePackedStruct) -> Iterator[Slices
     encoded = codec.encode_values(child)
     assert isinstance(encoded.rows, FixedWidth)
     if encoded.rows.bits % 8:
-        raise InvalidInputError("a packed struct takes no booleans; unpack it")
+        raise InvalidInputError("a packed struct cannot contain booleans; do not pack this struct")
     message.fields.add(value=encoded.encoding, bits_per_value=encoded.rows.bits)
     yield _fixed_slices(encoded.rows.data, encoded.rows.bits // 8, child.count)
 
@@ -111,7 +115,7 @@ def _fixed_slices(data: Bytes, width: int, count: int) -> Slices:
 
 def _take(data: Bytes, at: Int64s, stop: Int64s, width: int) -> Bytes:
     if (stop - at < width).any():
-        raise CorruptDataError("a row of a packed struct is cut short", field_bytes=width)
+        raise CorruptDataError("a row of a packed struct is truncated", field_bytes=width)
     taken: Bytes = kernels.take_fixed(data, at, width)
     return taken
 
@@ -119,9 +123,9 @@ def _take(data: Bytes, at: Int64s, stop: Int64s, width: int) -> Bytes:
 def _take_strings(
     data: Bytes, at: Int64s, stop: Int64s, length_bits: int
 ) -> tuple[Variable, Int64s]:
-    """Return the strings whose lengths stand at `at` of each row, and where each row goes on."""
+    """Return the strings with lengths at `at` in each row, and their end positions."""
     if length_bits not in _LENGTH_BITS:
-        raise CorruptDataError("lengths of strings have 32 or 64 bits", bits=length_bits)
+        raise CorruptDataError("string lengths must have 32 or 64 bits", bits=length_bits)
     width = length_bits // 8
     raw: npt.NDArray[Any] = _take(data, at, stop, width).view(f"<u{width}")
     start = at + width

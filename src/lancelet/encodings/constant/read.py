@@ -1,9 +1,9 @@
-"""Reads rows of constant pages.
+"""Reader of constant pages.
 
-Reads constant pages of several columns as one, where all they have is a value of one width.
+Constant pages of several columns with only a fixed-width value can be read as one:
 
-column a   3 rows of 7         rows 0 1 2 | 3 4 5
-column b   3 rows of 9              7 7 7   9 9 9
+    column a   3 rows of 7         rows 0 1 2 | 3 4 5
+    column b   3 rows of 9              7 7 7   9 9 9
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.constant.value import fixed_value, parse_value, repeated
+from lancelet.encodings.column_slices import ColumnSlices
+from lancelet.encodings.constant.value import fixed_value, parse_value, repeat_value
 from lancelet.encodings.layout import ConstantLayout
-from lancelet.encodings.leaf import LeafContext, LeafRows, Picked
+from lancelet.encodings.leaf import LeafContext, LeafRows, Selection
 from lancelet.encodings.levels import LayerKind, Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.read import levels_from_block
-from lancelet.encodings.spans import Spans, expand
-from lancelet.encodings.stored_pages import bounds_of
-from lancelet.encodings.stretches import Stretches
+from lancelet.encodings.row_ranges import RowRanges, expand
+from lancelet.encodings.stored_pages import to_bounds
 from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError
 
 LEVELS_MAX = 1 << 32
-"""The most levels that a page is believed to have."""
+"""Maximum accepted number of levels per page."""
 
 
 class ConstantPage(PageReader):
-    """A page whose rows can be read."""
+    """Reads rows of a constant page."""
 
     def __init__(self, page: StoredPage, layout: ConstantLayout, leaf: LeafContext) -> None:
-        """Check the message of a page."""
+        """Validate the page message."""
         if layout.layers.rep_max and len(page.position) == 0:
             raise CorruptDataError(
                 "a constant page of lists has no repetition levels", column=leaf.column
             )
         if _is_empty_struct(leaf.data_type) and not page.size.any() and not layout.layers.rep_max:
-            # However deep a struct without children is, the reference writes a single layer.
+            # The reference writes a single layer for nested structs without children.
             layout = replace(layout, layers=_all_valid(len(leaf.path)))
         self._page = page
         self._layout = layout
         self._leaf = leaf
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
-        """Read rows of the page, counted from its first one."""
+        """Read rows relative to the first row of the page."""
         page, layout = self._page, self._layout
         layers = layout.layers
         slices = Slices(np.empty(0, np.uint8), NO_RANGES.position, NO_RANGES.size)
@@ -67,7 +67,7 @@ class ConstantPage(PageReader):
         num_entries = page.length if repetition is None else len(repetition)
         if definition is not None and len(definition) != num_entries:
             raise CorruptDataError(
-                "the levels of a constant page differ in number",
+                "the repetition and definition levels of a constant page differ in number",
                 column=self._leaf.column,
                 expected=num_entries,
                 found=len(definition),
@@ -85,7 +85,7 @@ class ConstantPage(PageReader):
         if index >= len(slices) or not slices.size[index]:
             if count:
                 raise CorruptDataError(
-                    "a constant page misses levels", column=self._leaf.column, levels=count
+                    "levels are missing in a constant page", column=self._leaf.column, levels=count
                 )
             return None
         data = slices.slice_bytes(index)
@@ -94,7 +94,7 @@ class ConstantPage(PageReader):
                 raise CorruptDataError("a page claims too many levels", levels=count)
             return levels_from_block(registry.decode_block(encoding, data, count))
         if len(data) % 2:
-            raise CorruptDataError("levels are not numbers of 16 bits", bytes=len(data))
+            raise CorruptDataError("levels must have 16 bits", bytes=len(data))
         return levels_from_block(FixedWidth(16, data, len(data) // 2))
 
     def _values(self, slices: Slices, definition: Levels | None, num_entries: int) -> pa.Array:
@@ -103,25 +103,27 @@ class ConstantPage(PageReader):
         if definition is not None:
             count = int(np.count_nonzero(definition <= layers.visible_def_max))
         if self._layout.has_value_buffer:
-            one = parse_value(slices.slice_bytes(0))
+            value = parse_value(slices.slice_bytes(0))
         elif self._layout.inline_value is not None:
-            one = fixed_value(np.frombuffer(self._layout.inline_value, np.uint8))
+            value = fixed_value(np.frombuffer(self._layout.inline_value, np.uint8))
         elif _is_empty_struct(data_type):
-            # A struct without children is written as if it were null, and never is.
+            # Structs without children are written as null, but are never null.
             return pa.Array.from_buffers(data_type, count, [None])
         else:
             return pa.nulls(count, data_type)
-        return repeated(one, data_type, count, visible_validity(layers, definition))
+        return repeat_value(value, data_type, count, visible_validity(layers, definition))
 
 
-def entries_of_rows(repetition: Levels | None, rep_max: int, num_rows: int, rows: Rows) -> Picked:
-    """Return the entries of rows, given the levels of a whole page."""
+def entries_of_rows(
+    repetition: Levels | None, rep_max: int, num_rows: int, rows: Rows
+) -> Selection:
+    """Return the entries of rows, from the repetition levels of the entire page."""
     if repetition is None:
         return slice(rows.start, rows.stop) if isinstance(rows, RowRange) else rows.rows
     starts = np.append(np.flatnonzero(repetition == rep_max), len(repetition))
     if len(starts) - 1 != num_rows or (len(repetition) and starts[0] != 0):
         raise CorruptDataError(
-            "the repetition levels of a page do not have its rows",
+            "the repetition levels of a page do not match its rows",
             expected_rows=num_rows,
             found_rows=len(starts) - 1,
         )
@@ -140,37 +142,39 @@ def _all_valid(count: int) -> Layers:
     return Layers.of([LayerKind.ALL_VALID_ITEM] * count)
 
 
-def _count(entries: Picked) -> int:
+def _count(entries: Selection) -> int:
     return entries.stop - entries.start if isinstance(entries, slice) else len(entries)
 
 
 class ConstantPages:
-    """Pages that follow each other, each of one value."""
+    """Consecutive pages with one value each."""
 
     def __init__(self, length: Int64s, values: Bytes, layers: Layers, leaf: LeafContext) -> None:
-        """Take the rows of each page and the bytes of all values."""
+        """Use the row count and the value of each page."""
         if layers.kinds != (LayerKind.ALL_VALID_ITEM,):
-            raise CorruptDataError("a constant page is more than a value", column=leaf.column)
-        self._bounds = bounds_of(length)
+            raise CorruptDataError(
+                "a constant page is expected to contain only a value", column=leaf.column
+            )
+        self._bounds = to_bounds(length)
         self._values = values.reshape(len(length), -1)
         self._layers = layers
         self._data_type = leaf.data_type
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
-        """Read rows, counted from the first one of the first page."""
-        yield from ()  # all is known
+        """Read rows relative to the first row of the first page."""
+        yield from ()  # a generator without reads
         assert isinstance(rows, RowIndices)
-        return self._repeated(self._bounds.searchsorted(rows.rows, side="right") - 1)
+        return self._repeat_values(self._bounds.searchsorted(rows.rows, side="right") - 1)
 
-    def read_stretches(self, stretches: Stretches) -> Reading[tuple[LeafRows, Int64s]]:
-        """Read stretches of rows; also return where each begins in what was read."""
-        yield from ()  # all is known
-        starts = np.arange(len(stretches.start)) * stretches.count
-        spans = Spans(stretches.start, np.full(len(starts), stretches.count))
-        pieces = spans.split(self._bounds)
-        return self._repeated(np.repeat(pieces.part, pieces.count)), starts
+    def read_slices(self, slices: ColumnSlices) -> Reading[tuple[LeafRows, Int64s]]:
+        """Read column slices; also return the start of each slice in the result."""
+        yield from ()  # a generator without reads
+        starts = np.arange(len(slices.start)) * slices.count
+        ranges = RowRanges(slices.start, np.full(len(starts), slices.count))
+        part_ranges = ranges.split(self._bounds)
+        return self._repeat_values(np.repeat(part_ranges.part, part_ranges.count)), starts
 
-    def _repeated(self, pages: Int64s) -> LeafRows:
+    def _repeat_values(self, pages: Int64s) -> LeafRows:
         width = self._values.shape[1]
         position = pages * width
         data = kernels.take_fixed(self._values.reshape(-1), position, width)

@@ -1,8 +1,8 @@
-"""The value of a constant page, as a block of one, and its form in a buffer of its own.
+"""The value of a constant page as a block of one value, and its serialization.
 
     "abc"     02 00 00 00   08 00 00 00  03 00 00 00   offsets 0 3   "abc"
 
-That is the number of its Arrow buffers, their sizes, and the buffers themselves.
+Serialized are the number of Arrow buffers, their sizes, and the buffers.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import pyarrow as pa
 from lancelet.buffers import Bytes
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, Variable
-from lancelet.encodings.leaf import slice_block, values_at
+from lancelet.encodings.leaf import slice_block, take_values
 from lancelet.errors import CorruptDataError
 
 _PROBE = 64
-"""How many values are compared before all are."""
+"""Number of values compared before all others."""
 
 _COMPARED_BYTES = 1 << 20
-"""How many bytes are then compared at once."""
+"""Number of bytes compared per step."""
 
 
 def constant_value(block: FixedWidth | Variable) -> FixedWidth | Variable | None:
-    """Return the value that all slots hold, as a block of one, if they hold the same.
+    """Return the common value of all slots as a block of one, or None if they differ.
 
     >>> block = FixedWidth(16, np.array([7, 7, 7], "<i2").view(np.uint8), 3)
     >>> constant_value(block).data.tolist()
@@ -59,33 +59,35 @@ def _rows_are_equal(rows: npt.NDArray[np.uint8]) -> bool:
 
 
 def fixed_value(value: Bytes) -> FixedWidth:
-    """Return the bytes of a value of fixed width as a block of one."""
+    """Return a fixed-width value as a block of one."""
     return FixedWidth(8 * len(value), value, 1)
 
 
 def parse_value(data: Bytes) -> FixedWidth | Variable:
-    """Read a value from its buffer, as a block of one."""
-    words = np.frombuffer(data[:12].tobytes().ljust(12, b"\0"), "<u4")
-    num_buffers = int(words[0])
-    sizes = words[1 : 1 + num_buffers].astype(np.int64)
+    """Parse a serialized value as a block of one."""
+    header = np.frombuffer(data[:12].tobytes().ljust(12, b"\0"), "<u4")
+    num_buffers = int(header[0])
+    sizes = header[1 : 1 + num_buffers].astype(np.int64)
     start = 4 * (1 + num_buffers)
     if num_buffers not in (1, 2) or start + int(sizes.sum()) > len(data):
         raise CorruptDataError(
-            "the value of a constant page is cut short", bytes=len(data), buffers=num_buffers
+            "the value of a constant page is truncated", bytes=len(data), buffers=num_buffers
         )
     first = data[start : start + int(sizes[0])]
     if num_buffers == 1:
         return fixed_value(first)
     if len(first) not in (8, 16):
-        raise CorruptDataError("a string has two offsets", bytes=len(first))
+        raise CorruptDataError("a string value must have two offsets", bytes=len(first))
     offsets = np.frombuffer(first.tobytes(), f"<i{len(first) // 2}")
     if int(offsets[0]) != 0 or int(offsets[1]) != int(sizes[1]):
-        raise CorruptDataError("the offsets of a string are not its own", bytes=int(sizes[1]))
+        raise CorruptDataError(
+            "the offsets of a string value do not match its size", bytes=int(sizes[1])
+        )
     return Variable(offsets, data[start + len(first) : start + int(sizes.sum())])
 
 
 def build_value(block: FixedWidth | Variable) -> Bytes:
-    """Return the buffer of a block of one value: the inverse of `parse_value`."""
+    """Serialize a block of one value; the inverse of `parse_value`."""
     if isinstance(block, FixedWidth):
         parts = [block.data]
     else:
@@ -95,22 +97,22 @@ def build_value(block: FixedWidth | Variable) -> Bytes:
     return np.concatenate([head.view(np.uint8), *parts])
 
 
-def repeated(
-    one: FixedWidth | Variable, data_type: pa.DataType, count: int, validity: Bytes | None
+def repeat_value(
+    block: FixedWidth | Variable, data_type: pa.DataType, count: int, validity: Bytes | None
 ) -> pa.Array:
-    """Return `count` times a value that is given as a block of one.
+    """Return an array that repeats a block of one `count` times.
 
-    >>> repeated(fixed_value(np.array([7, 0], np.uint8)), pa.int16(), 2, None).to_pylist()
+    >>> repeat_value(fixed_value(np.array([7, 0], np.uint8)), pa.int16(), 2, None).to_pylist()
     [7, 7]
     """
-    if isinstance(one, Variable):
-        value = arrow_from_block(one, data_type, None)
+    if isinstance(block, Variable):
+        value = arrow_from_block(block, data_type, None)
         indices = np.zeros(count, np.int64)
-        return values_at(value, indices, validity)
+        return take_values(value, indices, validity)
     if pa.types.is_boolean(data_type):
-        fill = 0xFF if one.data[:1].any() else 0
+        fill = 0xFF if block.data[:1].any() else 0
         data = np.full((count + 7) // 8, fill, np.uint8)
         return arrow_from_block(FixedWidth(1, data, count), data_type, validity)
     return arrow_from_block(
-        FixedWidth(one.bits, np.tile(one.data, count), count), data_type, validity
+        FixedWidth(block.bits, np.tile(block.data, count), count), data_type, validity
     )

@@ -1,4 +1,4 @@
-"""Puts constant pages together: levels, encoded where that is smaller, and the value."""
+"""Builds constant pages: the value and levels, encoded if that is smaller."""
 
 from __future__ import annotations
 
@@ -12,63 +12,65 @@ from lancelet.buffers import Bytes, Slices
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.base import EncodedBlock
 from lancelet.encodings.constant.value import build_value
-from lancelet.encodings.layout import NOTHING, Body, ConstantLayout
+from lancelet.encodings.layout import NO_CANDIDATES, Body, ConstantLayout
 from lancelet.encodings.levels import Layers, Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.write import encode_levels
 
 INLINE_BYTES_MAX = 32
-"""The longest value that is kept in the message."""
+"""Maximum size of a value in the message, in bytes."""
 
 
 def build_constant_value(
-    layers: Layers, value: FixedWidth | Variable, which: Sequence[int]
+    layers: Layers, value: FixedWidth | Variable, page_indices: Sequence[int]
 ) -> Body:
-    """Return the layout and the buffers of pages without levels that have one value all over.
+    """Build pages with a single distinct value and no levels.
 
-    Pages of one value and some nulls exist as well, but their levels are never encoded, so that
+    The format also has pages with one value and some nulls, but their levels are never encoded, so
     a mini-block page is smaller.
     """
     if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
-        return _repeated(which, _layout_of_one(layers, value.data.tobytes()), (), "constant")
+        return _repeat_page(
+            page_indices, _constant_layout(layers, value.data.tobytes()), (), "constant"
+        )
     buffers = (build_value(value),)
-    return _repeated(which, _layout_of_one(layers, None), buffers, "constant")
+    return _repeat_page(page_indices, _constant_layout(layers, None), buffers, "constant")
 
 
-def _repeated(
-    which: Sequence[int], layout: ConstantLayout, buffers: Sequence[Bytes], encoding: str
+def _repeat_page(
+    page_indices: Sequence[int], layout: ConstantLayout, buffers: Sequence[Bytes], encoding: str
 ) -> Body:
-    """Return pages that are the same."""
-    count = len(which)
+    """Return identical pages."""
+    count = len(page_indices)
     slices = tuple(Slices.repeated(data, count) for data in buffers)
-    return Body(which, layout, slices, [encoding] * count, [NOTHING] * count)
+    return Body(page_indices, layout, slices, [encoding] * count, [NO_CANDIDATES] * count)
 
 
 @lru_cache(256)
-def _layout_of_one(layers: Layers, value: bytes | None) -> ConstantLayout:
-    """Return the layout of a page of one value, in the message or in a buffer."""
+def _constant_layout(layers: Layers, value: bytes | None) -> ConstantLayout:
+    """Return the layout of a page with one value, in the message or in a buffer."""
     return ConstantLayout(layers, inline_value=value, has_value_buffer=value is None)
 
 
 def build_empty_value(leaf: ShreddedLeaf) -> Body:
-    """Return the layout and the buffers of a page whose values take no bytes."""
+    """Build a page of zero-length values."""
     layout = ConstantLayout(leaf.layers, inline_value=b"")
     if leaf.repetition is None and leaf.definition is None:
-        return Body.one(layout, (), "constant")
+        return Body.single(layout, (), "constant")
     levels = (_bytes(None, leaf.repetition), _bytes(None, leaf.definition))
-    return Body.one(layout, levels, "constant")
+    return Body.single(layout, levels, "constant")
 
 
 def build_nulls(leaf: ShreddedLeaf, count: int, *, has_level_encodings: bool) -> Body:
-    """Return the layout and the buffers of pages without a single valid value.
+    """Build pages without valid values.
 
-    `has_level_encodings` says whether the file version knows encoded levels here.
+    `has_level_encodings` is whether the file version supports encoded levels in these pages.
     """
     layout = ConstantLayout(leaf.layers, inline_value=None)
-    # Without levels nobody could tell which of several layers is the null one.
+    # With several layers, levels are required to identify the null layer.
     if leaf.repetition is None and len(leaf.layers.each) == 1:
-        return _repeated(range(count), layout, (), "null")
+        return _repeat_page(range(count), layout, (), "null")
     repetition, definition = (
-        _smaller(levels, has_level_encodings=has_level_encodings)
+        _encode_if_smaller(levels, has_level_encodings=has_level_encodings)
         for levels in (leaf.repetition, leaf.definition)
     )
     layout = replace(
@@ -79,7 +81,7 @@ def build_nulls(leaf: ShreddedLeaf, count: int, *, has_level_encodings: bool) ->
         num_definition=0 if definition is None else leaf.num_entries,
     )
     buffers = (_bytes(repetition, leaf.repetition), _bytes(definition, leaf.definition))
-    return Body.one(layout, buffers, "null")
+    return Body.single(layout, buffers, "null")
 
 
 def _bytes(encoded: EncodedBlock | None, levels: Levels | None) -> Bytes:
@@ -88,8 +90,8 @@ def _bytes(encoded: EncodedBlock | None, levels: Levels | None) -> Bytes:
     return np.empty(0, np.uint8) if levels is None else levels.view(np.uint8)
 
 
-def _smaller(levels: Levels | None, *, has_level_encodings: bool) -> EncodedBlock | None:
-    """Return levels encoded, or `None` if plain numbers take no more."""
+def _encode_if_smaller(levels: Levels | None, *, has_level_encodings: bool) -> EncodedBlock | None:
+    """Return encoded levels, or `None` unless smaller than plain levels."""
     if levels is None or not has_level_encodings:
         return None
     count = np.array([len(levels)], np.int64)

@@ -1,1 +1,1 @@
-"""Full-zip pages: large values, each beside its levels, so that one read gets a row."""
+"""Full-zip pages: large values with their levels, interleaved so that one read returns a row."""

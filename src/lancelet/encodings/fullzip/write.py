@@ -1,4 +1,4 @@
-"""Puts full-zip pages together: items side by side, and the row index where it is needed."""
+"""Builds full-zip pages: interleaved items, and the row index if required."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lancelet.kernels import ZipShape
 _NO_LEVELS = np.empty(0, np.uint16)
 
 
-def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues, which: int = 0) -> Body:
-    """Return the layout and the buffers of a page."""
+def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues, page_index: int = 0) -> Body:
+    """Build a full-zip page."""
     repetition = _NO_LEVELS if leaf.repetition is None else leaf.repetition
     definition = _NO_LEVELS if leaf.definition is None else leaf.definition
     layers = leaf.layers
@@ -53,16 +53,16 @@ def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues, which: int = 0) ->
     )
     description = registry.describe(values.encoding)
     if starts is None or (value_bits is not None and leaf.repetition is None):
-        return Body.one(layout, (zipped,), description, which)
+        return Body.single(layout, (zipped,), description, page_index)
     if leaf.repetition is not None:
         opens_row = np.append(leaf.repetition == layers.rep_max, True)
         starts = starts[opens_row]
     index = row_index(starts, len(zipped))
-    return Body.one(layout, (zipped, index), description, which)
+    return Body.single(layout, (zipped, index), description, page_index)
 
 
 def row_index(starts: Int64s, data_bytes: int) -> Bytes:
-    """Return where rows start, and the end, in the narrowest integers that fit the page.
+    """Serialize row starts and the end in the narrowest integer type.
 
     >>> row_index(np.array([0, 8, 300]), 300).tolist()
     [0, 0, 8, 0, 44, 1]

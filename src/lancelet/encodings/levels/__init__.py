@@ -1,4 +1,4 @@
-"""Nesting as levels: what is missing, and where lists begin, as two small numbers per entry."""
+"""Nesting as repetition and definition levels: nulls, and the starts of lists."""
 
 from lancelet.encodings.levels.layers import Layer, LayerKind, Layers
 from lancelet.encodings.levels.nesting import (
@@ -13,16 +13,16 @@ from lancelet.encodings.levels.nesting import (
     paths,
     rows_multiple,
 )
-from lancelet.encodings.levels.shred import ShreddedLeaf, plain_layers, shred, shred_alike
+from lancelet.encodings.levels.shred import ShreddedLeaf, plain_layers, shred, shred_together
 from lancelet.encodings.levels.unravel import (
     check_layers,
     check_levels,
-    fixed_lists_around,
-    lists_around,
     merge,
-    struct_around,
     unravel,
     visible_validity,
+    wrap_in_fixed_lists,
+    wrap_in_lists,
+    wrap_in_struct,
 )
 from lancelet.kernels import Levels
 
@@ -41,16 +41,16 @@ __all__ = [
     "StructNode",
     "check_layers",
     "check_levels",
-    "fixed_lists_around",
-    "lists_around",
     "merge",
     "nest",
     "paths",
     "plain_layers",
     "rows_multiple",
     "shred",
-    "shred_alike",
-    "struct_around",
+    "shred_together",
     "unravel",
     "visible_validity",
+    "wrap_in_fixed_lists",
+    "wrap_in_lists",
+    "wrap_in_struct",
 ]

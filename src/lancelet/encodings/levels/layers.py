@@ -1,16 +1,15 @@
-"""The layers of a page: which nulls and empty lists its definition levels can tell apart.
+"""The layers of a page: the nulls and empty lists that its definition levels represent.
 
-Layers are listed from the values outwards. Each takes as many definition levels as it has ways
-of being absent, and the levels are numbered in that order. For `list<struct<x: int>>` with
-nulls everywhere and empty lists:
+Layers are ordered from the values outwards. Each has up to two definition levels, for null and
+empty, numbered in that order. For `list<struct<x: int>>` with nulls everywhere and empty lists:
 
     layer                    definition
     NULLABLE_ITEM   x        1 null
     NULLABLE_ITEM   struct   2 null
     NULL_AND_EMPTY  list     3 null, 4 empty
-                             0 nothing is absent
+                             0 valid
 
-Entries up to 2 have a value slot each (a null value still has one); entries of 3 and 4 have none.
+Entries up to 2 have a value slot each, including null values; entries of 3 and 4 have none.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lancelet.values import dataclass
 
 
 class LayerKind(IntEnum):
-    """What may be absent in a layer; the numbers are those of `RepDefLayer`."""
+    """Nullability of a layer; the numbers are those of `RepDefLayer`."""
 
     ALL_VALID_ITEM = 1
     ALL_VALID_LIST = 2
@@ -34,12 +33,12 @@ class LayerKind(IntEnum):
 
     @property
     def is_list(self) -> bool:
-        """Whether the layer is one of lists."""
+        """Return whether the layer is a list."""
         return self not in (LayerKind.ALL_VALID_ITEM, LayerKind.NULLABLE_ITEM)
 
     @property
     def can_be_null(self) -> bool:
-        """Whether the layer takes a level for nulls."""
+        """Return whether the layer has a level for nulls."""
         return self in (
             LayerKind.NULLABLE_ITEM,
             LayerKind.NULLABLE_LIST,
@@ -48,12 +47,12 @@ class LayerKind(IntEnum):
 
     @property
     def can_be_empty(self) -> bool:
-        """Whether the layer takes a level for empty lists."""
+        """Return whether the layer has a level for empty lists."""
         return self in (LayerKind.EMPTYABLE_LIST, LayerKind.NULL_AND_EMPTY_LIST)
 
     @staticmethod
     def of(*, is_list: bool, has_nulls: bool, has_empties: bool = False) -> LayerKind:
-        """Return the tightest kind."""
+        """Return the most specific kind."""
         if not is_list:
             return LayerKind.NULLABLE_ITEM if has_nulls else LayerKind.ALL_VALID_ITEM
         if has_nulls:
@@ -63,11 +62,11 @@ class LayerKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer with its definition levels.
+    """A layer with its definition levels.
 
-    `null_def` and `empty_def` are 0 where the layer has no such level. `inner_def_max` is the
-    greatest level of the layers inside, `slot_def_max` the greatest that leaves a slot in this
-    layer's own array.
+    `null_def` and `empty_def` are 0 if the layer has no such level. `inner_def_max` is the maximum
+    level of the inner layers, `slot_def_max` the maximum level with a slot in the array of this
+    layer.
     """
 
     kind: LayerKind
@@ -87,17 +86,17 @@ class Layers:
 
     @property
     def visible_def_max(self) -> int:
-        """The greatest definition level of an entry that has a value slot."""
+        """The maximum definition level of an entry with a value slot."""
         return self.each[0].slot_def_max
 
     @property
     def kinds(self) -> tuple[LayerKind, ...]:
-        """What may be absent in each layer."""
+        """The kind of each layer."""
         return tuple(layer.kind for layer in self.each)
 
     @staticmethod
     def of(kinds: Sequence[LayerKind]) -> Layers:
-        """Number the definition levels of layers, given from the values outwards.
+        """Assign definition levels to layers, ordered from the values outwards.
 
         >>> layers = Layers.of([LayerKind.NULLABLE_ITEM, LayerKind.NULL_AND_EMPTY_LIST])
         >>> layers.each[1].null_def, layers.each[1].empty_def, layers.visible_def_max
@@ -129,11 +128,11 @@ class Layers:
 
     @staticmethod
     def parse(numbers: Sequence[int]) -> Layers:
-        """Read the layers of a stored page.
+        """Parse the layers of a stored page.
 
-        Raises `CorruptDataError` for a kind that does not exist and for a page without layers.
+        Raises `CorruptDataError` for an unknown kind and for a page without layers.
         """
-        known = {int(kind) for kind in LayerKind}
-        if not numbers or any(number not in known for number in numbers):
-            raise CorruptDataError("a page has no layers, or unknown ones", layers=list(numbers))
+        valid_numbers = {int(kind) for kind in LayerKind}
+        if not numbers or any(number not in valid_numbers for number in numbers):
+            raise CorruptDataError("a page has no layers or unknown layers", layers=list(numbers))
         return Layers.of([LayerKind(number) for number in numbers])

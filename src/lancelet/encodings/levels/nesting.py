@@ -1,4 +1,4 @@
-"""What contains what: a field as a tree of structs and lists over the columns that are its leaves.
+"""A field as a tree of structs and lists with the columns as leaves.
 
     list<struct<x: int, y: list<string>>>
 
@@ -8,9 +8,9 @@
         ListNode
           LeafNode y   column 1    path: list, struct, list, y
 
-Each node on the path from the top to a leaf is one layer of that leaf's levels. Some types look
-nested but are leaves, because their values are stored as one: lists of a fixed size over
-primitive items, dictionaries, packed structs, blobs and structs without children.
+Each node on the path to a leaf is one layer of the levels of the leaf. Some nested types are
+leaves, because their values are stored as one: fixed-size lists of primitive items, dictionaries,
+packed structs, blobs, and structs without children.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ BLOB_V2_DESCRIPTOR: Final = pa.struct(
         pa.field("blob_uri", pa.string(), nullable=False),
     ]
 )
-"""What a column of blobs holds from 2.2 on: where the bytes are."""
+"""The type of blob columns since 2.2: descriptors."""
 
 
 class TypeTooNewError(UnsupportedError, OSError):
-    """Files of an older version cannot store a type."""
+    """The file version is too old for a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class LeafNode:
 
 @dataclass(frozen=True, slots=True)
 class StructNode:
-    """A struct whose children are columns or contain them."""
+    """A struct with leaf or nested children."""
 
     field: Field
     data_type: pa.DataType
@@ -70,7 +70,7 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class FixedListNode:
-    """A list of a fixed size whose items are structs."""
+    """A fixed-size list of structs."""
 
     field: Field
     data_type: pa.DataType
@@ -85,8 +85,8 @@ Path: TypeAlias = tuple[Node, ...]
 def nest(field: Field, version: FileVersion) -> Node:
     """Return the tree of a field, or raise if the file version cannot store its type.
 
-    The type of a node is what its columns hold, which differs from the field's own storage type
-    for blobs of 2.2 and later only.
+    Node types are those of the stored columns; they differ from the storage type of the field only
+    for blobs since 2.2.
     """
     data_type = field.storage_type
     if is_leaf(field):
@@ -102,35 +102,37 @@ def nest(field: Field, version: FileVersion) -> Node:
         return ListNode(field, pa.large_list(_arrow_field(child)), child)
     if version < FileVersion.V2_2:
         raise TypeTooNewError(
-            "this type is not supported by files before 2.2, which cannot store it; write 2.2",
+            "files before version 2.2 do not support this type; write version 2.2",
             field=field.name,
             type=str(data_type),
             version=version.value,
         )
     if pa.types.is_map(data_type):
         entries = nest(field.children[0], version)
-        # Users see "key" and "value", whatever the entries are called in the file.
+        # The Arrow map type determines the names of the entries, not the file.
         named = pa.struct([data_type.key_field, data_type.item_field])
         return ListNode(field, data_type, replace(entries, data_type=named))
     if pa.types.is_fixed_size_list(data_type):
         child = nest(field.children[0], version)
         dimension = data_type.list_size
         return FixedListNode(field, pa.list_(_arrow_field(child), dimension), child, dimension)
-    raise UnsupportedError("no file can store this type", field=field.name, type=str(data_type))
+    raise UnsupportedError(
+        "no file version can store this type", field=field.name, type=str(data_type)
+    )
 
 
 def is_leaf(field: Field) -> bool:
-    """Whether a field is a single column, whatever its type looks like."""
+    """Return whether a field is stored as a single column."""
     return not field.children or field.is_blob or is_packed(field)
 
 
 def is_packed(field: Field) -> bool:
-    """Whether a struct's rows are stored as one value each."""
+    """Return whether each row of a struct is stored as one value."""
     return field.is_packed and pa.types.is_struct(field.storage_type)
 
 
 def _arrow_field(node: Node) -> pa.Field:
-    # A file can claim that a null column has no nulls; Arrow has no such field.
+    # Files may declare a null column non-nullable, which Arrow rejects.
     nullable = node.field.nullable or pa.types.is_null(node.data_type)
     return pa.field(node.field.name, node.data_type, nullable)
 
@@ -149,10 +151,10 @@ def paths(node: Node, above: Path = ()) -> Iterator[Path]:
 
 
 def rows_multiple(path: Path) -> int:
-    """Return how many rows of a page stand for one row of the field.
+    """Return the number of page rows per row of the field.
 
-    Lists of a fixed size over structs repeat each entry for all their items, wherever they are
-    on the path, so that pages count that many rows.
+    Fixed-size lists of structs repeat each entry for all their items, at any position in the path,
+    so that pages count each item as a row.
     """
     multiple = 1
     for node in path:

@@ -1,12 +1,12 @@
-"""From levels back to nested arrays, from the inside out, and siblings back together.
+"""Unraveling: conversion of levels to nested arrays, from the inside out, and merging of siblings.
 
-Each leaf is first rebuilt as if its field had only that leaf; then the leaves of a field, which
-repeat the same lists and structs around them, are merged into one array:
+Each leaf is first rebuilt as if its field had only that leaf; then the leaves of a field, with
+equal enclosing lists and structs, are merged into one array:
 
     list<struct<x>>  +  list<struct<y>>  ->  list<struct<x, y>>
 
-Levels come from storage. An array that leaves here is sound: offsets ascend and end at the number
-of items, and siblings have the same lengths and the same lists, or it is `CorruptDataError`.
+Stored levels are untrusted. Returned arrays are valid: offsets ascend and end at the number of
+items, and siblings have equal lengths and lists. Otherwise `CorruptDataError` is raised.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _INT32_MAX = (1 << 31) - 1
 
 
 def check_levels(layers: Layers, repetition: Levels | None, definition: Levels | None) -> None:
-    """Raise unless levels are among those that the layers define and agree in number."""
-    for name, levels, most in (
+    """Raise unless levels are defined by the layers and equal in number."""
+    for name, levels, level_max in (
         ("repetition", repetition, layers.rep_max),
         ("definition", definition, layers.def_max),
     ):
-        if levels is not None and len(levels) and int(levels.max()) > most:
+        if levels is not None and len(levels) and int(levels.max()) > level_max:
             raise CorruptDataError(
-                f"a {name} level is not among those of the page's layers",
+                f"a {name} level exceeds those of the page layers",
                 found=int(levels.max()),
-                most=most,
+                max=level_max,
             )
     if repetition is not None and definition is not None and len(repetition) != len(definition):
         raise CorruptDataError(
@@ -58,18 +58,18 @@ def check_levels(layers: Layers, repetition: Levels | None, definition: Levels |
 
 
 def check_layers(path: Path, layers: Layers) -> None:
-    """Raise unless the layers of a page are those of a leaf's path."""
-    expected = [isinstance(node, ListNode) for node in reversed(path)]
-    if [kind.is_list for kind in layers.kinds] != expected:
+    """Raise unless the layers of a page match the path of a leaf."""
+    is_list = [isinstance(node, ListNode) for node in reversed(path)]
+    if [kind.is_list for kind in layers.kinds] != is_list:
         raise CorruptDataError(
-            "the layers of a page are not those of the column's type",
+            "the layers of a page do not match the column type",
             column=".".join(node.field.name for node in path),
             layers=[kind.name for kind in layers.kinds],
         )
 
 
 def visible_validity(layers: Layers, definition: Levels | None) -> Bytes | None:
-    """Return a bitmap of which value slots hold a value, or `None` if the leaf has no nulls."""
+    """Return the validity bitmap of the value slots, or `None` if the leaf has no nulls."""
     if definition is None or not layers.each[0].null_def:
         return None
     bits, _ = pack_validity(definition, slot_max=layers.visible_def_max, valid_max=0)
@@ -84,9 +84,9 @@ def unravel(
     definition: Levels | None,
     values: pa.Array,
 ) -> pa.Array:
-    """Return the array of a field that has only the leaf at the end of `path`.
+    """Return the array of a field with only the leaf at the end of `path`.
 
-    `values` are the visible slots, with the leaf's own nulls.
+    `values` are the visible slots, with the nulls of the leaf.
     """
     array, list_level = values, 0
     outwards = zip(reversed(path[:-1]), reversed(path[1:]), layers.each[1:], strict=True)
@@ -94,7 +94,7 @@ def unravel(
         match node:
             case StructNode():
                 validity = _slot_validity(layer, definition, len(array))
-                array = struct_around(array, inner, validity)
+                array = wrap_in_struct(array, inner, validity)
             case ListNode():
                 list_level += 1
                 if repetition is None:
@@ -108,37 +108,36 @@ def unravel(
                     null_level=layer.null_def,
                     empty_level=layer.empty_def,
                 )
-                array = lists_around(array, node, offsets, bitmap)
+                array = wrap_in_lists(array, node, offsets, bitmap)
             case FixedListNode(dimension=dimension):
-                repetition = _one_of_each(repetition, dimension)
-                definition = _one_of_each(definition, dimension)
+                repetition = _collapse_levels(repetition, dimension)
+                definition = _collapse_levels(definition, dimension)
                 if len(array) % dimension:
                     raise CorruptDataError(
-                        "a list of a fixed size misses items",
+                        "a fixed-size list has missing items",
                         dimension=dimension,
                         items=len(array),
                     )
                 validity = _slot_validity(layer, definition, len(array) // dimension)
-                array = fixed_lists_around(array, dimension, validity)
+                array = wrap_in_fixed_lists(array, dimension, validity)
             case LeafNode():
-                raise AssertionError("a leaf is always the end of its path")
+                raise AssertionError("a leaf must be the end of its path")
     return array
 
 
 def merge(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None = None) -> pa.Array:
-    """Return a field's array from those of its leaves, in column order, each as `unravel` gives.
+    """Merge the arrays of the leaves of a field, in column order, as returned by `unravel`.
 
-    The arrays start at offset 0; a slice must have been copied before. Only `reachable` slots, all
-    by default, are below no null. The validity of the others is undefined and may differ between
-    leaves.
+    The arrays must have offset 0; copy slices first. `reachable` masks the slots without a null
+    parent, by default all. The validity of other slots is undefined and may differ between leaves.
     """
     match node:
         case LeafNode():
             return leaves[0]
         case StructNode(children=children):
             _check_siblings(node, {len(array) for array in leaves})
-            agreed = _agreed(node, leaves, reachable)
-            below = _reachable_below(agreed, reachable, leaves)
+            validated = _check_validity(node, leaves, reachable)
+            below = _reachable_below(validated, reachable, leaves)
             inner = [array.field(0) for array in leaves]
             merged: list[pa.Array] = []
             start = 0
@@ -147,7 +146,7 @@ def merge(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None = None
                 merged.append(merge(child, inner[start:stop], below))
                 start = stop
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), [agreed.buffers()[0]], children=merged
+                node.data_type, len(leaves[0]), [validated.buffers()[0]], children=merged
             )
         case ListNode(child=child):
             count = len(leaves[0])
@@ -156,33 +155,33 @@ def merge(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None = None
             ends = _ends(leaves[0], size)
             for other in leaves[1:]:
                 if len(other) != count or (count and not _ends(other, size).equals(ends)):
-                    raise _siblings_differ(node)
+                    raise _siblings_error(node)
             items = merge(child, [array.values for array in leaves])
-            validity = _agreed(node, leaves, reachable).buffers()[0]
+            validity = _check_validity(node, leaves, reachable).buffers()[0]
             return pa.Array.from_buffers(
                 node.data_type, count, [validity, offsets], children=[items]
             )
         case FixedListNode(child=child, dimension=dimension):
             _check_siblings(node, {len(array) for array in leaves})
-            agreed = _agreed(node, leaves, reachable)
-            below = _reachable_below(agreed, reachable, leaves)
+            validated = _check_validity(node, leaves, reachable)
+            below = _reachable_below(validated, reachable, leaves)
             if below is not None:
                 below = np.repeat(below, dimension)
             items = merge(child, [array.values for array in leaves], below)
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), [agreed.buffers()[0]], children=[items]
+                node.data_type, len(leaves[0]), [validated.buffers()[0]], children=[items]
             )
 
 
-def struct_around(array: pa.Array, inner: Node, validity: Bytes | None) -> pa.Array:
-    """Return structs of a single child, which is the array of `inner`."""
+def wrap_in_struct(array: pa.Array, inner: Node, validity: Bytes | None) -> pa.Array:
+    """Return structs with a single child, the array of `inner`."""
     child = pa.field(inner.field.name, array.type)
     return pa.Array.from_buffers(
         pa.struct([child]), len(array), [_buffer(validity)], children=[array]
     )
 
 
-def fixed_lists_around(items: pa.Array, dimension: int, validity: Bytes | None) -> pa.Array:
+def wrap_in_fixed_lists(items: pa.Array, dimension: int, validity: Bytes | None) -> pa.Array:
     """Return lists of `dimension` items each."""
     return pa.Array.from_buffers(
         pa.list_(items.type, dimension),
@@ -192,13 +191,13 @@ def fixed_lists_around(items: pa.Array, dimension: int, validity: Bytes | None) 
     )
 
 
-def lists_around(
+def wrap_in_lists(
     items: pa.Array, node: ListNode, offsets: Int64s, validity: Bytes | None
 ) -> pa.Array:
-    """Return lists of items, whose offsets must end at the number of items."""
+    """Return lists of items; the offsets must end at the number of items."""
     if int(offsets[-1]) != len(items):
         raise CorruptDataError(
-            "the lists of a page do not add up to its items",
+            "the lists of a page do not match the number of items",
             field=node.field.name,
             expected=len(items),
             found=int(offsets[-1]),
@@ -206,7 +205,7 @@ def lists_around(
     is_large = pa.types.is_large_list(node.data_type)
     if not is_large and len(items) > _INT32_MAX:
         raise ArrayOverflowError(
-            "more than 2**31 items do not fit one list array; read fewer rows at a time",
+            "more than 2**31 items do not fit into one list array; read fewer rows at a time",
             field=node.field.name,
             items=len(items),
         )
@@ -226,7 +225,7 @@ def _buffer(bitmap: Bytes | None) -> pa.Buffer | None:
 
 
 def _ends(lists: pa.Array, size: int) -> pa.Buffer:
-    """Return the offsets of lists, without what an allocation may have behind them."""
+    """Return the offsets of lists, without trailing bytes of the allocation."""
     return lists.buffers()[1].slice(0, size)
 
 
@@ -234,42 +233,42 @@ def _num_leaves(node: Node) -> int:
     return 1 if isinstance(node, LeafNode) else sum(1 for _ in paths(node))
 
 
-def _agreed(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None) -> pa.Array:
-    """Return a leaf that has the validity of a node; all must agree in the reachable slots.
+def _check_validity(node: Node, leaves: Sequence[pa.Array], reachable: Flags | None) -> pa.Array:
+    """Return a leaf with the validity of a node; all must agree in the reachable slots.
 
-    The column of a struct without children may have no levels, and then reports no nulls.
+    The column of a struct without children may have no levels and is then ignored.
     """
     if len(leaves) == 1:
         return leaves[0]
-    knowing = [
+    with_levels = [
         array
         for path, array in zip(paths(node), leaves, strict=True)
         if not pa.types.is_struct(path[-1].data_type)
     ]
-    first, *others = knowing or leaves
+    first, *others = with_levels or leaves
     for other in others:
-        if not _agree(first, other, reachable):
-            raise _siblings_differ(node, nulls=sorted({first.null_count, other.null_count}))
+        if not _has_same_validity(first, other, reachable):
+            raise _siblings_error(node, nulls=sorted({first.null_count, other.null_count}))
     return first
 
 
-def _agree(one: pa.Array, other: pa.Array, reachable: Flags | None) -> bool:
-    """Return whether the same reachable slots of two arrays of one length are valid."""
-    if one.null_count == other.null_count == 0:
+def _has_same_validity(first: pa.Array, other: pa.Array, reachable: Flags | None) -> bool:
+    """Return whether two arrays of equal length have the same validity in reachable slots."""
+    if first.null_count == other.null_count == 0:
         return True
-    left, right = _flags(one), _flags(other)
+    first_flags, other_flags = _flags(first), _flags(other)
     if reachable is not None:
-        left, right = left[reachable], right[reachable]
-    return np.array_equal(left, right)
+        first_flags, other_flags = first_flags[reachable], other_flags[reachable]
+    return np.array_equal(first_flags, other_flags)
 
 
 def _reachable_below(
-    agreed: pa.Array, reachable: Flags | None, leaves: Sequence[pa.Array]
+    validated: pa.Array, reachable: Flags | None, leaves: Sequence[pa.Array]
 ) -> Flags | None:
-    """Return which slots are reachable and valid, or `None` if all are or there is one leaf."""
-    if len(leaves) == 1 or not agreed.null_count:
+    """Return a mask of the reachable and valid slots, or `None` if all or with a single leaf."""
+    if len(leaves) == 1 or not validated.null_count:
         return reachable
-    return _flags(agreed) if reachable is None else _flags(agreed) & reachable
+    return _flags(validated) if reachable is None else _flags(validated) & reachable
 
 
 def _flags(array: pa.Array) -> Flags:
@@ -279,19 +278,19 @@ def _flags(array: pa.Array) -> Flags:
 
 def _check_siblings(node: Node, lengths: set[int]) -> None:
     if len(lengths) > 1:
-        raise _siblings_differ(node, lengths=sorted(lengths))
+        raise _siblings_error(node, lengths=sorted(lengths))
 
 
-def _siblings_differ(node: Node, **facts: object) -> CorruptDataError:
+def _siblings_error(node: Node, **facts: object) -> CorruptDataError:
     return CorruptDataError(
-        "the columns of a nested field do not agree on what is around them",
+        "the columns of a nested field have inconsistent parents",
         field=node.field.name,
         **facts,
     )
 
 
 def _slot_validity(layer: Layer, definition: Levels | None, count: int) -> Bytes | None:
-    """Return the validity of an item layer: what is null here or, if masked, further out."""
+    """Return the validity of a layer; may also be null under a null parent."""
     if definition is None:
         return None
     bits, slots = pack_validity(
@@ -299,18 +298,18 @@ def _slot_validity(layer: Layer, definition: Levels | None, count: int) -> Bytes
     )
     if slots != count:
         raise CorruptDataError(
-            "the levels of a page do not belong to its values", slots=slots, values=count
+            "the levels of a page do not match its values", slots=slots, values=count
         )
     return bits if layer.null_def else None
 
 
-def _one_of_each(levels: Levels | None, dimension: int) -> Levels | None:
-    """Return the levels of fixed-size lists: their entries are repeated for all items."""
+def _collapse_levels(levels: Levels | None, dimension: int) -> Levels | None:
+    """Return the levels of fixed-size lists, whose entries are repeated for all items."""
     if levels is None:
         return None
     if len(levels) % dimension:
         raise CorruptDataError(
-            "a list of a fixed size misses entries", dimension=dimension, entries=len(levels)
+            "a fixed-size list has missing entries", dimension=dimension, entries=len(levels)
         )
     each = levels.reshape(-1, dimension)
     return np.ascontiguousarray(each[:, 0])

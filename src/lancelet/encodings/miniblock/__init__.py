@@ -1,1 +1,1 @@
-"""Mini-block pages: small values in chunks that are compressed, and decoded, as a whole."""
+"""Mini-block pages: small values in chunks that are compressed and decoded as a unit."""

@@ -1,12 +1,12 @@
-"""Reads rows of mini-block pages, decoding all the chunks that hold them in one go.
+"""Reader of mini-block pages; decodes all required chunks together.
 
-    rows 1500..1510                          of pages of 1024 values a chunk
-    round 1   words of the chunks            unless the memo holds the head of the page
-    round 2   chunk 1 (and 2 if rows of lists go on there)
-    decode    chunk 1 -> 1024 values, of which slots 476..486 are kept
+    rows 1500..1510                          of pages of 1024 values per chunk
+    round 1   chunk table                    unless the page metadata is cached
+    round 2   chunk 1 (and 2 if rows of lists continue there)
+    decode    chunk 1 -> 1024 values, of which slots 476..486 are returned
 
-A run of pages that are encoded alike is read as if it were one page (`miniblock.head`). What
-reads have in common, where chunks are and rows begin, is read once and kept in the memo.
+A run of pages with the same encoding is read as one page (`miniblock.page_metadata`). The
+positions of chunks and rows are read once and cached.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
-from lancelet.encodings.codecs.base import Encoding, Picks
+from lancelet.encodings.codecs.base import Encoding, ValuePositions
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
+from lancelet.encodings.column_slices import ColumnSlices
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import (
     LeafContext,
     LeafRows,
-    Picked,
-    indices_of,
+    Selection,
+    to_indices,
     values_from_block,
     values_from_dictionary,
 )
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
-from lancelet.encodings.miniblock.head import Dictionary, MiniBlockHead
+from lancelet.encodings.miniblock.page_metadata import Dictionary, PageMetadata
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
-from lancelet.encodings.spans import expand
-from lancelet.encodings.stored_pages import StoredPages, bounds_of
-from lancelet.encodings.stretches import Stretches
+from lancelet.encodings.row_ranges import expand
+from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.encodings.structural import PageReader
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.values import dataclass
 
-DENSE_PICKS = 4
-"""If one in so many values of the chunks is wanted, they are decoded as a whole."""
+VALUES_PER_POSITION_MAX = 4
+"""Chunks are decoded entirely if at least one of this many values is requested."""
 
 VALUES_MAX = 1 << 48
-"""The most values that a page is believed to have."""
+"""Maximum accepted number of values per page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
-    """The chunks that hold some rows, and, where rows are values, the values in them."""
+class _Target:
+    """The chunks with the requested rows and, if rows are values, the value positions."""
 
     chunks: Int64s
-    picks: Picks | None = None
+    positions: ValuePositions | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Decoded:
-    """Some chunks: their levels, decoded and joined, and their values, still encoded."""
+    """Chunks with decoded, concatenated levels and encoded values."""
 
     num_levels: Int64s
     repetition: Levels | None
@@ -74,7 +74,7 @@ class _Decoded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PackedLevels:
-    """The widths of levels that are all packed; without definition levels its width is 0."""
+    """The bit widths of packed levels; 0 without definition levels."""
 
     repetition: int
     definition: int
@@ -82,7 +82,7 @@ class _PackedLevels:
 
     @staticmethod
     def of(layout: MiniBlockLayout) -> _PackedLevels | None:
-        """Return what a kernel needs to read levels by itself, or None if it cannot."""
+        """Return the parameters for decoding levels in a kernel, or None if unsupported."""
         if layout.repetition is None:
             return None
         repetition = packed_level_bits(layout.repetition)
@@ -95,7 +95,7 @@ class _PackedLevels:
 
 
 class MiniBlockPages(PageReader):
-    """Pages of one layout that follow each other, whose rows can be read."""
+    """Reads rows of a run of pages with one layout."""
 
     def __init__(
         self,
@@ -108,11 +108,10 @@ class MiniBlockPages(PageReader):
         index: int,
         symbol_tables: Sequence[bytes] = (),
     ) -> None:
-        """Check the message of pages; `index` is the number of the first one in its column.
+        """Validate the message of pages; `index` is that of the first page in its column.
 
-        The layout is that of all of them but for the number of values, of which page i has
-        `num_values[i]`, and of items of its dictionary, of which it has `num_items[i]`. Where
-        pages differ in their tables of symbols, these are given.
+        All pages share the layout, except that page i has `num_values[i]` values and `num_items[i]`
+        dictionary items. `symbol_tables` are given if they differ between pages.
         """
         self._pages = pages = StoredPages.of(pages)
         self._layout = layout
@@ -127,14 +126,14 @@ class MiniBlockPages(PageReader):
         )
         if layout.repetition_index_depth > DEPTH:
             raise UnsupportedError(
-                "a page has a deeper index of its lists than this release knows",
+                "the repetition index of a page is too deep for this release",
                 depth=layout.repetition_index_depth,
             )
         self._packed = _PackedLevels.of(layout)
         self._values = registry.ChunkDecoder(layout.values)
         self._tables = join_tables(symbol_tables) if symbol_tables else None
         self._bits = plain_bits(leaf.data_type)
-        self._head: weakref.ref[MiniBlockHead] | None = None
+        self._metadata: weakref.ref[PageMetadata] | None = None
         layout.check(
             page_buffers=int(pages.num_buffers.min()),
             chunk_buffers=self._values.num_buffers,
@@ -142,7 +141,7 @@ class MiniBlockPages(PageReader):
         )
         if not 0 <= min(num_values) <= max(num_values) <= VALUES_MAX:
             raise CorruptDataError(
-                "a page claims an impossible number of values",
+                "a page claims an invalid number of values",
                 column=leaf.column,
                 values=max(num_values),
             )
@@ -150,54 +149,56 @@ class MiniBlockPages(PageReader):
 
     @property
     def num_rows(self) -> int:
-        """How many rows the pages have."""
+        """The number of rows of the pages."""
         return int(self._pages.length.sum())
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
-        """Read rows, counted from the first one of the first page."""
-        head = yield from self.read_head(rows)
+        """Read rows relative to the first row of the first page."""
+        head = yield from self.read_metadata(rows)
         if head.rows is not None and self._packed is not None and isinstance(rows, RowIndices):
             return (yield from self._read_lists(head, head.rows, self._packed, rows.rows))
-        wanted = _find(rows, head)
-        decoded = yield from self._read_chunks(head, wanted)
+        target = _locate_rows(rows, head)
+        decoded = yield from self._read_chunks(head, target)
         layers = self._layout.layers
-        if wanted.picks is not None and decoded.definition is None:
-            return LeafRows(layers, None, None, self._pick(head, wanted, decoded, None, None))
-        entries = self._entries_of(rows, head, wanted, decoded)
+        if target.positions is not None and decoded.definition is None:
+            return LeafRows(
+                layers, None, None, self._take_values(head, target, decoded, None, None)
+            )
+        entries = self._entries_of(rows, head, target, decoded)
         repetition = None if decoded.repetition is None else decoded.repetition[entries]
         definition = None if decoded.definition is None else decoded.definition[entries]
         validity = visible_validity(layers, definition)
-        slots = slots_of(layers, decoded.definition, entries)
-        values = self._pick(head, wanted, decoded, slots, validity)
+        slots = to_slots(layers, decoded.definition, entries)
+        values = self._take_values(head, target, decoded, slots, validity)
         return LeafRows(layers, repetition, definition, values)
 
-    def read_stretches(self, stretches: Stretches) -> Reading[tuple[LeafRows, Int64s]]:
-        """Read stretches of rows, which are values; also return where each begins among them.
+    def read_slices(self, slices: ColumnSlices) -> Reading[tuple[LeafRows, Int64s]]:
+        """Read column slices of rows that are values; also return their starts in the result.
 
-        What is decoded are whole chunks, and all of that is returned.
+        The result has all values of the decoded chunks.
         """
-        head = yield from self.read_head(stretches)
+        head = yield from self.read_metadata(slices)
         if head.rows is not None:
-            raise CorruptDataError("a column without lists has an index of lists")
-        first = head.first_value.searchsorted(stretches.start, side="right") - 1
-        chunks = head.first_value.searchsorted(stretches.stop) - first
-        wanted = _Wanted(expand(first, chunks))
-        decoded = yield from self._read_chunks(head, wanted)
-        before = bounds_of(decoded.counts)
+            raise CorruptDataError("a column without lists has a repetition index")
+        first = head.first_value.searchsorted(slices.start, side="right") - 1
+        chunks = head.first_value.searchsorted(slices.stop) - first
+        target = _Target(expand(first, chunks))
+        decoded = yield from self._read_chunks(head, target)
+        before = to_bounds(decoded.counts)
         layers = self._layout.layers
         validity = visible_validity(layers, decoded.definition)
-        values = self._pick(head, wanted, decoded, slice(0, int(before[-1])), validity)
-        at = before[bounds_of(chunks)[:-1]] + stretches.start - head.first_value[first]
-        return LeafRows(layers, None, decoded.definition, values), at
+        values = self._take_values(head, target, decoded, slice(0, int(before[-1])), validity)
+        starts = before[to_bounds(chunks)[:-1]] + slices.start - head.first_value[first]
+        return LeafRows(layers, None, decoded.definition, values), starts
 
     def _read_lists(
-        self, head: MiniBlockHead, index: RepetitionIndex, packed: _PackedLevels, rows: Int64s
+        self, head: PageMetadata, index: RepetitionIndex, packed: _PackedLevels, rows: Int64s
     ) -> Reading[LeafRows]:
-        """Read single rows of lists, of whose chunks one kernel finds all there is to find.
+        """Read single rows of lists, with one kernel call for the levels.
 
-        It is what `read` does otherwise, for levels that are packed as all writers pack them.
+        A fast path of `read` for bit-packed levels, which all known writers use.
         """
-        chunks = kernels.chunks_of_rows(index.begun, index.ended, rows)
+        chunks = kernels.chunks_of_rows(index.started, index.ended, rows)
         slices = yield Ranges(head.position[chunks], head.size[chunks])
         counts = head.count[chunks]
         parts = split_chunks(slices, self._shape)
@@ -211,54 +212,54 @@ class MiniBlockPages(PageReader):
             definition,
             counts,
             chunks,
-            index.begun,
+            index.started,
             rows,
             packed.limits,
         )
-        picks = Picks(levels.which, levels.within)
-        wanted = _Wanted(chunks, picks)
+        positions = ValuePositions(levels.which, levels.within)
+        target = _Target(chunks, positions)
         layers = self._layout.layers
         has_nulls = levels.definition is not None and layers.each[0].null_def > 0
         buffers = self._with_tables(parts.buffers, head, chunks)
         decoded = _Decoded(parts.num_levels, None, None, counts, buffers)
         validity = levels.validity if has_nulls else None
-        values = self._pick(head, wanted, decoded, None, validity)
+        values = self._take_values(head, target, decoded, None, validity)
         return LeafRows(layers, levels.repetition, levels.definition, values)
 
     def read_slots(
-        self, head: MiniBlockHead, slots: Rows, validity: Bytes | None
+        self, head: PageMetadata, slots: Rows, validity: Bytes | None
     ) -> Reading[pa.Array]:
-        """Read values of a page without levels, null where the bits of `validity` are 0."""
+        """Read values of a page without levels, null where `validity` bits are 0."""
         if not len(slots):
             return pa.array([], self._leaf.data_type)
-        wanted = _find(slots, head)
-        decoded = yield from self._read_chunks(head, wanted)
-        entries = self._entries_of(slots, head, wanted, decoded)
-        return self._pick(head, wanted, decoded, entries, validity)
+        target = _locate_rows(slots, head)
+        decoded = yield from self._read_chunks(head, target)
+        entries = self._entries_of(slots, head, target, decoded)
+        return self._take_values(head, target, decoded, entries, validity)
 
-    def read_head(self, rows: Rows | Stretches) -> Reading[MiniBlockHead]:
-        """Read what every read of the pages with these rows needs, unless the memo has it."""
+    def read_metadata(self, rows: Rows | ColumnSlices) -> Reading[PageMetadata]:
+        """Return the page metadata with these rows, reading what is not cached."""
         memo = self._leaf.memo
-        # Whoever keeps the head decides for how long; as long as it lives it need not be asked.
-        head = None if self._head is None else self._head()
+        # The metadata cache controls the lifetime; a weak reference avoids lookups meanwhile.
+        head = None if self._metadata is None else self._metadata()
         if head is None and memo is not None:
-            head = memo.get(self._key, MiniBlockHead)
+            head = memo.get(self._key, PageMetadata)
         if head is None:
-            head = MiniBlockHead(
+            head = PageMetadata(
                 self._pages, self._num_values, self._num_items, self._layout, self._leaf
             )
-        self._head = weakref.ref(head)
-        missing = head.missing(rows)
-        if len(missing):
-            head.add(missing, (yield head.ranges(missing)))
+        self._metadata = weakref.ref(head)
+        missing_pages = head.missing(rows)
+        if len(missing_pages):
+            head.add(missing_pages, (yield head.ranges(missing_pages)))
             if memo is not None:
                 memo.put(self._key, head, value_bytes=head.num_bytes)
         return head
 
-    def _read_chunks(self, head: MiniBlockHead, wanted: _Wanted) -> Reading[_Decoded]:
-        chunks, layout = wanted.chunks, self._layout
+    def _read_chunks(self, head: PageMetadata, target: _Target) -> Reading[_Decoded]:
+        chunks, layout = target.chunks, self._layout
         position, size = head.position[chunks], head.size[chunks]
-        if wanted.picks is None and int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:
+        if target.positions is None and int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:
             ranges, edges = head.chunk_ranges(int(chunks[0]), int(chunks[-1]) + 1)
             slices = yield ranges
             shift = slices.position - ranges.position
@@ -278,22 +279,22 @@ class MiniBlockPages(PageReader):
         return _Decoded(num_levels, repetition, definition, counts, buffers)
 
     def _with_tables(
-        self, buffers: tuple[Slices, ...], head: MiniBlockHead, chunks: Int64s
+        self, buffers: tuple[Slices, ...], head: PageMetadata, chunks: Int64s
     ) -> tuple[Slices, ...]:
-        """Return the buffers of chunks, and the symbols of their pages where these differ."""
+        """Return the buffers of chunks, with the symbol tables of their pages if these differ."""
         if self._tables is None:
             return buffers
         return (*buffers, table_parts(self._tables, head.pages_of(chunks)))
 
     def _entries_of(
-        self, rows: Rows, head: MiniBlockHead, wanted: _Wanted, decoded: _Decoded
-    ) -> Picked:
-        """Return which of the decoded entries belong to the rows."""
+        self, rows: Rows, head: PageMetadata, target: _Target, decoded: _Decoded
+    ) -> Selection:
+        """Return the decoded entries of the rows."""
         if head.rows is not None:
             assert decoded.repetition is not None
             levels = ChunkLevels(
                 head.rows,
-                wanted.chunks,
+                target.chunks,
                 decoded.repetition,
                 decoded.num_levels,
                 self._layout.layers.rep_max,
@@ -305,79 +306,87 @@ class MiniBlockPages(PageReader):
                     return levels.entries_of_rows(indices)
         match rows:
             case RowRange(start, stop):
-                before = int(head.first_value[wanted.chunks[0]])
+                before = int(head.first_value[target.chunks[0]])
                 return slice(start - before, stop - before)
             case RowIndices():
-                assert wanted.picks is not None
+                assert target.positions is not None
                 starts = np.cumsum(decoded.counts) - decoded.counts
-                entries: Int64s = starts[wanted.picks.chunk] + wanted.picks.index
+                entries: Int64s = starts[target.positions.chunk] + target.positions.index
                 return entries
 
-    def _pick(
+    def _take_values(
         self,
-        head: MiniBlockHead,
-        wanted: _Wanted,
+        head: PageMetadata,
+        target: _Target,
         decoded: _Decoded,
-        slots: Picked | None,
+        slots: Selection | None,
         validity: Bytes | None,
     ) -> pa.Array:
-        """Return the values in the slots, which need not be given if they are those wanted."""
-        data_type, picks = self._leaf.data_type, wanted.picks
-        if picks is None and not isinstance(slots, slice):
+        """Return the values of `slots`, by default of the requested positions."""
+        data_type, positions = self._leaf.data_type, target.positions
+        if positions is None and not isinstance(slots, slice):
             assert slots is not None
-            found, which, within = kernels.locate_rows(bounds_of(decoded.counts), slots)
-            picks = Picks(found[which], within)
-        block, picked = self._decode_values(decoded, slots, picks)
-        dictionary = head.dictionary(wanted.chunks)
+            chunks, chunk_of_slot, within = kernels.locate_rows(to_bounds(decoded.counts), slots)
+            positions = ValuePositions(chunks[chunk_of_slot], within)
+        block, selection = self._decode_values(decoded, slots, positions)
+        dictionary = head.dictionary(target.chunks)
         if dictionary is not None:
             if dictionary.first is not None:
-                block = _joined_indices(block, picked, dictionary, decoded.counts, picks)
-                picked = slice(0, block.count)
-            return values_from_dictionary(block, dictionary.items, data_type, picked, validity)
-        is_whole = isinstance(picked, slice) and picked == slice(0, block.count)
-        if is_whole and isinstance(block, FixedWidth) and block.bits == self._bits:
+                block = _shift_indices(block, selection, dictionary, decoded.counts, positions)
+                selection = slice(0, block.count)
+            return values_from_dictionary(block, dictionary.items, data_type, selection, validity)
+        is_entire = isinstance(selection, slice) and selection == slice(0, block.count)
+        if is_entire and isinstance(block, FixedWidth) and block.bits == self._bits:
             nulls = None if validity is None else pa.py_buffer(validity)
             return pa.Array.from_buffers(data_type, block.count, [nulls, aligned(block.data)])
-        return values_from_block(block, data_type, picked, validity)
+        return values_from_block(block, data_type, selection, validity)
 
     def _decode_values(
-        self, decoded: _Decoded, slots: Picked | None, picks: Picks | None
-    ) -> tuple[Block, Picked]:
-        """Return a block that holds the values, and where in the block they are."""
+        self, decoded: _Decoded, slots: Selection | None, positions: ValuePositions | None
+    ) -> tuple[Block, Selection]:
+        """Return a block with the values, and their selection within the block."""
         counts = decoded.counts
         if isinstance(slots, slice):
             return self._values.decode(decoded.buffers, counts), slots
-        assert picks is not None
-        if len(picks.index) * DENSE_PICKS > int(counts.sum()):
+        assert positions is not None
+        if len(positions.index) * VALUES_PER_POSITION_MAX > int(counts.sum()):
             starts = np.cumsum(counts) - counts
-            places: Int64s = starts[picks.chunk] + picks.index
-            return self._values.decode(decoded.buffers, counts), places
-        block = self._values.pick(decoded.buffers, counts, picks)
-        return block, slice(0, len(picks.index))
+            indices: Int64s = starts[positions.chunk] + positions.index
+            return self._values.decode(decoded.buffers, counts), indices
+        block = self._values.take(decoded.buffers, counts, positions)
+        return block, slice(0, len(positions.index))
 
 
-def _joined_indices(
-    block: Block, picked: Picked, dictionary: Dictionary, counts: Int64s, picks: Picks | None
+def _shift_indices(
+    block: Block,
+    selection: Selection,
+    dictionary: Dictionary,
+    counts: Int64s,
+    positions: ValuePositions | None,
 ) -> FixedWidth:
-    """Return indices into the items of a page as indices into the items of all pages.
+    """Convert indices into page dictionaries to indices into the concatenated dictionary.
 
-    An index that its page does not have becomes one that nobody has.
+    Out-of-bounds indices remain out of bounds.
     """
     assert dictionary.first is not None
     assert dictionary.count is not None
-    own = indices_of(block)[picked]
-    nobody = len(dictionary.items.array)
-    joined = own.astype(np.uint64 if own.itemsize > 4 or nobody >> 32 else np.uint32)
-    if picks is not None:
-        first, count = dictionary.first[picks.chunk], dictionary.count[picks.chunk]
-        shifted = np.where(own < count.view(np.uint64), own + first.view(np.uint64), nobody)
+    page_indices = to_indices(block)[selection]
+    invalid = len(dictionary.items.array)
+    joined = page_indices.astype(
+        np.uint64 if page_indices.itemsize > 4 or invalid >> 32 else np.uint32
+    )
+    if positions is not None:
+        first, count = dictionary.first[positions.chunk], dictionary.count[positions.chunk]
+        shifted = np.where(
+            page_indices < count.view(np.uint64), page_indices + first.view(np.uint64), invalid
+        )
         joined[:] = shifted
     else:
-        assert isinstance(picked, slice)
-        # Chunks of one page follow each other, so there are as few runs of slots as pages.
+        assert isinstance(selection, slice)
+        # Chunks of one page are adjacent, so there is one run of slots per page.
         is_border = np.diff(dictionary.first, prepend=-1) | np.diff(dictionary.count, prepend=-1)
         borders = np.flatnonzero(is_border)
-        starts = np.clip(bounds_of(counts)[borders] - picked.start, 0, len(joined))
+        starts = np.clip(to_bounds(counts)[borders] - selection.start, 0, len(joined))
         for chunk, start, stop in zip(
             borders.tolist(), starts.tolist(), [*starts[1:].tolist(), len(joined)], strict=True
         ):
@@ -385,11 +394,11 @@ def _joined_indices(
             is_outside = part >= dictionary.count[chunk]
             np.add(part, joined.dtype.type(dictionary.first[chunk]), out=part)
             if is_outside.any():
-                part[is_outside] = nobody
+                part[is_outside] = invalid
     return FixedWidth(joined.itemsize * 8, joined.view(np.uint8), len(joined))
 
 
-def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:
+def to_slots(layers: Layers, definition: Levels | None, entries: Selection) -> Selection:
     """Return the slots of the entries that have one."""
     if definition is None or layers.visible_def_max == layers.def_max:
         return entries
@@ -400,17 +409,17 @@ def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Pick
     return kernels.rank_slots(definition, entries, slot_max=layers.visible_def_max)
 
 
-def _find(rows: Rows, head: MiniBlockHead) -> _Wanted:
-    """Return the chunks that hold any of the rows, ascending."""
+def _locate_rows(rows: Rows, head: PageMetadata) -> _Target:
+    """Return the chunks with any of the rows, ascending."""
     if head.rows is not None:
-        return _Wanted(_chunks_of_lists(rows, head.rows))
+        return _Target(_chunks_of_lists(rows, head.rows))
     match rows:
         case RowRange(start, stop):
             first = int(head.first_value.searchsorted(start, side="right")) - 1
-            return _Wanted(np.arange(first, int(head.first_value.searchsorted(stop))))
+            return _Target(np.arange(first, int(head.first_value.searchsorted(stop))))
         case RowIndices(indices):
-            chunks, which, within = kernels.locate_rows(head.first_value, indices)
-            return _Wanted(chunks, Picks(which, within))
+            chunks, chunk_of_row, within = kernels.locate_rows(head.first_value, indices)
+            return _Target(chunks, ValuePositions(chunk_of_row, within))
 
 
 def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:
@@ -418,7 +427,7 @@ def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:
         case RowRange(start, stop):
             return np.arange(*index.chunks_of_range(start, stop))
         case RowIndices(indices):
-            # A row begins no earlier than in the chunk where the one before it ends.
+            # A row starts no earlier than in the chunk with the end of the previous row.
             begins, ends = index.chunks_of_rows(indices)
             chunks = expand(begins, ends - begins + 1)
             is_first: npt.NDArray[np.bool_] = np.append(True, chunks[1:] != chunks[:-1])
@@ -444,9 +453,9 @@ def _decode_levels(
 
 
 def levels_from_block(block: Block) -> Levels:
-    """Return a block of levels as numbers."""
+    """Return a block of levels as an array."""
     if not isinstance(block, FixedWidth) or block.bits != 16:
-        raise CorruptDataError("levels are not numbers of 16 bits", found=type(block).__name__)
+        raise CorruptDataError("levels must have 16 bits", found=type(block).__name__)
     data = block.data if block.data.ctypes.data % 2 == 0 else block.data.copy()
     return data.view(np.uint16)
 
@@ -454,14 +463,14 @@ def levels_from_block(block: Block) -> Levels:
 def _check_slots(
     layers: Layers, definition: Levels | None, num_levels: Int64s, counts: Int64s
 ) -> None:
-    """Raise unless every chunk has as many visible entries as values."""
+    """Raise unless the number of visible entries of each chunk matches its values."""
     slots = num_levels
     if definition is not None and layers.visible_def_max < layers.def_max:
         slots = kernels.count_slots(definition, num_levels, slot_max=layers.visible_def_max)
     if not np.array_equal(slots, counts):
         chunk = int(np.flatnonzero(slots != counts)[0])
         raise CorruptDataError(
-            "the levels of a chunk do not belong to its values",
+            "the levels of a chunk do not match its values",
             expected=int(counts[chunk]),
             found=int(slots[chunk]),
         )

@@ -1,14 +1,15 @@
-"""The repetition index: in which chunks the rows of a page of lists begin and end.
+"""The repetition index: the chunks in which the rows of a page of lists start and end.
 
-Two numbers per chunk: how many rows end in it, and how many entries after the last end belong to
-a row that goes on in the next chunk.
+Two numbers per chunk: the number of rows that end in it, and the number of entries after the last
+end, which belong to a row that continues in the next chunk.
 
     entries   chunk 0: [r0 r0 r1]   chunk 1: [r1 r1]   chunk 2: [r1 r2]
     ends      1                     0                  2
-    left      1                     2                  0
+    open      1                     2                  0
 
-Rows that begin in a chunk: those that end in it, plus one that is left open, less one that was
-open before. So row 1 begins in chunk 0 and ends in chunk 2.
+The number of rows that start in a chunk is the number of ends, plus one if its last row is open,
+minus one if the last row of the previous chunk is open. Row 1 starts in chunk 0 and ends in chunk
+2.
 """
 
 from __future__ import annotations
@@ -17,53 +18,53 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.levels import Levels
-from lancelet.encodings.spans import expand
+from lancelet.encodings.row_ranges import expand
 from lancelet.errors import CorruptDataError
 from lancelet.values import dataclass
 
 DEPTH = 1
-"""Rows are found at the top level only; no writer goes deeper."""
+"""Only top-level rows are indexed; no writer uses a deeper index."""
 
 ENTRY_BYTES = 16
-"""The bytes of the index for each chunk."""
+"""Size of the index per chunk, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepetitionIndex:
-    """How many rows have begun, and have ended, before each chunk and at the end of the page."""
+    """Numbers of rows started and ended before each chunk and at the end of the page."""
 
-    begun: Int64s
+    started: Int64s
     ended: Int64s
 
     @property
     def num_rows(self) -> int:
-        """Return how many rows the page has."""
+        """Return the number of rows of the page."""
         return int(self.ended[-1])
 
     def chunks_of_range(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the first chunk that holds any of the rows, and the one after the last."""
-        first = int(np.searchsorted(self.begun, start, side="right")) - 1
+        """Return the range of chunks with any of the rows."""
+        first = int(np.searchsorted(self.started, start, side="right")) - 1
         last = int(np.searchsorted(self.ended, stop - 1, side="right"))
         return first, last
 
     def chunks_of_rows(self, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """Return for each row the chunk in which it begins and the one in which it ends."""
-        first = np.searchsorted(self.begun, rows, side="right") - 1
+        """Return the chunks in which each row starts and ends."""
+        first = np.searchsorted(self.started, rows, side="right") - 1
         last = np.searchsorted(self.ended, rows, side="right") - 1
         return first, last
 
 
 def parse_repetition_index(data: Bytes, *, num_chunks: int, num_rows: int) -> RepetitionIndex:
-    """Read the index of a page.
+    """Parse the index of a page.
 
     >>> index = parse_repetition_index(
     ...     np.array([1, 1, 0, 2, 2, 0], "<u8").view(np.uint8), num_chunks=3, num_rows=3)
-    >>> index.begun.tolist(), index.ended.tolist()
+    >>> index.started.tolist(), index.ended.tolist()
     ([0, 2, 2, 3], [0, 1, 1, 3])
     """
     if len(data) != num_chunks * ENTRY_BYTES:
         raise CorruptDataError(
-            "the repetition index of a page does not belong to its chunks",
+            "the repetition index of a page does not match its chunks",
             expected_bytes=num_chunks * ENTRY_BYTES,
             found_bytes=len(data),
         )
@@ -71,9 +72,9 @@ def parse_repetition_index(data: Bytes, *, num_chunks: int, num_rows: int) -> Re
     ends, is_open = pairs[:, 0], pairs[:, 1] > 0
     if len(pairs) and (int(ends.max()) > num_rows or bool(is_open[-1])):
         raise CorruptDataError(
-            "the repetition index counts rows that the page does not have",
+            "the repetition index has more rows than the page",
             rows=num_rows,
-            most_in_a_chunk=int(ends.max()),
+            chunk_rows_max=int(ends.max()),
         )
     ended = np.zeros(num_chunks + 1, np.int64)
     np.cumsum(ends.astype(np.int64), out=ended[1:])
@@ -81,7 +82,7 @@ def parse_repetition_index(data: Bytes, *, num_chunks: int, num_rows: int) -> Re
     begun[1:] += is_open
     if int(ended[-1]) != num_rows or bool(np.any(np.diff(begun) < 0)):
         raise CorruptDataError(
-            "the repetition index does not add up to the rows of the page",
+            "the repetition index does not match the rows of the page",
             expected_rows=num_rows,
             found_rows=int(ended[-1]),
         )
@@ -89,9 +90,9 @@ def parse_repetition_index(data: Bytes, *, num_chunks: int, num_rows: int) -> Re
 
 
 def build_repetition_index(repetition: Levels, first_entry: Int64s, rep_max: int) -> Bytes:
-    """Return the index of a page whose chunk i holds entries from `first_entry[i]` on.
+    """Build the index of a page; chunk i starts at entry `first_entry[i]`.
 
-    `first_entry` has the number of entries as its last item.
+    The last item of `first_entry` is the number of entries.
 
     >>> levels = np.array([1, 0, 1, 0, 0, 0, 1], np.uint16)
     >>> build_repetition_index(levels, np.array([0, 3, 5, 7]), 1).view("<u8").tolist()
@@ -99,21 +100,21 @@ def build_repetition_index(repetition: Levels, first_entry: Int64s, rep_max: int
     """
     row_starts = np.flatnonzero(repetition == rep_max)
     begun = np.searchsorted(row_starts, first_entry)
-    # A row ends where the next one begins; at the end of the page all have ended.
+    # A row ends where the next one starts; at the end of the page all rows have ended.
     opens_row = np.append(repetition[first_entry[:-1]] == rep_max, True)
     ended = np.where(opens_row, begun, begun - 1)
     last_start = row_starts[np.maximum(begun[1:] - 1, 0)]
-    left = first_entry[1:] - np.maximum(last_start, first_entry[:-1])
-    left[opens_row[1:]] = 0
+    open_entries = first_entry[1:] - np.maximum(last_start, first_entry[:-1])
+    open_entries[opens_row[1:]] = 0
     pairs = np.empty((len(first_entry) - 1, 2), "<u8")
     pairs[:, 0] = np.diff(ended)
-    pairs[:, 1] = left
+    pairs[:, 1] = open_entries
     return pairs.reshape(-1).view(np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkLevels:
-    """The repetition levels of some chunks, joined, in which rows are found by the index."""
+    """Concatenated repetition levels of chunks, with row lookup by the index."""
 
     index: RepetitionIndex
     chunks: Int64s
@@ -122,39 +123,39 @@ class ChunkLevels:
     rep_max: int
 
     def entries_of_range(self, start: int, stop: int) -> slice:
-        """Return the entries of neighbouring rows, whose chunks are all there."""
+        """Return the entries of contiguous rows; all their chunks must be included."""
         row_starts = self._row_starts()
-        before = int(self.index.begun[self.chunks[0]])
+        before = int(self.index.started[self.chunks[0]])
         is_last = stop - before == len(row_starts)
         end = len(self.repetition) if is_last else int(row_starts[stop - before])
         return slice(int(row_starts[start - before]), end)
 
     def entries_of_rows(self, rows: Int64s) -> Int64s:
-        """Return the entries of single rows, whose chunks are all there."""
+        """Return the entries of single rows; all their chunks must be included."""
         row_starts = self._row_starts()
         stops_of_chunks = np.cumsum(self.num_levels)
-        begun = np.diff(self.index.begun)[self.chunks]
+        begun = np.diff(self.index.started)[self.chunks]
         begun_before = np.cumsum(begun) - begun
         begins, ends = self.index.chunks_of_rows(rows)
-        at = np.searchsorted(self.chunks, begins)
-        which = begun_before[at] + rows - self.index.begun[begins]
-        start = row_starts[which]
-        # The row that follows may begin in a chunk that was not read.
-        next_start = np.append(row_starts, len(self.repetition))[which + 1]
+        positions = np.searchsorted(self.chunks, begins)
+        row_numbers = begun_before[positions] + rows - self.index.started[begins]
+        start = row_starts[row_numbers]
+        # The next row may start in a chunk that was not read.
+        next_start = np.append(row_starts, len(self.repetition))[row_numbers + 1]
         stop = np.minimum(next_start, stops_of_chunks[np.searchsorted(self.chunks, ends)])
         return expand(start, stop - start)
 
     def _row_starts(self) -> Int64s:
-        """Return the entries that begin a row, after checking that the index knows them all."""
+        """Return the first entry of each row, validated against the index."""
         row_starts = np.flatnonzero(self.repetition == self.rep_max)
-        found = np.diff(np.searchsorted(row_starts, np.cumsum(self.num_levels)), prepend=0)
-        expected = np.diff(self.index.begun)[self.chunks]
-        if not np.array_equal(found, expected):
-            chunk = int(np.flatnonzero(found != expected)[0])
+        num_starts = np.diff(np.searchsorted(row_starts, np.cumsum(self.num_levels)), prepend=0)
+        indexed_starts = np.diff(self.index.started)[self.chunks]
+        if not np.array_equal(num_starts, indexed_starts):
+            chunk = int(np.flatnonzero(num_starts != indexed_starts)[0])
             raise CorruptDataError(
-                "the repetition levels of a chunk do not have the rows of its index",
+                "the repetition levels of a chunk do not match the rows of its index",
                 chunk=int(self.chunks[chunk]),
-                expected_rows=int(expected[chunk]),
-                found_rows=int(found[chunk]),
+                expected_rows=int(indexed_starts[chunk]),
+                found_rows=int(num_starts[chunk]),
             )
         return row_starts

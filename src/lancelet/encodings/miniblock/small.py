@@ -1,10 +1,10 @@
-"""Small pages of numbers and strings, of any kinds and widths, encoded by one call.
+"""Encoding of small pages of numbers and strings, of all types and widths, in one kernel call.
 
-    int64, float32, bool, string, ...  ->  what is cheapest for each  ->  pages that are told alike
+    int64, float32, bool, string, ...  ->  the cheapest encoding of each  ->  groups of pages
 
-A file of a thousand rows has nothing but pages of a few kilobytes, and choosing for each in Python
-takes ten times as long as encoding it. A kernel makes the same choices (`choose`) where no sample,
-no general compression and no table of symbols comes into question. It leaves all other pages.
+Files with a thousand rows have only pages of a few kilobytes, and selecting each encoding in Python
+takes ten times as long as encoding. A kernel makes the same decisions as `choose` for pages without
+sampling, general compression or symbol tables. Other pages are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lancelet.encodings.codecs.rle import Rle, run_encoding
 from lancelet.encodings.codecs.variable import variable_encoding
 from lancelet.encodings.constant.value import build_value
 from lancelet.encodings.constant.write import build_constant_value
-from lancelet.encodings.cost import LOOK_UP_NS, Cost, decode_ns_of
+from lancelet.encodings.cost import LOOKUP_NS, Cost, decode_ns_of
 from lancelet.encodings.layout import Body, MiniBlockLayout
 from lancelet.encodings.levels import Layers, Levels
 from lancelet.encodings.trials import COMPRESS_FROM_BYTES
@@ -37,10 +37,10 @@ from lancelet.kernels import Found, SmallPage
 from lancelet.values import dataclass
 
 _ROWS_MAX: Final = 16384
-"""Of more values than this a sample is taken."""
+"""Maximum number of values; larger pages are sampled."""
 
 _LEVEL_RUNS: Final = 17
-_ONE_VALUE, _CHUNKS = 1, 2
+_CONSTANT, _CHUNKS = 1, 2
 _NOT_PACKED: Final = -1
 _RUNS: Final = 2
 
@@ -48,24 +48,24 @@ _OFFSET_BITS: Final = {
     **{data_type.id: 32 for data_type in (pa.string(), pa.binary())},
     **{data_type.id: 64 for data_type in (pa.large_string(), pa.large_binary())},
 }
-_NOTHING: Final = np.empty(0, np.uint8)
+_NO_BYTES: Final = np.empty(0, np.uint8)
 
 _Key: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Small:
-    """A page that may be small: its values, the layers around them, and their bytes in memory."""
+class SmallPageInput:
+    """A potentially small page: its values, layers, and bytes in memory."""
 
     page: SmallPage
     layers: Layers
     size: int
-    told_bytes: int
-    """The same as a report tells them, with offsets and bits of validity."""
+    report_bytes: int
+    """Bytes for encoding reports, including offsets and validity bits."""
 
     @property
-    def looked_at(self) -> tuple[int, bool, int]:
-        """The bits of values, whether they are strings, and their bytes."""
+    def value_info(self) -> tuple[int, bool, int]:
+        """The bit width of values, whether they are strings, and their bytes."""
         return self.page.bits, self.page.offsets is not None, self.size
 
     @property
@@ -80,10 +80,12 @@ class Small:
         return FixedWidth(bits, values[: bits // 8], 1)
 
 
-def small_page(array: pa.Array, layers: Layers, levels: Levels | None = None) -> Small | None:
+def small_page(
+    array: pa.Array, layers: Layers, levels: Levels | None = None
+) -> SmallPageInput | None:
     """Return the values of an array as a page, or None if it cannot be small.
 
-    What is null is what `levels` say, or without any what the array says.
+    Nulls are given by `levels`, by default by the array.
     """
     rows, start, kind = len(array), array.offset, array.type.id
     if not 0 < rows <= _ROWS_MAX:
@@ -115,64 +117,69 @@ def small_page(array: pa.Array, layers: Layers, levels: Levels | None = None) ->
         size += stop - first
         if size >= COMPRESS_FROM_BYTES:
             return None
-        values = _NOTHING if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
+        values = _NO_BYTES if rest[0] is None else np.frombuffer(rest[0], np.uint8)[first:stop]
         page = SmallPage(bits, values, 0, offsets, levels, nulls, valid_from)
-    told = size + (0 if is_number else bits // 8) + (-(-rows // 8) if array.null_count else 0)
-    return Small(page, layers, size, told)
+    report_bytes = (
+        size + (0 if is_number else bits // 8) + (-(-rows // 8) if array.null_count else 0)
+    )
+    return SmallPageInput(page, layers, size, report_bytes)
 
 
 def encode_small(
-    pages: Sequence[Small], rows: int, version: FileVersion
+    pages: Sequence[SmallPageInput], rows: int, version: FileVersion
 ) -> Iterator[tuple[list[int], Body]]:
-    """Yield pages of `rows` values each, those together that are stored alike or have one value.
+    """Yield pages of `rows` values each, grouped by encoding or constant value.
 
-    Pages with levels have the same layers. What needs a closer look is left out.
+    Pages with levels have the same layers. Pages that need sampling are omitted.
     """
     has_large_chunks = version >= FileVersion.V2_2
-    told_apart = 0 if not has_large_chunks else 2 if version < FileVersion.V2_3 else 1
+    constant_mode = 0 if not has_large_chunks else 2 if version < FileVersion.V2_3 else 1
     encoded = kernels.encode_small_pages(
-        [each.page for each in pages],
+        [page.page for page in pages],
         rows,
         has_large_chunks=has_large_chunks,
-        constants=told_apart,
+        constants=constant_mode,
     )
     if encoded is None:
         return
-    alike: dict[_Key, list[int]] = {}
-    repeating: dict[bytes, tuple[FixedWidth | Variable, list[int]]] = {}
-    for place, found in enumerate(encoded.found.tolist()):
-        if found[Found.KIND] == _CHUNKS:
-            alike.setdefault(_key(pages[place].page, found), []).append(place)
-        elif found[Found.KIND] == _ONE_VALUE:
-            value = pages[place].value
-            repeating.setdefault(build_value(value).tobytes(), (value, []))[1].append(place)
-    for value, which in repeating.values():
-        yield which, build_constant_value(pages[which[0]].layers, value, which)
-    for key, which in alike.items():
-        layout, description = _layout(key, pages[which[0]].layers, rows, has_large_chunks)
-        found = encoded.found[which].T.copy()
-        position, *sizes = found[Found.POSITION : Found.ITEM_BYTES + 1]
+    by_key: dict[_Key, list[int]] = {}
+    by_value: dict[bytes, tuple[FixedWidth | Variable, list[int]]] = {}
+    for index, result in enumerate(encoded.found.tolist()):
+        if result[Found.KIND] == _CHUNKS:
+            by_key.setdefault(_key(pages[index].page, result), []).append(index)
+        elif result[Found.KIND] == _CONSTANT:
+            value = pages[index].value
+            by_value.setdefault(build_value(value).tobytes(), (value, []))[1].append(index)
+    for value, page_indices in by_value.values():
+        yield page_indices, build_constant_value(pages[page_indices[0]].layers, value, page_indices)
+    for key, page_indices in by_key.items():
+        layout, description = _layout(key, pages[page_indices[0]].layers, rows, has_large_chunks)
+        result = encoded.found[page_indices].T.copy()
+        position, *sizes = result[Found.POSITION : Found.ITEM_BYTES + 1]
         buffers: list[Slices] = []
         for size in sizes if layout.dictionary is not None else sizes[:2]:
             buffers.append(Slices(encoded.data, position, size))
             position = position + size
-        looked_at = [pages[place].looked_at for place in which]
-        refused = _Refused(looked_at, found.T, rows)
-        yield which, Body(which, layout, tuple(buffers), [description] * len(which), refused)
+        value_infos = [pages[index].value_info for index in page_indices]
+        refused = _RejectedCosts(value_infos, result.T, rows)
+        yield (
+            page_indices,
+            Body(page_indices, layout, tuple(buffers), [description] * len(page_indices), refused),
+        )
 
 
-def _key(page: SmallPage, found: Sequence[int]) -> _Key:
-    """Return what pages that are stored alike have in common."""
+def _key(page: SmallPage, result: Sequence[int]) -> _Key:
+    """Return the grouping key of a page."""
     is_text = page.offsets is not None
-    stop = Found.INDEX_BITS + 1 if found[Found.HAS_DICTIONARY] else Found.HAS_DICTIONARY
-    return (is_text, page.bits, *found[Found.ENCODING : stop])
+    stop = Found.INDEX_BITS + 1 if result[Found.HAS_DICTIONARY] else Found.HAS_DICTIONARY
+    return (is_text, page.bits, *result[Found.ENCODING : stop])
 
 
 @lru_cache(1024)
 def _layout(
     key: _Key, layers: Layers, rows: int, has_large_chunks: bool
 ) -> tuple[MiniBlockLayout, str]:
-    """Return the layout of pages, and what it says, for people; the same for pages alike."""
+    """Return the layout of a group of pages, and its description."""
     is_text, bits, encoding, level_bits, *indexed = key
     definition = None
     if level_bits:
@@ -184,7 +191,7 @@ def _layout(
         _, num_items, width, index_bits = indexed
         items = _item_encoding(bits, width, is_text=bool(is_text))
         values = _encodings(index_bits, is_text=False)[encoding]
-        description = _indexed(items, num_items, values)
+        description = _describe_dictionary(items, num_items, values)
     else:
         values = _encodings(bits, is_text=bool(is_text))[encoding]
         description = registry.describe(values)
@@ -202,7 +209,7 @@ def _layout(
 
 
 def _encodings(bits: int, *, is_text: bool) -> tuple[Encoding, ...]:
-    """Return how values of so many bits are stored: plain, packed, as runs; strings are plain."""
+    """Return the candidate encodings: plain, packed, runs; strings are plain."""
     if is_text:
         return (variable_encoding(bits),)
     return flat_encoding(bits), inline_encoding(bits), run_encoding(bits)
@@ -214,52 +221,53 @@ def _item_encoding(bits: int, width: int, *, is_text: bool) -> Encoding:
     return flat_encoding(bits) if width == _NOT_PACKED else packed_encoding(bits, width)
 
 
-def _indexed(items: Encoding, num_items: int, indices: Encoding) -> str:
-    described = registry.describe(items), registry.describe(indices)
-    return f"dictionary({num_items}, {described[0]}){{{described[1]}}}"
+def _describe_dictionary(items: Encoding, num_items: int, indices: Encoding) -> str:
+    descriptions = registry.describe(items), registry.describe(indices)
+    return f"dictionary({num_items}, {descriptions[0]}){{{descriptions[1]}}}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Refused(Sequence[Mapping[str, str]]):
-    """What the other encodings of pages would have cost, put in words when it is asked for."""
+class _RejectedCosts(Sequence[Mapping[str, str]]):
+    """Costs of the rejected encodings of pages, formatted on access."""
 
     pages: Sequence[tuple[int, bool, int]]
-    """Of each the bits of its values, whether it has strings, and its bytes."""
-    found: Int64s
+    """The bit width, whether values are strings, and the bytes of each page."""
+    results: Int64s
     rows: int
 
     def __len__(self) -> int:
-        """Return how many pages there are."""
+        """Return the number of pages."""
         return len(self.pages)
 
     @overload
-    def __getitem__(self, place: int) -> Mapping[str, str]: ...
+    def __getitem__(self, index: int) -> Mapping[str, str]: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Mapping[str, str]]: ...
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, str]]: ...
 
-    def __getitem__(self, place: int | slice) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
-        """Return what was refused for a page."""
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        bits, is_text, raw_bytes = self.pages[place]
-        found = self.found[place].tolist()
-        has_dictionary = bool(found[Found.HAS_DICTIONARY])
+    def __getitem__(self, index: int | slice) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
+        """Return the costs of the rejected encodings of a page."""
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        bits, is_text, raw_bytes = self.pages[index]
+        result = self.results[index].tolist()
+        has_dictionary = bool(result[Found.HAS_DICTIONARY])
         codecs: list[Codec] = [Flat(), InlineBitpacking(), Rle()]
-        stored = found[Found.PLAIN_BYTES : Found.RUN_BYTES + 1]
+        stored = result[Found.PLAIN_BYTES : Found.RUN_BYTES + 1]
         refused = {
             registry.describe(encoding): str(self._cost(size, codecs[number], raw_bytes))
             for number, encoding in enumerate(_encodings(bits, is_text=is_text))
-            if (size := stored[number]) >= 0 and (has_dictionary or number != found[Found.ENCODING])
+            if (size := stored[number]) >= 0
+            and (has_dictionary or number != result[Found.ENCODING])
         }
-        if found[Found.INDEX_BYTES] >= 0 and not has_dictionary:
-            _, _, _, _, num_items, width, index_bits, index_encoding = found[: Found.POSITION]
+        if result[Found.INDEX_BYTES] >= 0 and not has_dictionary:
+            _, _, _, _, num_items, width, index_bits, index_encoding = result[: Found.POSITION]
             items = _item_encoding(bits, width, is_text=is_text)
             indices = _encodings(index_bits, is_text=False)[index_encoding]
             index_bytes = self.rows * index_bits // 8
-            cost = self._cost(found[Found.INDEX_BYTES], codecs[index_encoding], index_bytes)
-            cost = cost.plus(found[Found.ITEM_BYTES] / self.rows, LOOK_UP_NS)
-            refused[_indexed(items, num_items, indices)] = str(cost)
+            cost = self._cost(result[Found.INDEX_BYTES], codecs[index_encoding], index_bytes)
+            cost = cost.plus(result[Found.ITEM_BYTES] / self.rows, LOOKUP_NS)
+            refused[_describe_dictionary(items, num_items, indices)] = str(cost)
         return refused
 
     def _cost(self, stored: int, codec: Codec, raw_bytes: int) -> Cost:

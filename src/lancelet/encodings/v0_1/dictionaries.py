@@ -1,14 +1,14 @@
-"""The values of dictionary columns: kept once for a file, and for the table it belongs to.
+"""Dictionaries of dictionary columns, shared by a file and its table.
 
-Pages hold keys only, so all batches must count the same values the same way. Batches that come
-with other dictionaries are renumbered, and values that are new go behind those that are known:
+Pages contain only keys, so all batches must use the same numbering. Batches with other dictionaries
+are renumbered, and new values are appended:
 
-    known      [red, green]
+    existing   [red, green]
     batch      [blue, red]      keys 0 1 1
     stored     [red, green, blue]    keys 2 0 0
 
-Values are written behind all batches, so they may grow until then; files that were written
-before keep their meaning, since nothing moves.
+Values are written after all batches, so they may grow until then; existing files remain valid,
+since positions never change.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from lancelet.format.field import Field
 
 
 class Dictionaries:
-    """The values of dictionary fields so far, by the id of the field."""
+    """The dictionary of each field, by field id."""
 
-    def __init__(self, known: Mapping[int, pa.Array] | None = None) -> None:
-        """Go on from values that other files of the table have."""
-        self._values: dict[int, pa.Array] = dict(known or {})
+    def __init__(self, existing: Mapping[int, pa.Array] | None = None) -> None:
+        """Start with the dictionaries of other files of the table."""
+        self._values: dict[int, pa.Array] = dict(existing or {})
 
     def values_of(self, node: Field) -> pa.Array:
-        """Return the values of a field; none, if no batch was written."""
+        """Return the dictionary of a field; empty if no batch was written."""
         return self._values.get(node.id, pa.array([], node.storage_type.value_type))
 
-    def keys_of(self, node: Field, array: pa.DictionaryArray) -> pa.Array:
-        """Return the keys of an array in the field's own numbering; new values are added."""
-        known = self._values.setdefault(node.id, array.dictionary)
-        if array.dictionary.equals(known):
+    def encode_keys(self, node: Field, array: pa.DictionaryArray) -> pa.Array:
+        """Return the keys of an array in the numbering of the field; adds new values."""
+        existing = self._values.setdefault(node.id, array.dictionary)
+        if array.dictionary.equals(existing):
             return array.indices
-        renumbered = pc.index_in(array.dictionary, known)
+        renumbered = pc.index_in(array.dictionary, existing)
         if renumbered.null_count:
             added = array.dictionary.filter(renumbered.is_null()).unique()
-            known = self._values[node.id] = pa.concat_arrays([known, added])
-            renumbered = pc.index_in(array.dictionary, known)
+            existing = self._values[node.id] = pa.concat_arrays([existing, added])
+            renumbered = pc.index_in(array.dictionary, existing)
         try:
             return pc.take(renumbered, array.indices).cast(array.indices.type)
         except pa.ArrowInvalid as error:
             raise UnsupportedError(
-                "files of version 0.1 keep one dictionary per column, which has outgrown its keys; "
-                "use wider keys, or write a later version",
+                "files of version 0.1 have one dictionary per column, which exceeds the range "
+                "of its keys; use wider keys, or write a later version",
                 column=node.name,
                 key_type=str(array.indices.type),
-                values=len(known),
+                values=len(existing),
             ) from error

@@ -1,13 +1,13 @@
-"""Where the values of a 0.1 file are: one page per field and batch.
+"""Page positions in a 0.1 file: one page per field and batch.
 
-Rows are cut into batches, and every field has one page in each. A page is known by a position
-and a length, which counts values; for a list it counts offsets, one more than there are lists.
+Rows are split into batches, and every field has one page in each. A page has a position and a
+length in values; for a list this is the number of offsets, one more than that of lists.
 
     batches   0 1 2 | 3 4           rows_of_batch [3, 2]
     field 0   int32                 position [0, 19]    length [3, 2]
     field 1   string, offsets       position [17, ...]  length [3, 2]
 
-No validity is stored anywhere. A null string and an empty one are the same to a reader.
+Validity is not stored. Readers cannot distinguish null from empty strings.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class FieldPages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBatches:
-    """What the readers of fields know of a file."""
+    """Batches, pages and dictionaries of a file."""
 
     bounds: Int64s
-    """The first row of each batch, and the number of rows."""
+    """The first row of each batch, followed by the number of rows."""
     pages: Mapping[int, FieldPages]
     dictionaries: Mapping[int, pa.Array]
-    """The values of dictionary fields, by the id of the field."""
+    """The dictionary of each field, by field id."""
     file_bytes: int
 
     def pages_of(self, field: Field) -> FieldPages:
@@ -47,20 +47,20 @@ class StoredBatches:
         pages = self.pages.get(field.id)
         if pages is None:
             raise CorruptDataError(
-                "the page table does not know a field of the file",
+                "a field of the file is missing in the page table",
                 field=field.name,
                 field_id=field.id,
-                known=sorted(self.pages)[:100],
+                field_ids=sorted(self.pages)[:100],
             )
         return pages
 
     def check_within(self, field: Field, pages: FieldPages, sizes: Int64s) -> None:
-        """Raise unless pages of these sizes lie within the file."""
-        outside = (pages.position < 0) | (pages.position > self.file_bytes - sizes)
-        if outside.any():
-            batch = int(np.argmax(outside))
+        """Raise unless pages of the given sizes are within the file."""
+        is_outside = (pages.position < 0) | (pages.position > self.file_bytes - sizes)
+        if is_outside.any():
+            batch = int(np.argmax(is_outside))
             raise CorruptDataError(
-                "a page lies outside of the file; was it cut short by a copy?",
+                "a page exceeds the file; the file may be truncated",
                 field=field.name,
                 batch=batch,
                 position=int(pages.position[batch]),
@@ -69,14 +69,14 @@ class StoredBatches:
             )
 
     def values_per_batch(self, field: Field, *, extra: int) -> Int64s:
-        """Return how many values each page of a field has, `extra` less than its length."""
+        """Return the number of values of each page of a field: its length minus `extra`."""
         length = self.pages_of(field).length
-        # A page has at most as many values as the file has bits, which keeps products small.
-        bad = (length < extra) | (length > 8 * self.file_bytes + extra)
-        if bad.any():
-            batch = int(np.argmax(bad))
+        # A page has at most as many values as the file has bits, which prevents overflow.
+        is_invalid = (length < extra) | (length > 8 * self.file_bytes + extra)
+        if is_invalid.any():
+            batch = int(np.argmax(is_invalid))
             raise CorruptDataError(
-                "a page has an impossible length",
+                "a page has an invalid length",
                 field=field.name,
                 batch=batch,
                 length=int(length[batch]),
@@ -86,7 +86,7 @@ class StoredBatches:
 
 
 def is_variable(data_type: pa.DataType) -> bool:
-    """Whether values are strings or bytes, each as long as it likes."""
+    """Return whether values are strings or binary of variable length."""
     return any(
         is_kind(data_type)
         for is_kind in (

@@ -1,13 +1,12 @@
-"""Reads one field of a 0.1 file, over the pages of all batches at once.
+"""Reader of a field of a 0.1 file, across the pages of all batches.
 
-Rows are numbered through the file, and so are the items of lists, each batch going on where the
-one before it ended. What is asked for is cut where batches meet, and everything behind that is
-arithmetic over columns of numbers, however many batches there are.
+Rows are numbered across the file, and so are list items. Requested rows are split at batch
+boundaries; the rest is array arithmetic, regardless of the number of batches.
 
-    bounds of batches  [0, 3, 5]     rows 2..4
-    pieces             batch 0, from row 2, 1 row;  batch 1, from row 0, 1 row
+    batch bounds       [0, 3, 5]     rows 2..4
+    ranges             batch 0, from row 2, 1 row;  batch 1, from row 0, 1 row
 
-Strings and lists take a round for their offsets, and then one for what these point at.
+Strings and lists need one round for offsets, and one for bytes or items.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth, RowRange, Rows, Variable
 from lancelet.encodings.gather import gather, gather_bits
-from lancelet.encodings.spans import Pieces, Spans
+from lancelet.encodings.row_ranges import PartRanges, RowRanges
 from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches, is_variable
 from lancelet.errors import ArrayOverflowError, CorruptDataError, UnsupportedError
 from lancelet.format.field import Field
@@ -34,14 +33,14 @@ _INT32_MAX = (1 << 31) - 1
 
 
 class Node(Protocol):
-    """A field, or a part of one, that can be read by spans of its own values."""
+    """A field or child that can be read by ranges of its values."""
 
     data_type: pa.DataType
     bounds: Int64s
-    """The first value of each batch, and the number of values."""
+    """The first value of each batch, followed by the number of values."""
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        """Read the values of `spans`."""
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        """Read the values of `ranges`."""
 
     def encoded_bytes(self, first: int, stop: int) -> int:
         """Estimate the bytes of these values."""
@@ -55,29 +54,29 @@ class FieldReader(base.FieldReader):
 
     @property
     def data_type(self) -> pa.DataType:
-        """The Arrow type of what is read."""
+        """The Arrow type of the result."""
         return self._node.data_type
 
     @property
     def num_rows(self) -> int:
-        """How many rows the field has in this file."""
+        """The number of rows of the field in this file."""
         return int(self._node.bounds[-1])
 
     def read(self, rows: Rows) -> Reading[pa.Array]:
         """Read rows, in order, as one array."""
-        return (yield from _read(self._node, Spans.of_rows(rows, num_rows=self.num_rows)))
+        return (yield from _read(self._node, RowRanges.of_rows(rows, num_rows=self.num_rows)))
 
     def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Estimate the bytes fetched to read these rows."""
         return self._node.encoded_bytes(rows.start, rows.stop)
 
 
 def open_field(field: Field, batches: StoredBatches) -> FieldReader:
-    """Return a reader of a (projected) field; its pages are known to lie within the file."""
+    """Open a (projected) field after validating its pages."""
     node = _open(field, batches, bounds=batches.bounds)
     if not np.array_equal(node.bounds, batches.bounds):
         raise CorruptDataError(
-            "the pages of a field do not have the rows of their batches",
+            "the pages of a field do not match the rows of their batches",
             field=field.name,
             expected_rows=int(batches.bounds[-1]),
             found_rows=int(node.bounds[-1]),
@@ -86,7 +85,7 @@ def open_field(field: Field, batches: StoredBatches) -> FieldReader:
 
 
 def _open(field: Field, batches: StoredBatches, *, bounds: Int64s | None) -> Node:
-    """Open a field; `bounds` are those of a struct that has no pages to tell."""
+    """Open a field; `bounds` are those of a struct without pages."""
     if field.logical_type == STRUCT:
         return _Struct(field, batches, bounds=bounds)
     if field.logical_type in LISTS or field.logical_type in LARGE_LISTS:
@@ -100,21 +99,21 @@ def _open(field: Field, batches: StoredBatches, *, bounds: Int64s | None) -> Nod
         return _Binary(field, batches)
     if field.children:
         raise UnsupportedError(
-            "files of version 0.1 have no columns of this type",
+            "unsupported column type in a file of version 0.1",
             field=field.name,
             logical_type=field.logical_type,
         )
     return _Plain(field, batches, data_type)
 
 
-def _read(node: Node, spans: Spans) -> Reading[pa.Array]:
-    if not spans.num_rows:
+def _read(node: Node, ranges: RowRanges) -> Reading[pa.Array]:
+    if not ranges.num_rows:
         return pa.array([], node.data_type)
-    return (yield from node.read(spans))
+    return (yield from node.read(ranges))
 
 
 class _Plain:
-    """Values of one width, back to back; a fixed-size list is just its items."""
+    """Contiguous fixed-width values; fixed-size lists are stored as items."""
 
     def __init__(self, field: Field, batches: StoredBatches, data_type: pa.DataType) -> None:
         self.data_type = data_type
@@ -130,32 +129,32 @@ class _Plain:
             )
         batches.check_within(field, self._pages, (values * width + 7) >> 3)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        pieces = spans.split(self.bounds)
-        local = Spans(pieces.start * self._items, pieces.count * self._items)
-        position = self._pages.position[pieces.part]
-        count = spans.num_rows * self._items
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        parts = ranges.split(self.bounds)
+        local = RowRanges(parts.start * self._items, parts.count * self._items)
+        position = self._pages.position[parts.part]
+        count = ranges.num_rows * self._items
         if self._bits == 1:
             data = gather_bits((yield local.bit_ranges(position, 1)), local)
         else:
             data = gather((yield local.byte_ranges(position, self._bits // 8)))
         items = arrow_from_block(FixedWidth(self._bits, data, count), self._item_type, None)
-        return _wrap_lists(items, self.data_type, spans.num_rows)
+        return _wrap_lists(items, self.data_type, ranges.num_rows)
 
     def encoded_bytes(self, first: int, stop: int) -> int:
         return ((stop - first) * self._items * self._bits + 7) // 8
 
 
 class _Null:
-    """Nulls, of which nothing is stored."""
+    """Nulls, which are not stored."""
 
     def __init__(self, field: Field, batches: StoredBatches) -> None:
         self.data_type = field.storage_type
         self.bounds = _bounds(batches.pages_of(field).length)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
         yield from ()
-        return pa.nulls(spans.num_rows, self.data_type)
+        return pa.nulls(ranges.num_rows, self.data_type)
 
     def encoded_bytes(self, first: int, stop: int) -> int:
         del first, stop
@@ -163,7 +162,7 @@ class _Null:
 
 
 class _Binary:
-    """Bytes, followed by the positions in the file at which values begin and end."""
+    """Bytes, followed by file positions where values start and end."""
 
     def __init__(self, field: Field, batches: StoredBatches) -> None:
         self.data_type = field.storage_type
@@ -174,10 +173,10 @@ class _Binary:
         self.bounds = _bounds(values)
         batches.check_within(field, self._pages, (values + 1) * 8)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        pieces = spans.split(self.bounds)
-        edges = yield from _read_edges(pieces, self._pages, np.dtype("<i8"))
-        data_ranges = self._data_ranges(pieces, edges)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        parts = ranges.split(self.bounds)
+        edges = yield from _read_edges(parts, self._pages, np.dtype("<i8"))
+        data_ranges = self._data_ranges(parts, edges)
         data = gather((yield data_ranges)) if len(data_ranges) else np.empty(0, np.uint8)
         size = edges.sizes()
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
@@ -187,30 +186,30 @@ class _Binary:
         return arrow_from_block(Variable(offsets, data), self.data_type, validity)
 
     def encoded_bytes(self, first: int, stop: int) -> int:
-        # The bytes of a page lie between its offsets and whatever was written before; the
-        # offsets alone are a fair share, as strings of a legacy file are short.
+        # The size of the bytes is only known from the offsets; since strings of legacy files are
+        # short, the size of the offsets is used as estimate.
         return 3 * 8 * (stop - first)
 
-    def _data_ranges(self, pieces: Pieces, edges: _Edges) -> Ranges:
+    def _data_ranges(self, parts: PartRanges, edges: _Edges) -> Ranges:
         first, last = edges.first, edges.last
         full = last > first
         start, stop = first[full], last[full]
-        # Values lie before their offsets, and batches follow each other, so that no byte is
-        # claimed twice and what is read never exceeds the file.
-        limit = self._pages.position[pieces.part][full]
-        bad = (start < 0) | (stop > limit)
-        bad[1:] |= start[1:] < stop[:-1]
-        if edges.descends() or bad.any():
+        # Values precede their offsets, and batches are sequential, so that valid ranges never
+        # overlap and never exceed the file.
+        limit = self._pages.position[parts.part][full]
+        is_invalid = (start < 0) | (stop > limit)
+        is_invalid[1:] |= start[1:] < stop[:-1]
+        if edges.descends() or is_invalid.any():
             raise CorruptDataError(
-                "the offsets of strings do not ascend, or point outside of their page",
+                "string offsets do not ascend or exceed their page",
                 field=self._field.name,
-                pieces=len(pieces),
+                ranges=len(parts),
             )
         return Ranges(start, stop - start)
 
 
 class _List:
-    """Offsets into the items, which count from 0 in every batch."""
+    """Offsets into the items, relative to the batch."""
 
     def __init__(self, field: Field, batches: StoredBatches) -> None:
         self.data_type = field.storage_type
@@ -223,30 +222,33 @@ class _List:
         batches.check_within(field, self._pages, (values + 1) * width)
         self._items = _open(field.children[0], batches, bounds=None)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        pieces = spans.split(self.bounds)
-        edges = yield from _read_edges(pieces, self._pages, self._offset_type)
-        first_item = self._items.bounds[pieces.part]
-        limit = self._items.bounds[pieces.part + 1] - first_item
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        parts = ranges.split(self.bounds)
+        edges = yield from _read_edges(parts, self._pages, self._offset_type)
+        first_item = self._items.bounds[parts.part]
+        limit = self._items.bounds[parts.part + 1] - first_item
         if edges.descends() or (edges.first < 0).any() or (edges.last > limit).any():
             raise CorruptDataError(
-                "the offsets of lists do not ascend, or point past their items",
+                "list offsets do not ascend or exceed their items",
                 field=self._field.name,
-                pieces=len(pieces),
+                ranges=len(parts),
             )
-        wanted = Spans.merged(first_item + edges.first, edges.last - edges.first)
-        items = yield from _read(self._items, wanted)
+        item_ranges = RowRanges.merged(first_item + edges.first, edges.last - edges.first)
+        items = yield from _read(self._items, item_ranges)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(edges.sizes())))
         if self._offset_type.itemsize == 4:
             if int(offsets[-1]) > _INT32_MAX:
                 raise ArrayOverflowError(
-                    "more than 2^31 items do not fit one list array; read fewer rows at a time",
+                    (
+                        "more than 2^31 items do not fit into one list array; read fewer rows at a "
+                        "time"
+                    ),
                     field=self._field.name,
                     items=int(offsets[-1]),
                 )
             offsets = offsets.astype(np.int32)
         buffers = [None, pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(self.data_type, spans.num_rows, buffers, children=[items])
+        return pa.Array.from_buffers(self.data_type, ranges.num_rows, buffers, children=[items])
 
     def encoded_bytes(self, first: int, stop: int) -> int:
         items = int(self._items.bounds[-1])
@@ -256,33 +258,35 @@ class _List:
 
 
 class _Struct:
-    """The children, side by side; which structs were null is not stored."""
+    """The children; null structs are not stored."""
 
     def __init__(self, field: Field, batches: StoredBatches, *, bounds: Int64s | None) -> None:
         self.data_type = field.storage_type
         self._children = [_open(child, batches, bounds=bounds) for child in field.children]
-        found = [child.bounds for child in self._children] or ([] if bounds is None else [bounds])
-        if not found:
+        child_bounds = [child.bounds for child in self._children] or (
+            [] if bounds is None else [bounds]
+        )
+        if not child_bounds:
             raise UnsupportedError(
-                "lists of structs without fields cannot be read from version 0.1",
+                "version 0.1 does not support lists of structs without fields",
                 field=field.name,
             )
-        if any(not np.array_equal(other, found[0]) for other in found[1:]):
+        if any(not np.array_equal(other, child_bounds[0]) for other in child_bounds[1:]):
             raise CorruptDataError(
-                "the children of a struct differ in their rows", field=field.name
+                "the children of a struct have different row counts", field=field.name
             )
-        self.bounds = found[0]
+        self.bounds = child_bounds[0]
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        children = yield from read_together([child.read(spans) for child in self._children])
-        return pa.Array.from_buffers(self.data_type, spans.num_rows, [None], children=children)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        children = yield from read_together([child.read(ranges) for child in self._children])
+        return pa.Array.from_buffers(self.data_type, ranges.num_rows, [None], children=children)
 
     def encoded_bytes(self, first: int, stop: int) -> int:
         return sum(child.encoded_bytes(first, stop) for child in self._children)
 
 
 class _Dictionary:
-    """Keys, whose values are kept once for the file."""
+    """Keys into a dictionary stored once per file."""
 
     def __init__(self, field: Field, batches: StoredBatches) -> None:
         self.data_type = field.storage_type
@@ -292,28 +296,28 @@ class _Dictionary:
         values = batches.dictionaries.get(field.id)
         if values is None:
             raise CorruptDataError(
-                "the file does not have the values of a dictionary",
+                "the values of a dictionary are missing in the file",
                 field=field.name,
                 field_id=field.id,
             )
         self._values = values
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        keys = yield from self._keys.read(spans)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        keys = yield from self._keys.read(ranges)
         bounds = pc.min_max(keys).as_py()
         if not len(self._values) and bounds["min"] == bounds["max"] == 0:
-            # A dictionary without values can only have held nulls, whose key is written as 0.
+            # With an empty dictionary, all rows are nulls, stored as key 0.
             keys = pa.nulls(len(keys), keys.type)
         elif not 0 <= bounds["min"] <= bounds["max"] < len(self._values):
             raise CorruptDataError(
-                "a key points outside of its dictionary",
+                "a dictionary key is out of bounds",
                 field=self._field.name,
-                least=bounds["min"],
-                most=bounds["max"],
+                min=bounds["min"],
+                max=bounds["max"],
                 values=len(self._values),
             )
         elif self._values.null_count:
-            # What a value that is null looks like to Arrow's functions depends on the function.
+            # Arrow functions treat null dictionary items inconsistently.
             keys = pc.if_else(pc.is_valid(pc.take(self._values, keys)), keys, None)
         return pa.DictionaryArray.from_arrays(
             keys, self._values, ordered=self.data_type.ordered, safe=False
@@ -324,39 +328,39 @@ class _Dictionary:
 
 
 class _Edges:
-    """Offsets of pieces: for each piece one more than it has values."""
+    """Offsets of ranges, one more per range than values."""
 
-    def __init__(self, pieces: Pieces, values: npt.NDArray[np.int64]) -> None:
-        counts = pieces.count + 1
+    def __init__(self, parts: PartRanges, values: npt.NDArray[np.int64]) -> None:
+        counts = parts.count + 1
         self._values = values
         self._last = np.cumsum(counts) - 1
-        self.first: Int64s = values[self._last - pieces.count]
+        self.first: Int64s = values[self._last - parts.count]
         self.last: Int64s = values[self._last]
 
     def sizes(self) -> Int64s:
-        """Return the size of every value, piece by piece."""
+        """Return the size of every value, in range order."""
         sizes: Int64s = np.delete(np.diff(self._values), self._last[:-1])
         return sizes
 
     def descends(self) -> bool:
-        """Whether offsets go backwards within a piece."""
-        # Compared and not subtracted, which wraps around for offsets at the limits of 64 bits.
+        """Return whether offsets decrease within a range."""
+        # Compared instead of subtracted, which could overflow.
         backwards = self._values[1:] < self._values[:-1]
         backwards[self._last[:-1]] = False
         return bool(backwards.any())
 
 
 def _read_edges(
-    pieces: Pieces, pages: FieldPages, kind: np.dtype[np.int64] | np.dtype[np.int32]
+    parts: PartRanges, pages: FieldPages, kind: np.dtype[np.int64] | np.dtype[np.int32]
 ) -> Reading[_Edges]:
-    asked = Spans(pieces.start, pieces.count + 1)
-    slices = yield asked.byte_ranges(pages.position[pieces.part], kind.itemsize)
+    requested = RowRanges(parts.start, parts.count + 1)
+    slices = yield requested.byte_ranges(pages.position[parts.part], kind.itemsize)
     raw = _as_type(gather(slices), kind)
-    return _Edges(pieces, raw.astype(np.int64, copy=False))
+    return _Edges(parts, raw.astype(np.int64, copy=False))
 
 
 def _as_type(data: Bytes, kind: np.dtype[np.int64] | np.dtype[np.int32]) -> npt.NDArray[np.int64]:
-    """View bytes as numbers, wherever in a file they begin."""
+    """Reinterpret bytes as numbers, regardless of alignment."""
     numbers: npt.NDArray[np.int64] = np.frombuffer(data, kind)
     return numbers
 
@@ -368,7 +372,7 @@ def _bounds(values: Int64s) -> Int64s:
 
 
 def _innermost(data_type: pa.DataType) -> tuple[pa.DataType, int]:
-    """Return the item type of nested fixed-size lists, and how many items a value has."""
+    """Return the item type of nested fixed-size lists, and the number of items per value."""
     items = 1
     while pa.types.is_fixed_size_list(data_type):
         items *= data_type.list_size

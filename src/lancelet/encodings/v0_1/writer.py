@@ -1,13 +1,13 @@
-"""Encodes the values of a field as the pages of a 0.1 file, batch by batch.
+"""Encoding of the values of a field as pages of a 0.1 file, batch by batch.
 
-Nothing is padded, and strings hold positions in the file, so encoding starts from where the
-file is at:
+Nothing is padded, and string offsets are file positions, so encoding requires the current file
+position:
 
     ["ab", None, "c"] at position 100
     100   abc
-    103   100 102 102 103        what the page table points at; null is an empty string
+    103   100 102 102 103        the page position; null is an empty string
 
-Nulls are not stored: numbers under nulls are written as zero, and readers see just that.
+Nulls are not stored: numbers under nulls are written, and read, as zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where the values of a field are in a batch, as the page table has it."""
+    """The page of a field in a batch, an entry of the page table."""
 
     field_id: int
     position: int
@@ -43,7 +43,7 @@ class Page:
 
 @dataclass(slots=True)
 class BatchEncoder:
-    """The bytes and pages of a batch in the making, from `position` in the file on."""
+    """Collects the bytes and pages of a batch from `position` in the file."""
 
     position: int
     buffers: list[Bytes] = field(default_factory=list)
@@ -57,19 +57,19 @@ class BatchEncoder:
         return position
 
     def add_page(self, field_id: int, position: int, length: int) -> None:
-        """Add a page to what the page table will say."""
+        """Add an entry to the page table."""
         self.pages.append(Page(field_id, position, length))
 
 
 class Column(Protocol):
-    """Values of a field, made ready for being cut into batches."""
+    """Values of a field, prepared for encoding in batches."""
 
     def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
         """Add the values `start <= i < stop` to a batch."""
 
 
 def prepare(node: Field, array: pa.Array, dictionaries: Dictionaries) -> Column:
-    """Make the values of a field ready; values of dictionaries go to `dictionaries`."""
+    """Prepare the values of a field; dictionary values are added to `dictionaries`."""
     if node.logical_type == STRUCT:
         children = [
             prepare(child, array.field(index), dictionaries)
@@ -84,12 +84,12 @@ def prepare(node: Field, array: pa.Array, dictionaries: Dictionaries) -> Column:
         items = prepare(node.children[0], array.flatten(), dictionaries)
         return _List(node.id, offsets, kind, items)
     if pa.types.is_dictionary(array.type):
-        array = dictionaries.keys_of(node, array)
+        array = dictionaries.encode_keys(node, array)
     return prepare_values(node.id, array)
 
 
 def prepare_values(field_id: int, array: pa.Array) -> Column:
-    """Make values without children ready, such as those of a dictionary."""
+    """Prepare values without children, such as those of a dictionary."""
     if pa.types.is_null(array.type):
         return _Null(field_id)
     block = block_from_arrow(array)
@@ -97,8 +97,8 @@ def prepare_values(field_id: int, array: pa.Array) -> Column:
         return _Variable(field_id, block.offsets.astype(np.int64), block.data)
     assert isinstance(block, FixedWidth | FixedSizeList)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    data = _zeroed(block, valid)
-    bits = _bits_of(block)
+    data = _zero_nulls(block, valid)
+    bits = _value_bits(block)
     if bits % 8:
         return _Bits(field_id, np.unpackbits(data, bitorder="little"), bits)
     return _Fixed(field_id, data, bits // 8)
@@ -125,7 +125,7 @@ class _Fixed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bits:
-    """Values of a few bits each, a byte per bit until they are packed batch by batch."""
+    """Bit values, expanded to bytes until they are packed per batch."""
 
     field_id: int
     bits: Bytes
@@ -178,25 +178,25 @@ def check_storable(node: Field, *, path: str = "") -> None:
     """Raise `UnsupportedError` if version 0.1 cannot store a field of this type."""
     path = f"{path}.{node.name}" if path else node.name
     if node.logical_type == MAP:
-        raise _refusal(path, "maps", since="2.2")
+        raise _unsupported_error(path, "maps", since="2.2")
     if node.is_blob:
-        raise _refusal(path, "blobs", since="2.0")
+        raise _unsupported_error(path, "blobs", since="2.0")
     if node.logical_type in (STRUCT, *LISTS, *LARGE_LISTS):
         if not node.children:
-            raise _refusal(path, "structs without fields", since="2.0")
+            raise _unsupported_error(path, "structs without fields", since="2.0")
         for child in node.children:
             check_storable(child, path=path)
         return
     if node.children:
-        raise _refusal(path, "fixed-size lists of structs", since="2.2")
+        raise _unsupported_error(path, "fixed-size lists of structs", since="2.2")
     _check_type(path, node.storage_type)
 
 
 def dictionary_fields(fields: Iterable[Field]) -> Iterator[Field]:
-    """Yield the fields whose values are kept apart from their keys, ordered by id."""
+    """Yield the dictionary fields, ordered by id."""
     nodes = (node for top in fields for node in top.walk())
-    chosen = [node for node in nodes if pa.types.is_dictionary(node.storage_type)]
-    yield from sorted(chosen, key=lambda node: node.id)
+    selected = [node for node in nodes if pa.types.is_dictionary(node.storage_type)]
+    yield from sorted(selected, key=lambda node: node.id)
 
 
 def _check_type(path: str, data_type: pa.DataType) -> None:
@@ -209,29 +209,29 @@ def _check_type(path: str, data_type: pa.DataType) -> None:
         or pa.types.is_fixed_size_binary(item)
     )
     if item is not data_type and not is_fixed:
-        raise _refusal(path, f"fixed-size lists of {item}", since=None)
+        raise _unsupported_error(path, f"fixed-size lists of {item}", since=None)
     if pa.types.is_dictionary(data_type):
         values = data_type.value_type
         is_number = pa.types.is_integer(values) or pa.types.is_floating(values)
         if not is_number and not is_variable(values):
-            raise _refusal(path, f"dictionaries of {values}", since="2.0")
+            raise _unsupported_error(path, f"dictionaries of {values}", since="2.0")
 
 
-def _refusal(path: str, what: str, *, since: str | None) -> UnsupportedError:
+def _unsupported_error(path: str, feature: str, *, since: str | None) -> UnsupportedError:
     advice = f"; write version {since} or later" if since else ""
-    return UnsupportedError(f"files of version 0.1 cannot store {what}{advice}", column=path)
+    return UnsupportedError(f"files of version 0.1 cannot store {feature}{advice}", column=path)
 
 
-def _bits_of(block: FixedWidth | FixedSizeList) -> int:
-    """Return the bits of a value, all items of a list together."""
+def _value_bits(block: FixedWidth | FixedSizeList) -> int:
+    """Return the bit width of a value, including all items of a list."""
     if isinstance(block, FixedWidth):
         return block.bits
     assert isinstance(block.items, FixedWidth | FixedSizeList)
-    return block.dimension * _bits_of(block.items)
+    return block.dimension * _value_bits(block.items)
 
 
-def _zeroed(block: FixedWidth | FixedSizeList, valid: npt.NDArray[np.bool_] | None) -> Bytes:
-    """Return the values of a block, where all that is not valid is zero, at any depth."""
+def _zero_nulls(block: FixedWidth | FixedSizeList, valid: npt.NDArray[np.bool_] | None) -> Bytes:
+    """Return the values of a block with nulls set to zero, at any depth."""
     if isinstance(block, FixedSizeList):
         count = block.count * block.dimension
         items_valid = None if valid is None else np.repeat(valid, block.dimension)
@@ -239,7 +239,7 @@ def _zeroed(block: FixedWidth | FixedSizeList, valid: npt.NDArray[np.bool_] | No
             bits = np.unpackbits(block.validity, count=count, bitorder="little").view(np.bool_)
             items_valid = bits if items_valid is None else bits & items_valid
         assert isinstance(block.items, FixedWidth | FixedSizeList)
-        return _zeroed(block.items, items_valid)
+        return _zero_nulls(block.items, items_valid)
     if valid is None or not block.data.nbytes:
         return block.data
     if block.bits == 1:

@@ -1,12 +1,12 @@
-"""Values of one width: flat, compressed flat, and the two ways of packing bits.
+"""Fixed-width values: flat, compressed flat, and two kinds of bit-packing.
 
-    flat                     values back to back; one bit each for booleans and validity
-    flat, compressed         the same as one zstd or lz4 stream, which is read whole
-    bitpacked                w bits each, one after the other, lowest bit first
+    flat                     contiguous values; one bit each for booleans and validity
+    flat, compressed         the same as one zstd or lz4 stream, which is read entirely
+    bitpacked                w bits each, contiguous, lowest bit first
     bitpacked_for_non_neg    chunks of 1024 values in FastLanes order, the last one padded
 
-Every decoder checks on opening that its buffer holds the values that the page claims, so that
-reading needs no further checks.
+Every decoder validates on opening that its buffer contains the claimed values, so reads need no
+further checks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.gather import gather, gather_bits
-from lancelet.encodings.spans import Spans
+from lancelet.encodings.row_ranges import RowRanges
 from lancelet.encodings.v2_0.page import PageCache, StoredBuffer
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
@@ -32,7 +32,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Values back to back."""
+    """Contiguous values."""
 
     data_type: pa.DataType
     bits: int
@@ -40,21 +40,21 @@ class Flat:
 
     @staticmethod
     def open(data_type: pa.DataType, bits: int, buffer: StoredBuffer, *, count: int) -> Flat:
-        """Check that the buffer holds `count` values of the type."""
+        """Validate that the buffer contains `count` values of the type."""
         _check_width(data_type, bits)
         buffer.check_holds(count * bits, count=count)
         return Flat(data_type, bits, buffer)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        """Read values; a single span of a mapped file is not copied."""
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        """Read values; a single range of a mapped file is not copied."""
         position = self.buffer.position
         if self.bits == 1:
-            slices = yield spans.bit_ranges(position, 1)
-            data = gather_bits(slices, spans)
+            slices = yield ranges.bit_ranges(position, 1)
+            data = gather_bits(slices, ranges)
         else:
-            slices = yield spans.byte_ranges(position, self.bits // 8)
+            slices = yield ranges.byte_ranges(position, self.bits // 8)
             data = gather(slices)
-        return _array(self.data_type, data, spans.num_rows)
+        return _array(self.data_type, data, ranges.num_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class _Decompressed:
 
 @dataclass(frozen=True, slots=True)
 class CompressedFlat:
-    """Values back to back, compressed as one stream."""
+    """Contiguous values, compressed as one stream."""
 
     data_type: pa.DataType
     bits: int
@@ -84,31 +84,33 @@ class CompressedFlat:
         count: int,
         cache: PageCache,
     ) -> CompressedFlat:
-        """Check that the compression is one that can be read."""
+        """Validate the compression scheme."""
         _check_width(data_type, bits)
         if scheme not in _SCHEMES:
             raise UnsupportedError(
-                "a page is compressed in a way that this release does not know",
+                "unknown compression scheme of a page",
                 scheme=scheme,
-                known=sorted(_SCHEMES),
+                supported=sorted(_SCHEMES),
             )
         return CompressedFlat(data_type, bits, buffer, scheme, count, cache)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        """Read values, all of the page the first time."""
-        whole = self.cache.get(_Decompressed)
-        if whole is None or whole.position != self.buffer.position:
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        """Read values; the first read decompresses and caches the entire page."""
+        decompressed = self.cache.get(_Decompressed)
+        if decompressed is None or decompressed.position != self.buffer.position:
             slices = yield Ranges.of((self.buffer.position, self.buffer.size))
-            whole = _Decompressed(self.buffer.position, self._decompress(slices.slice_bytes(0)))
-            self.cache.put(whole, value_bytes=whole.data.nbytes)
+            decompressed = _Decompressed(
+                self.buffer.position, self._decompress(slices.slice_bytes(0))
+            )
+            self.cache.put(decompressed, value_bytes=decompressed.data.nbytes)
         width = self.bits // 8
-        rows = whole.data.reshape(-1, width)
-        if len(spans) == 1:
-            start = int(spans.start[0])
-            data = rows[start : start + spans.num_rows]
+        rows = decompressed.data.reshape(-1, width)
+        if len(ranges) == 1:
+            start = int(ranges.start[0])
+            data = rows[start : start + ranges.num_rows]
         else:
-            data = rows[spans.indices()]
-        return _array(self.data_type, data.reshape(-1), spans.num_rows)
+            data = rows[ranges.indices()]
+        return _array(self.data_type, data.reshape(-1), ranges.num_rows)
 
     def _decompress(self, data: Bytes) -> Bytes:
         encoding = pb21.CompressiveEncoding()
@@ -121,7 +123,7 @@ class CompressedFlat:
 
 @dataclass(frozen=True, slots=True)
 class Bitpacked:
-    """Integers of `width` bits, one after the other, lowest bit first."""
+    """Integers of `width` bits, contiguous, lowest bit first."""
 
     data_type: pa.DataType
     width: int
@@ -132,31 +134,31 @@ class Bitpacked:
     def open(
         data_type: pa.DataType, message: pb.Bitpacked, buffer: StoredBuffer, *, count: int
     ) -> Bitpacked:
-        """Check the widths, and that the buffer holds `count` values."""
+        """Validate the widths, and that the buffer contains `count` values."""
         width = message.compressed_bits_per_value
         _check_packed(data_type, width, message.uncompressed_bits_per_value)
         buffer.check_holds(count * width, count=count)
         return Bitpacked(data_type, width, message.signed, buffer)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
         """Read values."""
-        slices = yield spans.bit_ranges(self.buffer.position, self.width)
-        first_bit = (np.cumsum(slices.size) - slices.size) * 8 + ((spans.start * self.width) & 7)
-        ordinal = np.arange(spans.num_rows, dtype=np.int64)
-        before = np.cumsum(spans.count) - spans.count
-        bit = np.repeat(first_bit - before * self.width, spans.count) + ordinal * self.width
+        slices = yield ranges.bit_ranges(self.buffer.position, self.width)
+        first_bit = (np.cumsum(slices.size) - slices.size) * 8 + ((ranges.start * self.width) & 7)
+        ordinal = np.arange(ranges.num_rows, dtype=np.int64)
+        before = np.cumsum(ranges.count) - ranges.count
+        bit = np.repeat(first_bit - before * self.width, ranges.count) + ordinal * self.width
         values = _unpack(gather(slices), bit, self.width)
         if self.signed:
-            # The highest packed bit is the sign; moving it to the top and back repeats it.
-            away = np.int64(64 - self.width)
-            values = ((values.view(np.int64) << away) >> away).view(np.uint64)
+            # Sign extension: shift the highest packed bit to the top and back.
+            shift = np.int64(64 - self.width)
+            values = ((values.view(np.int64) << shift) >> shift).view(np.uint64)
         narrow = values.astype(f"u{bits_per_value(self.data_type) // 8}")
-        return _array(self.data_type, narrow.view(np.uint8), spans.num_rows)
+        return _array(self.data_type, narrow.view(np.uint8), ranges.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class BitpackedForNonNeg:
-    """Integers of `width` bits in whole chunks of 1024, in FastLanes order."""
+    """Integers of `width` bits in padded chunks of 1024, in FastLanes order."""
 
     data_type: pa.DataType
     width: int
@@ -166,17 +168,17 @@ class BitpackedForNonNeg:
     def open(
         data_type: pa.DataType, message: pb.BitpackedForNonNeg, buffer: StoredBuffer, *, count: int
     ) -> BitpackedForNonNeg:
-        """Check the widths, and that the buffer holds the chunks of `count` values."""
+        """Validate the widths, and that the buffer contains the chunks of `count` values."""
         width = message.compressed_bits_per_value
         _check_packed(data_type, width, message.uncompressed_bits_per_value)
         buffer.check_holds(-(-count // _CHUNK) * _CHUNK * width, count=count)
         return BitpackedForNonNeg(data_type, width, buffer)
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        """Read values, by the chunks that hold them."""
-        last = -(-(spans.start + spans.count) // _CHUNK)
-        first = np.maximum(spans.start // _CHUNK, np.concatenate(([0], last[:-1])))
-        chunks = Spans.merged(first, last - first)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        """Read the chunks that contain the values."""
+        last = -(-(ranges.start + ranges.count) // _CHUNK)
+        first = np.maximum(ranges.start // _CHUNK, np.concatenate(([0], last[:-1])))
+        chunks = RowRanges.merged(first, last - first)
         slices = yield chunks.byte_ranges(self.buffer.position, _CHUNK * self.width // 8)
         bits = bits_per_value(self.data_type)
         encoding = pb21.CompressiveEncoding()
@@ -186,14 +188,14 @@ class BitpackedForNonNeg:
         assert isinstance(block, FixedWidth)
         values = block.data.view(f"u{bits // 8}")
         if len(chunks) == 1:
-            skipped = int(spans.start[0]) - int(chunks.start[0]) * _CHUNK
-        if len(spans) == 1:
-            chosen = values[skipped : skipped + spans.num_rows]
+            skipped = int(ranges.start[0]) - int(chunks.start[0]) * _CHUNK
+        if len(ranges) == 1:
+            selected = values[skipped : skipped + ranges.num_rows]
         else:
-            rows = spans.indices()
+            rows = ranges.indices()
             ordinal = np.searchsorted(chunks.indices(), rows // _CHUNK)
-            chosen = values[ordinal * _CHUNK + rows % _CHUNK]
-        return _array(self.data_type, chosen.view(np.uint8), spans.num_rows)
+            selected = values[ordinal * _CHUNK + rows % _CHUNK]
+        return _array(self.data_type, selected.view(np.uint8), ranges.num_rows)
 
 
 _SCHEMES = {"zstd": pb21.BufferCompression.ZSTD, "lz4": pb21.BufferCompression.LZ4}
@@ -206,7 +208,7 @@ def _array(data_type: pa.DataType, data: Bytes, count: int) -> pa.Array:
 def _check_width(data_type: pa.DataType, bits: int) -> None:
     if bits != bits_per_value(data_type):
         raise CorruptDataError(
-            "a page stores values of another width than the column's type",
+            "the stored bit width of a page does not match the column type",
             type=str(data_type),
             expected_bits=bits_per_value(data_type),
             found_bits=bits,
@@ -217,7 +219,7 @@ def _check_packed(data_type: pa.DataType, width: int, unpacked: int) -> None:
     _check_width(data_type, unpacked)
     if unpacked not in (8, 16, 32, 64) or not 1 <= width <= unpacked:
         raise CorruptDataError(
-            "a page packs its values into an impossible number of bits",
+            "a page has an invalid packed bit width",
             packed_bits=width,
             unpacked_bits=unpacked,
         )
@@ -231,7 +233,7 @@ def _unpack(data: Bytes, bit: Int64s, width: int) -> npt.NDArray[np.uint64]:
     low = np.zeros(len(bit), np.uint64)
     for part in range(8):
         low |= padded[byte + part].astype(np.uint64) << np.uint64(8 * part)
-    # Shifting by 64 is undefined, so the ninth byte moves in two steps.
+    # Shifting by 64 is undefined, so the ninth byte is shifted in two steps.
     high = (padded[byte + 8].astype(np.uint64) << np.uint64(1)) << (np.uint64(63) - shift)
     values: npt.NDArray[np.uint64] = ((low >> shift) | high) & np.uint64((1 << width) - 1)
     return values

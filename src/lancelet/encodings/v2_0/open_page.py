@@ -1,9 +1,9 @@
-"""From the messages of a page to the decoders that read it.
+"""Conversion of page messages to decoders.
 
     nullable { some_nulls { validity { flat 1 bit }  values { flat 64 bits } } }
     ->  SomeNull(Flat(bool), Flat(int64))
 
-The set of encodings is closed: one that is not handled here is refused by its name.
+The format has a fixed set of encodings: unsupported ones are rejected by name.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _NEVER_RELEASED: Final = {
     20: "general_mini_block",
     21: "byte_stream_split",
 }
-"""Encodings that were drafted under this message and only ever written as version 2.1."""
+"""Encodings drafted for this message, but only written as version 2.1."""
 
 
 def open_encoding(
     encoding: pb.ArrayEncoding, data_type: pa.DataType, *, count: int, buffers: PageBuffers
 ) -> Decoder:
-    """Return the decoder of an encoding that holds `count` values of a type."""
+    """Return the decoder of an encoding with `count` values of a type."""
     match encoding.WhichOneof("array_encoding"):
         case "flat":
             return _open_flat(encoding.flat, data_type, count=count, buffers=buffers)
@@ -69,7 +69,7 @@ def open_encoding(
                 raise _mismatch("packed_struct", data_type)
             if len(encoding.packed_struct.inner) != data_type.num_fields:
                 raise CorruptDataError(
-                    "a packed struct does not have the children that the schema gives",
+                    "the children of a packed struct do not match the schema",
                     type=str(data_type),
                     children=len(encoding.packed_struct.inner),
                 )
@@ -101,10 +101,10 @@ def open_end_offsets(
     count: int,
     buffers: PageBuffers,
 ) -> EndOffsets:
-    """Return the reader of end offsets with nulls folded in, none of which exceeds `limit`."""
+    """Return the reader of end offsets that include null flags; ends must not exceed `limit`."""
     if count and not 0 < null_adjustment < 1 << 62:
         raise CorruptDataError(
-            "a page folds its nulls into offsets by an impossible number",
+            "invalid null adjustment of the offsets of a page",
             column=buffers.column.index,
             null_adjustment=null_adjustment,
         )
@@ -136,16 +136,16 @@ def _open_nullable(
         case "no_nulls":
             return open_encoding(nullable.no_nulls.values, data_type, count=count, buffers=buffers)
         case "some_nulls":
-            some = nullable.some_nulls
+            nullable_values = nullable.some_nulls
             return SomeNull(
-                open_encoding(some.validity, pa.bool_(), count=count, buffers=buffers),
-                open_encoding(some.values, data_type, count=count, buffers=buffers),
+                open_encoding(nullable_values.validity, pa.bool_(), count=count, buffers=buffers),
+                open_encoding(nullable_values.values, data_type, count=count, buffers=buffers),
             )
         case "all_nulls":
             return AllNull(data_type)
         case _:
             raise CorruptDataError(
-                "a page does not say which of its values are null", column=buffers.column.index
+                "the nullable encoding of a page is empty", column=buffers.column.index
             )
 
 
@@ -163,7 +163,7 @@ def _open_list(
 def _open_binary(
     binary: pb.Binary, data_type: pa.DataType, *, count: int, buffers: PageBuffers
 ) -> Decoder:
-    # The writer counts one more than there are bytes, and a compressed buffer says no more.
+    # The writer stores one more than the number of bytes; compressed buffers have no other size.
     data_bytes = max(0, binary.null_adjustment - 1)
     data = open_encoding(binary.bytes, pa.uint8(), count=data_bytes, buffers=buffers)
     ends = open_end_offsets(
@@ -182,27 +182,27 @@ def _open_dictionary(
     indices = open_encoding(dictionary.indices, index_type, count=count, buffers=buffers)
     items = open_encoding(dictionary.items, value_type, count=num_items, buffers=buffers)
     if isinstance(items, AllNull):
-        # Whatever the indices say. How many items there are is a claim that no bytes back.
+        # The number of items is not backed by stored bytes; all-null items make every value null.
         return AllNull(data_type)
     return Dictionary(data_type, indices, items, num_items, buffers.cache)
 
 
 def _unknown(
-    encoding: pb.ArrayEncoding, found: str | None, buffers: PageBuffers
+    encoding: pb.ArrayEncoding, kind: str | None, buffers: PageBuffers
 ) -> UnsupportedError | CorruptDataError:
     column = buffers.column.index
-    if found is not None:
+    if kind is not None:
         return UnsupportedError(
-            "no values can be read from this encoding where it is used",
-            encoding=found,
+            "this encoding is not supported in this context",
+            encoding=kind,
             column=column,
         )
     unknown = UnknownFieldSet(encoding)
     if not len(unknown):
-        return CorruptDataError("a page does not say how it is encoded", column=column)
+        return CorruptDataError("a page has no encoding", column=column)
     number = unknown[0].field_number
     return UnsupportedError(
-        "a page of version 2.0 is encoded in a way that no released writer used",
+        "unsupported encoding in a page of version 2.0; no released writer used it",
         encoding=_NEVER_RELEASED.get(number, f"number {number}"),
         column=column,
     )
@@ -210,7 +210,7 @@ def _unknown(
 
 def _mismatch(encoding: str, data_type: pa.DataType, **facts: object) -> CorruptDataError:
     return CorruptDataError(
-        "the page does not hold values of the type that the schema gives",
+        "the stored values of a page do not match the schema type",
         encoding=encoding,
         type=str(data_type),
         **facts,

@@ -1,8 +1,8 @@
-"""Reads one field of a 2.0 file: trees of columns, each a row of pages.
+"""Reader of a field of a 2.0 file: a tree of columns, each with a sequence of pages.
 
-A leaf reads its pages side by side. A list first reads offsets, which say where its items are,
-and then asks its child for these; so the rounds of requests are as many as lists are nested,
-and one or two for the leaf.
+A leaf reads all pages together. A list first reads offsets to locate its items, and then requests
+them from its child. The number of rounds is therefore the nesting depth of lists, plus one or two
+for the leaf.
 
     rows 1..3   ->  offsets column: rows 0..3      round 1
                 ->  items 17..42                   round 2
@@ -30,7 +30,7 @@ from lancelet.encodings.base import (
 )
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
 from lancelet.encodings.gather import gather
-from lancelet.encodings.spans import Spans
+from lancelet.encodings.row_ranges import RowRanges
 from lancelet.encodings.take import join_arrays
 from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
 from lancelet.encodings.v2_0.open_page import open_encoding, open_end_offsets
@@ -52,13 +52,13 @@ _INT32_MAX = (1 << 31) - 1
 
 
 class Node(Protocol):
-    """A field, or a part of one, that can be read by spans of its own rows."""
+    """A field or child that can be read by ranges of its rows."""
 
     data_type: pa.DataType
     num_rows: int
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        """Read the rows of `spans`."""
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        """Read the rows of `ranges`."""
 
 
 class FieldReader(base.FieldReader):
@@ -72,21 +72,21 @@ class FieldReader(base.FieldReader):
 
     @property
     def data_type(self) -> pa.DataType:
-        """The Arrow type of what is read."""
+        """The Arrow type of the result."""
         return self._node.data_type
 
     @property
     def num_rows(self) -> int:
-        """How many rows the field has in this file."""
+        """The number of rows of the field in this file."""
         return self._node.num_rows
 
     def read(self, rows: Rows) -> Reading[pa.Array]:
         """Read rows, in order, as one array."""
-        spans = Spans.of_rows(rows, num_rows=self.num_rows)
-        return (yield from _read(self._node, spans))
+        ranges = RowRanges.of_rows(rows, num_rows=self.num_rows)
+        return (yield from _read(self._node, ranges))
 
     def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes that reading these rows would fetch, by their share of the rows."""
+        """Estimate the bytes fetched to read these rows by their share of all rows."""
         return self._stored_bytes * len(rows) // max(1, self.num_rows)
 
 
@@ -96,49 +96,49 @@ def open_field(
     version: FileVersion,
     memo: Memo | None = None,
 ) -> FieldReader:
-    """Return a reader of a (projected) field over its columns, as `columns_of` lists them."""
-    expected = len(columns_of(field, version))
-    if len(columns) != expected:
+    """Open a (projected) field with its columns in the order of `columns_of`."""
+    num_columns = len(columns_of(field, version))
+    if len(columns) != num_columns:
         raise InternalError(
-            "a field is opened over the wrong number of columns",
+            "wrong number of columns for a field",
             field=field.name,
-            expected=expected,
+            expected=num_columns,
             found=len(columns),
         )
     return FieldReader(_open(field, list(columns), memo), columns)
 
 
 def _open(field: Field, columns: list[StoredColumn], memo: Memo | None) -> Node:
-    """Open a field and all below it, taking columns from the front of the list."""
+    """Open a field and its children, consuming columns from the front of the list."""
     column = columns.pop(0)
     if _is_blob(column):
         descriptors = _Leaf(DESCRIPTOR_TYPE, column, memo)
-        wants_descriptors = field.logical_type == STRUCT
-        return descriptors if wants_descriptors else _Blob(field.storage_type, descriptors)
+        is_descriptor_type = field.logical_type == STRUCT
+        return descriptors if is_descriptor_type else _Blob(field.storage_type, descriptors)
     if field.logical_type in LIST_TYPES:
         return _List(field.storage_type, column, _open(field.children[0], columns, memo))
     if field.logical_type == STRUCT and not field.is_packed:
         return _Struct(field, column, [_open(child, columns, memo) for child in field.children])
-    if column.items is not None and _holds_lists(column):
-        return _ListedBytes(field.storage_type, column, memo)
+    if column.items is not None and _has_lists(column):
+        return _ByteLists(field.storage_type, column, memo)
     return _Leaf(field.storage_type, column, memo)
 
 
-def _read(node: Node, spans: Spans) -> Reading[pa.Array]:
-    if not spans.num_rows:
+def _read(node: Node, ranges: RowRanges) -> Reading[pa.Array]:
+    if not ranges.num_rows:
         return pa.array([], node.data_type)
-    return (yield from node.read(spans))
+    return (yield from node.read(ranges))
 
 
 class _Pages:
-    """The pages of a column, found by row."""
+    """The pages of a column, with lookup by row."""
 
     def __init__(self, column: StoredColumn) -> None:
         self.column = column
         lengths = [page.length for page in column.pages]
         if any(not 0 <= length < 1 << 48 for length in lengths):
             raise CorruptDataError(
-                "a page claims an impossible number of rows", column=column.index, rows=max(lengths)
+                "a page claims an invalid number of rows", column=column.index, rows=max(lengths)
             )
         self.bounds: Int64s = np.concatenate(([0], np.cumsum(np.array(lengths, np.int64))))
 
@@ -146,14 +146,14 @@ class _Pages:
     def num_rows(self) -> int:
         return int(self.bounds[-1])
 
-    def covering(self, spans: Spans) -> list[tuple[int, Spans]]:
-        """Return each page that holds any of the rows, with these rows counted within it."""
-        first = int(np.searchsorted(self.bounds, spans.start[0], side="right")) - 1
-        stop = int(spans.start[-1] + spans.count[-1])
+    def overlapping(self, ranges: RowRanges) -> list[tuple[int, RowRanges]]:
+        """Return the pages with any of the rows, and these rows relative to the page."""
+        first = int(np.searchsorted(self.bounds, ranges.start[0], side="right")) - 1
+        stop = int(ranges.start[-1] + ranges.count[-1])
         last = int(np.searchsorted(self.bounds, stop, side="left"))
         parts = []
         for index in range(first, last):
-            part = spans.within(int(self.bounds[index]), int(self.bounds[index + 1]))
+            part = ranges.within(int(self.bounds[index]), int(self.bounds[index + 1]))
             if len(part):
                 parts.append((index, part))
         return parts
@@ -169,7 +169,7 @@ class _Pages:
 
 
 class _Leaf:
-    """Values without children of their own."""
+    """Values without child columns."""
 
     def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
         self.data_type = data_type
@@ -178,9 +178,9 @@ class _Leaf:
         self._memo = memo
         self._decoders: dict[int, Decoder] = {}
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
         parts = yield from read_together(
-            [self._decoder(index).read(part) for index, part in self._pages.covering(spans)]
+            [self._decoder(index).read(part) for index, part in self._pages.overlapping(ranges)]
         )
         return join_arrays(parts)
 
@@ -197,7 +197,7 @@ class _Leaf:
 
 
 class _Struct:
-    """A header column, which only counts rows, and the children."""
+    """A header column without data, and the children."""
 
     def __init__(self, field: Field, column: StoredColumn, children: list[Node]) -> None:
         self.data_type = field.storage_type
@@ -206,20 +206,20 @@ class _Struct:
         for child, node in zip(field.children, children, strict=True):
             if node.num_rows != self.num_rows:
                 raise CorruptDataError(
-                    "the columns of a struct differ in their rows",
+                    "the columns of a struct have different row counts",
                     field=field.name,
                     child=child.name,
                     expected_rows=self.num_rows,
                     found_rows=node.num_rows,
                 )
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        children = yield from read_together([child.read(spans) for child in self._children])
-        return pa.Array.from_buffers(self.data_type, spans.num_rows, [None], children=children)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        children = yield from read_together([child.read(ranges) for child in self._children])
+        return pa.Array.from_buffers(self.data_type, ranges.num_rows, [None], children=children)
 
 
 class _List:
-    """Offsets, by page, into the items, which go on from page to page."""
+    """Offsets per page; items continue from page to page."""
 
     def __init__(self, data_type: pa.DataType, column: StoredColumn, items: Node) -> None:
         self.data_type = data_type
@@ -244,47 +244,50 @@ class _List:
             first_item += message.num_items
         if first_item > items.num_rows:
             raise CorruptDataError(
-                "lists claim more items than there are",
+                "lists claim more items than are stored",
                 column=column.index,
                 expected_items=first_item,
                 found_items=items.num_rows,
             )
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        parts = self._pages.covering(spans)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        parts = self._pages.overlapping(ranges)
         extents = yield from read_together(
             [self._offsets[index].read(part) for index, part in parts]
         )
-        items = yield from _read(self._items, self._spans_of_items(parts, extents))
-        offsets = np.zeros(spans.num_rows + 1, np.int64)
+        items = yield from _read(self._items, self._item_ranges(parts, extents))
+        offsets = np.zeros(ranges.num_rows + 1, np.int64)
         np.cumsum(np.concatenate([part.stop - part.start for part in extents]), out=offsets[1:])
         valid = np.concatenate([part.valid for part in extents])
         validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         if pa.types.is_list(self.data_type):
             if int(offsets[-1]) > _INT32_MAX:
                 raise ArrayOverflowError(
-                    "more than 2^31 items do not fit one list array; read fewer rows at a time",
+                    (
+                        "more than 2^31 items do not fit into one list array; read fewer rows at a "
+                        "time"
+                    ),
                     items=int(offsets[-1]),
                 )
             offsets = offsets.astype(np.int32)
         buffers = [validity, pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(self.data_type, spans.num_rows, buffers, children=[items])
+        return pa.Array.from_buffers(self.data_type, ranges.num_rows, buffers, children=[items])
 
-    def _spans_of_items(
-        self, parts: Sequence[tuple[int, Spans]], extents: Sequence[Extents]
-    ) -> Spans:
+    def _item_ranges(
+        self, parts: Sequence[tuple[int, RowRanges]], extents: Sequence[Extents]
+    ) -> RowRanges:
         start = [
             extent.runs.start + self._first_item[index]
             for (index, _), extent in zip(parts, extents, strict=True)
         ]
         count = [extent.runs.count for extent in extents]
-        return Spans.merged(np.concatenate(start), np.concatenate(count))
+        return RowRanges.merged(np.concatenate(start), np.concatenate(count))
 
     def _list_message(self, index: int, page: StoredPage) -> pb.List:
         encoding = self._pages.encoding(index)
         if encoding.WhichOneof("array_encoding") != "list":
             raise CorruptDataError(
-                "a page of a list column does not hold offsets of lists",
+                "a page of a list column has no list offsets",
                 column=self._pages.column.index,
                 first_row=page.first_row,
                 found=encoding.WhichOneof("array_encoding"),
@@ -292,13 +295,13 @@ class _List:
         return encoding.list
 
 
-class _ListedBytes:
-    """Strings as the first writers of 2.0 stored them: lists of bytes, in a column behind."""
+class _ByteLists:
+    """Strings of the first 2.0 writers: lists of bytes, which are the next column."""
 
     def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
         if column.items is None or not is_variable(data_type):
             raise CorruptDataError(
-                "a column has lists that its type does not have",
+                "a column has lists, but its type has none",
                 column=column.index,
                 type=str(data_type),
             )
@@ -307,17 +310,17 @@ class _ListedBytes:
         self._lists = _List(pa.large_list(pa.uint8()), column, items)
         self.num_rows = self._lists.num_rows
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        lists = yield from self._lists.read(spans)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        lists = yield from self._lists.read(ranges)
         offsets = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1)
         data = np.frombuffer(lists.values.buffers()[1], np.uint8, len(lists.values))
         return arrow_from_block(Variable(offsets, data), self.data_type, validity_bits(lists))
 
 
 class _Blob:
-    """Positions and sizes of values that live outside of pages.
+    """Descriptors of values stored outside of pages.
 
-    A null is at position 1 with size 0, an empty value at position 0.
+    A null has position 1 and size 0, an empty value position 0.
     """
 
     def __init__(self, data_type: pa.DataType, descriptors: Node) -> None:
@@ -325,8 +328,8 @@ class _Blob:
         self.num_rows = descriptors.num_rows
         self._descriptors = descriptors
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        descriptors = yield from self._descriptors.read(spans)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        descriptors = yield from self._descriptors.read(ranges)
         position = descriptors.field(0).to_numpy().view(np.int64)
         size = descriptors.field(1).to_numpy().view(np.int64)
         full = size != 0
@@ -339,16 +342,16 @@ class _Blob:
 
 
 def _check_ascending(position: Int64s, size: Int64s) -> None:
-    # Values are written one after the other, so what is claimed never exceeds the file.
+    # Values are written sequentially, so valid ranges never exceed the file.
     stop = position + size
     wraps = stop < position
     if (position < 0).any() or (size < 0).any() or wraps.any() or (position[1:] < stop[:-1]).any():
         raise CorruptDataError(
-            "the values of a blob column overlap, or lie before the file", values=len(position)
+            "the values of a blob column overlap or precede the file", values=len(position)
         )
 
 
-def _holds_lists(column: StoredColumn) -> bool:
+def _has_lists(column: StoredColumn) -> bool:
     if not column.pages:
         return False
     encoding = parse_envelope(column.pages[0].encoding, ARRAY_ENCODING_URL, pb.ArrayEncoding)
@@ -364,7 +367,7 @@ def _is_blob(column: StoredColumn) -> bool:
             return True
         case "zone_index":
             raise UnsupportedError(
-                "a column carries a zone index, which no released writer made",
+                "a column has a zone index; no released writer creates one",
                 column=column.index,
             )
         case _:

@@ -1,12 +1,12 @@
-"""Writes values as one page: buffers, and the message that says what they are.
+"""Encoding of values as one page: buffers and the message.
 
     pa.array(["x", None, "xy"])
     buffers    u64 [1, 5, 3]   "xxy"                       5 = 1 + 4: a null that ends at 1
     message    binary { indices: nullable { no_nulls { flat(64) } }, bytes: flat(8),
                         null_adjustment: 4 }
 
-Integers are never compressed in this version. Strings that repeat themselves become a
-dictionary, and the bytes of strings are compressed if the field asks for it.
+This version never compresses integers. Repetitive strings are dictionary-encoded, and string bytes
+are compressed if the field metadata requests it.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
 
 DICTIONARY_VALUES_MIN: Final = 100
-"""A page of fewer strings than this is not worth a dictionary."""
+"""Minimum number of strings in a page for a dictionary."""
 
 DICTIONARY_ITEMS_MAX: Final = 99
-"""Strings become a dictionary only if no more of them are distinct."""
+"""Maximum number of distinct strings for a dictionary."""
 
 
 class PageBuilder:
-    """The buffers of a page as they are encoded."""
+    """Collects the buffers of a page during encoding."""
 
     def __init__(self, options: EncodingOptions) -> None:
         self.buffers: list[Bytes] = []
         self._options = options
 
     def encode(self, array: pa.Array) -> pb.ArrayEncoding:
-        """Add the buffers of a column's values and return their encoding."""
+        """Add the buffers of the values of a column and return their encoding."""
         if pa.types.is_string(array.type):
-            encoded = dictionary_of_strings(array)
+            encoded = encode_dictionary(array)
             if encoded is not None:
                 return self._dictionary(*encoded)
         if pa.types.is_struct(array.type):
@@ -56,7 +56,7 @@ class PageBuilder:
     def end_offsets(
         self, ends: npt.NDArray[np.int64], *, null_adjustment: int, valid: pa.Array | None
     ) -> pb.ArrayEncoding:
-        """Add end offsets with nulls folded in, and return their encoding."""
+        """Add end offsets with null flags, and return their encoding."""
         stored = ends.astype("<u8")
         if valid is not None:
             stored[~valid.to_numpy(zero_copy_only=False)] += np.uint64(null_adjustment)
@@ -84,14 +84,14 @@ class PageBuilder:
             values = self._flat(block.bits, block.data)
         if validity is None:
             return _no_nulls(values)
-        some = pb.Nullable.SomeNull(validity=validity, values=values)
-        return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some))
+        nullable_values = pb.Nullable.SomeNull(validity=validity, values=values)
+        return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=nullable_values))
 
     def _binary(
         self, array: pa.Array, block: Variable, options: EncodingOptions
     ) -> pb.ArrayEncoding:
         symbols = None
-        # Readers keep the offsets of FSST codes in 32 bits.
+        # Readers use 32-bit offsets for FSST codes.
         if options.compression is Compression.FSST and block.offsets.itemsize == 4 and block.count:
             encoded = Fsst().encode_values(block)
             if encoded.encoding.WhichOneof("compression") == "fsst":
@@ -155,15 +155,15 @@ class PageBuilder:
         return pb.ArrayEncoding(flat=flat)
 
 
-def dictionary_of_strings(array: pa.Array) -> tuple[pa.Array, pa.Array] | None:
-    """Return indices that count from 1, 0 being null, and items; or None if not worth it.
+def encode_dictionary(array: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Return indices (0 is null, items start at 1) and items; None if not repetitive.
 
-    >>> dictionary_of_strings(pa.array(["a", None] * 50))[0][:4].to_pylist()
+    >>> encode_dictionary(pa.array(["a", None] * 50))[0][:4].to_pylist()
     [1, 0, 1, 0]
     """
     if len(array) < DICTIONARY_VALUES_MIN:
         return None
-    # Most columns that are no dictionary show it at once.
+    # A prefix suffices to reject most columns.
     head = array.slice(0, 4 * DICTIONARY_ITEMS_MAX)
     if len(pc.unique(head).drop_null()) > DICTIONARY_ITEMS_MAX:
         return None
@@ -176,7 +176,7 @@ def dictionary_of_strings(array: pa.Array) -> tuple[pa.Array, pa.Array] | None:
 
 
 def _with_null_item(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the indices and items of a dictionary array, nulls being indices of a null item."""
+    """Return the indices and items of a dictionary array; nulls become indices of a null item."""
     indices, items = array.indices, array.dictionary
     if not indices.null_count:
         return indices, items
@@ -186,8 +186,8 @@ def _with_null_item(array: pa.Array) -> tuple[pa.Array, pa.Array]:
         return pc.fill_null(indices.cast(pa.int64()), null_item).cast(indices.type), items
     except pa.ArrowInvalid as error:
         raise UnsupportedError(
-            "files of version 2.0 store a null as one more item of the dictionary, for which its "
-            "keys are too narrow; write version 2.1 or later, or use wider keys",
+            "the keys of a dictionary column with nulls are too narrow for version 2.0, which "
+            "stores a null as an additional item; write version 2.1 or later, or use wider keys",
             key_type=str(indices.type),
             items=len(items) - 1,
         ) from error

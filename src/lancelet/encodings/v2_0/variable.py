@@ -1,11 +1,11 @@
-"""Strings and bytes: end offsets with nulls folded in, FSST, and values of one length.
+"""Strings and binary: end offsets with null flags, FSST, and values of equal length.
 
-    values            "ab"  null  "c"     null_adjustment = 4 (three bytes, and one)
+    values            "ab"  null  "c"     null_adjustment = 4 (three bytes, plus one)
     indices           2     6     3       6 = 2 + 4: null, and the value ends at 2
     bytes             abc
 
-A value begins where the one before it ends, so a reader of row i fetches two offsets, and the
-bytes only in a second round. Lists fold their nulls into offsets in the same way.
+A value starts at the end of the previous one, so reading row i fetches two offsets, and the bytes
+in a second round. Lists store nulls in offsets in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lancelet.buffers import Bytes, Int64s, Reading
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow, validity_bits
 from lancelet.encodings.base import Variable
-from lancelet.encodings.spans import Spans
+from lancelet.encodings.row_ranges import RowRanges
 from lancelet.encodings.v2_0.page import Decoder
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -27,67 +27,67 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extents:
-    """Where the values of rows are among the data of a page; `valid` is per row."""
+    """Data ranges of rows within a page; `valid` is per row."""
 
     start: Int64s
     stop: Int64s
     valid: npt.NDArray[np.bool_]
-    runs: Spans
-    """The data of all rows, ascending, as few ranges as possible."""
+    runs: RowRanges
+    """The data of all rows as merged, ascending ranges."""
 
     def offsets(self) -> Int64s:
-        """Return the offsets of the values once their data are laid end to end."""
+        """Return the offsets of the values in the concatenated data."""
         offsets = np.zeros(len(self.start) + 1, np.int64)
         np.cumsum(self.stop - self.start, out=offsets[1:])
         return offsets
 
     def validity(self) -> Bytes | None:
-        """Return a bitmap of the rows, or `None` if all are valid."""
+        """Return a validity bitmap, or `None` without nulls."""
         return None if self.valid.all() else np.packbits(self.valid, bitorder="little")
 
 
 @dataclass(frozen=True, slots=True)
 class EndOffsets:
-    """End offsets of values, into which nulls are folded by adding `null_adjustment`."""
+    """End offsets of values; `null_adjustment` is added for nulls."""
 
     indices: Decoder
     null_adjustment: int
     limit: int
-    """No value may end behind this."""
+    """The maximum end offset."""
 
-    def read(self, spans: Spans) -> Reading[Extents]:
-        """Read where the values of rows begin and end."""
-        if not spans.num_rows:
-            nothing = np.empty(0, np.int64)
-            return Extents(nothing, nothing, np.empty(0, np.bool_), Spans.merged(nothing, nothing))
-        # The end of the row before each span is its start; row 0 starts at 0 without being told.
-        has_previous = spans.start > 0
-        asked = Spans(spans.start - has_previous, spans.count + has_previous)
-        indices = yield from self.indices.read(asked)
+    def read(self, ranges: RowRanges) -> Reading[Extents]:
+        """Read the start and end of the values of rows."""
+        if not ranges.num_rows:
+            empty = np.empty(0, np.int64)
+            return Extents(empty, empty, np.empty(0, np.bool_), RowRanges.merged(empty, empty))
+        # The start of a range is the end of the previous row; row 0 implicitly starts at 0.
+        has_previous = ranges.start > 0
+        requested = RowRanges(ranges.start - has_previous, ranges.count + has_previous)
+        indices = yield from self.indices.read(requested)
         raw = np.frombuffer(indices.buffers()[1], np.int64, len(indices))
         is_null = raw >= self.null_adjustment
         ends = raw - self.null_adjustment * is_null if is_null.any() else raw
-        asked_first = np.cumsum(asked.count) - asked.count
+        requested_first = np.cumsum(requested.count) - requested.count
         is_row: slice | npt.NDArray[np.bool_] = slice(int(has_previous[0]), None)
-        if len(spans) > 1:
+        if len(ranges) > 1:
             is_row = np.ones(len(raw), np.bool_)
-            is_row[asked_first[has_previous]] = False
+            is_row[requested_first[has_previous]] = False
         stop = ends[is_row]
         start = np.empty_like(stop)
         start[1:] = stop[:-1]
-        span_first = np.cumsum(spans.count) - spans.count
-        start[span_first] = np.where(has_previous, ends[asked_first], 0)
+        range_first = np.cumsum(ranges.count) - ranges.count
+        start[range_first] = np.where(has_previous, ends[requested_first], 0)
         self._check(start, stop)
-        span_last = span_first + spans.count - 1
-        runs = Spans.merged(start[span_first], stop[span_last] - start[span_first])
+        range_last = range_first + ranges.count - 1
+        runs = RowRanges.merged(start[range_first], stop[range_last] - start[range_first])
         return Extents(start, stop, ~is_null[is_row], runs)
 
     def _check(self, start: Int64s, stop: Int64s) -> None:
-        bad = (start < 0) | (start > stop) | (stop > self.limit)
-        if bad.any():
-            row = int(np.argmax(bad))
+        is_invalid = (start < 0) | (start > stop) | (stop > self.limit)
+        if is_invalid.any():
+            row = int(np.argmax(is_invalid))
             raise CorruptDataError(
-                "the offsets of a page do not ascend, or point past its data",
+                "the offsets of a page do not ascend or exceed its data",
                 row_of_request=row,
                 start=int(start[row]),
                 stop=int(stop[row]),
@@ -97,15 +97,15 @@ class EndOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Values by their end offsets."""
+    """Values with end offsets."""
 
     data_type: pa.DataType
     ends: EndOffsets
     data: Decoder
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
-        """Read values: their offsets first, then their bytes."""
-        extents = yield from self.ends.read(spans)
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+        """Read offsets, then bytes."""
+        extents = yield from self.ends.read(ranges)
         data = np.empty(0, np.uint8)
         if len(extents.runs):
             data = _array_bytes((yield from self.data.read(extents.runs)))
@@ -115,16 +115,16 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Fsst:
-    """Values whose bytes are codes of a symbol table."""
+    """Values encoded with an FSST symbol table."""
 
     data_type: pa.DataType
     codes: Decoder
     """Reads the codes as large binary."""
     symbol_table: bytes
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
         """Read codes and decode them."""
-        codes = yield from self.codes.read(spans)
+        codes = yield from self.codes.read(ranges)
         encoding = pb21.CompressiveEncoding()
         encoding.fsst.symbol_table = self.symbol_table
         encoding.fsst.values.variable.offsets.flat.bits_per_value = 64
@@ -136,19 +136,19 @@ class Fsst:
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeBinary:
-    """Strings or bytes that are all of one length, without offsets."""
+    """Strings or binary of equal length, without offsets."""
 
     data_type: pa.DataType
     data: Decoder
     byte_width: int
 
-    def read(self, spans: Spans) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
         """Read values."""
-        data = _array_bytes((yield from self.data.read(spans.times(self.byte_width))))
-        offsets = np.arange(spans.num_rows + 1, dtype=np.int64) * self.byte_width
+        data = _array_bytes((yield from self.data.read(ranges.times(self.byte_width))))
+        offsets = np.arange(ranges.num_rows + 1, dtype=np.int64) * self.byte_width
         return arrow_from_block(Variable(offsets, data), self.data_type, None)
 
 
 def _array_bytes(array: pa.Array) -> Bytes:
-    """Return the values of a decoded array of bytes, which begins where its buffer does."""
+    """Return the values of a decoded byte array with offset 0."""
     return np.frombuffer(array.buffers()[1], np.uint8, len(array))

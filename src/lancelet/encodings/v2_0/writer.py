@@ -1,7 +1,7 @@
-"""Writes one field as pages of all of its columns.
+"""Encoding of a field into pages of all its columns.
 
-A struct is a header that counts rows, then its children. A list is its offsets, then the items
-of all of its lists as one column. Only leaves and offsets have bytes:
+A struct is a header with the number of rows, followed by its children. A list is its offsets,
+followed by the items of all lists as one column. Only leaves and offsets have bytes:
 
     [[{x: 1}, {x: 2}], [], [{x: 3}]]
     column 0   list    offsets 2 2 3
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Slices
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPages, FileVersion
-from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
+from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, write_blobs
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
 from lancelet.encodings.v2_0.page import ARRAY_ENCODING_URL, COLUMN_ENCODING_URL, envelope
@@ -31,10 +31,10 @@ from lancelet.format.logical_type import STRUCT
 from lancelet.format.protos import encodings20_pb as pb
 
 PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Values are cut into pages of about this size, or of one row."""
+"""Target page size in bytes; a page has at least one row."""
 
 NULL_BLOB_POSITION: Final = 1
-"""A position that no value can have, as values are aligned."""
+"""An invalid position for values, which are aligned."""
 
 
 def encode_field(
@@ -55,7 +55,7 @@ def encode_field(
 
 
 def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
-    """Return the envelope of the encoding of each column of a field."""
+    """Return the enveloped encoding of each column of a field."""
     values = pb.ColumnEncoding(values=pb.ColumnValues())
     blob = pb.ColumnEncoding(blob=pb.Blob(inner=values))
     return tuple(
@@ -65,7 +65,7 @@ def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
 
 
 class _FieldWriter:
-    """Walks a field and its values, column by column."""
+    """Encodes a field and its children, column by column."""
 
     def __init__(self, blobs: BlobSink | None, defaults: EncodingOptions) -> None:
         self.pages: list[EncodedPages] = []
@@ -81,7 +81,7 @@ class _FieldWriter:
             self._write_offsets(field, array, in_list=in_list)
             self.write(field.children[0], array.flatten(), in_list=True)
         elif field.logical_type == STRUCT and not field.is_packed:
-            # Even without rows: the reference wants one header, whatever there is to count.
+            # The reference requires a header even without rows.
             encoding = pb.ArrayEncoding(struct=pb.SimpleStruct())
             self._add(field, 0, array, PageBuilder(PLAIN_OPTIONS), encoding)
             for index, child in enumerate(field.children):
@@ -93,12 +93,12 @@ class _FieldWriter:
         options = self._defaults
         if field.metadata:
             options = EncodingOptions.from_metadata(field.name, field.metadata)
-        for first_row, part in _cut(array, array.nbytes):
+        for first_row, part in _split_rows(array, array.nbytes):
             page = PageBuilder(options)
             self._add(field, 0 if in_list else first_row, part, page, page.encode(part))
 
     def _write_offsets(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
-        for first_row, part in _cut(array, 8 * len(array)):
+        for first_row, part in _split_rows(array, 8 * len(array)):
             page = PageBuilder(PLAIN_OPTIONS)
             lengths = pc.fill_null(pc.list_value_length(part), 0)
             ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
@@ -116,16 +116,16 @@ class _FieldWriter:
             self._add(field, 0 if in_list else first_row, part, page, encoding)
 
     def _write_blobs(self, field: Field, array: pa.Array) -> pa.Array:
-        """Write values out of line and return where they are."""
+        """Write values out of line and return descriptors."""
         if self._blobs is None:
             raise InternalError("a blob column is written without a blob writer", column=field.name)
-        placed = place_blobs(array, self._blobs)
-        if not placed.null_count:
-            return placed
-        position = placed.field("position").to_numpy().copy()
-        position[placed.is_null().to_numpy(zero_copy_only=False)] = NULL_BLOB_POSITION
+        descriptors = write_blobs(array, self._blobs)
+        if not descriptors.null_count:
+            return descriptors
+        position = descriptors.field("position").to_numpy().copy()
+        position[descriptors.is_null().to_numpy(zero_copy_only=False)] = NULL_BLOB_POSITION
         return pa.StructArray.from_arrays(
-            [pa.array(position), placed.field("size")], fields=list(DESCRIPTOR_TYPE)
+            [pa.array(position), descriptors.field("size")], fields=list(DESCRIPTOR_TYPE)
         )
 
     def _add(
@@ -153,12 +153,12 @@ class _FieldWriter:
 def _report(
     name: str, encoding: pb.ArrayEncoding, raw_bytes: int, stored_bytes: int
 ) -> tuple[ColumnChoice]:
-    """Return what was chosen for a page; few ask for it, so it is put in words then."""
+    """Return the report of a page; formatted on demand."""
     return (ColumnChoice(name, "array", describe(encoding), raw_bytes, stored_bytes),)
 
 
-def _cut(array: pa.Array, num_bytes: int) -> list[tuple[int, pa.Array]]:
-    """Cut values into parts of equal rows whose bytes are about those of a page."""
+def _split_rows(array: pa.Array, num_bytes: int) -> list[tuple[int, pa.Array]]:
+    """Split values into parts with equal row counts of about the page size."""
     if num_bytes <= PAGE_BYTES_MAX and len(array):
         return [(0, array)]
     parts = min(-(-num_bytes // PAGE_BYTES_MAX), len(array))
@@ -167,7 +167,7 @@ def _cut(array: pa.Array, num_bytes: int) -> list[tuple[int, pa.Array]]:
 
 
 def describe(encoding: pb.ArrayEncoding) -> str:
-    """Return an encoding in words, such as `nullable(flat(64))`.
+    """Return the description of an encoding, such as `nullable(flat(64))`.
 
     >>> flat = pb.ArrayEncoding(flat=pb.Flat(bits_per_value=64))
     >>> describe(pb.ArrayEncoding(nullable=pb.Nullable(no_nulls=pb.Nullable.NoNull(values=flat))))

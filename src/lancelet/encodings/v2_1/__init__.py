@@ -1,4 +1,4 @@
-"""Versions 2.1 and 2.2: a column per leaf, structure as levels, four layouts of pages."""
+"""Versions 2.1 and 2.2: a column per leaf, nesting as levels, four page layouts."""
 
 from lancelet.encodings.v2_1.fields import (
     bundle_columns,

@@ -1,4 +1,4 @@
-"""The functions by which the file layer knows versions 2.1 and 2.2."""
+"""Interface of versions 2.1 and 2.2 for the file layer."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from lancelet.encodings.levels import Path, nest
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
-from lancelet.encodings.v2_1.messages import message_of, sealed
+from lancelet.encodings.v2_1.messages import message_of, pack_layout
 from lancelet.encodings.v2_1.open_page import (
-    kind_of_bundle,
-    kind_of_page,
+    bundle_key,
     open_bundle,
     open_pages,
+    page_key,
 )
 from lancelet.format.field import Field
 
 __all__ = ["bundle_columns", "columns_of", "encode_field", "encode_plain_fields", "open_field"]
 
-_LAYOUTS_KEPT: Final = 1024
+_LAYOUTS_CACHED: Final = 1024
 
 
 def encode_field(
@@ -54,25 +54,23 @@ def encode_field(
     blobs: BlobSink | None,
     defaults: EncodingOptions = PLAIN_OPTIONS,
 ) -> Sequence[EncodedPages]:
-    """Encode values as pages of each of the columns of the field."""
+    """Encode the values of a field as pages of its columns."""
     pages: list[EncodedPages] = []
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:
-            pages.append(_encoded_blobs(column_leaf, version, blobs))
+            pages.append(_encode_blobs(column_leaf, version, blobs))
         else:
-            pages += encode_column(column_leaf, version, seal_page, defaults, blobs=blobs)
+            pages += encode_column(column_leaf, version, pack_page, defaults, blobs=blobs)
     return pages
 
 
-def _encoded_blobs(
-    column: ColumnLeaf, version: FileVersion, blobs: BlobSink | None
-) -> EncodedPages:
+def _encode_blobs(column: ColumnLeaf, version: FileVersion, blobs: BlobSink | None) -> EncodedPages:
     leaf = column.leaf
     message, body, num_bytes = build_blob(leaf, sink_of(blobs, leaf.field), version=version)
     stored = num_bytes + sum(int(buffer.size[0]) for buffer in body.buffers)
     choice = ColumnChoice(name_of(column.path), "blob", body.encodings[0], num_bytes, stored)
     return EncodedPages(
-        [0], column.column, 0, leaf.num_rows, body.buffers, sealed(message), lambda: (choice,)
+        [0], column.column, 0, leaf.num_rows, body.buffers, pack_layout(message), lambda: (choice,)
     )
 
 
@@ -82,8 +80,8 @@ def encode_plain_fields(
     version: FileVersion,
     options: EncodingOptions,
 ) -> Sequence[EncodedPages]:
-    """Encode as many values of each of some plain fields of one type."""
-    return list(encode_plain(arrays, fields, version, options, seal_page))
+    """Encode plain fields of one storage kind and equal row counts."""
+    return list(encode_plain(arrays, fields, version, options, pack_page))
 
 
 def open_field(
@@ -92,24 +90,22 @@ def open_field(
     version: FileVersion,
     memo: Memo | None = None,
 ) -> StructuralReader:
-    """Prepare to read a (projected) field from its columns, in the order of `columns_of`."""
-    return StructuralReader(
-        nest(field, version), columns, open_pages, memo=memo, kind_of_page=kind_of_page
-    )
+    """Open a (projected) field with its columns in the order of `columns_of`."""
+    return StructuralReader(nest(field, version), columns, open_pages, memo=memo, page_key=page_key)
 
 
 def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
-    """Prepare to read columns of one type and encoding at once; others are left out."""
-    return open_bundles(columns, kind_of_bundle, open_bundle, memo)
+    """Bundle columns of one type and encoding; other columns are omitted."""
+    return open_bundles(columns, bundle_key, open_bundle, memo)
 
 
-def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
-    """Return the message of pages, in its envelope, and their buffers."""
+def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
+    """Return the enveloped message of pages, and their buffers."""
     del path
     return _message(page.body.layout), page.body.buffers
 
 
-@lru_cache(_LAYOUTS_KEPT)
+@lru_cache(_LAYOUTS_CACHED)
 def _message(layout: Layout) -> bytes:
-    """Return the message of a layout; pages that were encoded at once share it."""
-    return sealed(message_of(layout))
+    """Return the enveloped message of a layout; cached, as pages share layouts."""
+    return pack_layout(message_of(layout))

@@ -1,9 +1,9 @@
-"""The messages of 2.1 and 2.2 pages, to and from the layouts that all generations share."""
+"""Conversion between messages of 2.1 and 2.2 pages and the shared layouts."""
 
 from __future__ import annotations
 
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.envelope import seal
+from lancelet.encodings.envelope import pack_any
 from lancelet.encodings.layout import ConstantLayout, FullZipLayout, Layout, MiniBlockLayout
 from lancelet.encodings.levels import Layers
 from lancelet.format.protos import encodings21_pb as pb
@@ -12,7 +12,7 @@ PAGE_LAYOUT_URL = "/lance.encodings21.PageLayout"
 
 
 def mini_block_from_message(message: pb.MiniBlockLayout) -> MiniBlockLayout:
-    """Return the layout that a message describes."""
+    """Parse a mini-block layout."""
     return MiniBlockLayout(
         layers=Layers.parse(message.layers),
         values=message.value_compression,
@@ -28,7 +28,7 @@ def mini_block_from_message(message: pb.MiniBlockLayout) -> MiniBlockLayout:
 
 
 def full_zip_from_message(message: pb.FullZipLayout) -> FullZipLayout:
-    """Return the layout that a message describes."""
+    """Parse a full-zip layout."""
     is_fixed = message.WhichOneof("details") == "bits_per_value"
     return FullZipLayout(
         layers=Layers.parse(message.layers),
@@ -43,7 +43,7 @@ def full_zip_from_message(message: pb.FullZipLayout) -> FullZipLayout:
 
 
 def constant_from_message(message: pb.ConstantLayout, *, num_buffers: int) -> ConstantLayout:
-    """Return the layout that a message describes, for a page of so many buffers."""
+    """Parse a constant layout of a page with `num_buffers` buffers."""
     has_inline_value = message.HasField("inline_value")
     return ConstantLayout(
         layers=Layers.parse(message.layers),
@@ -57,7 +57,7 @@ def constant_from_message(message: pb.ConstantLayout, *, num_buffers: int) -> Co
 
 
 def message_of(layout: Layout) -> pb.PageLayout:
-    """Return the message that describes a layout."""
+    """Return the message of a layout."""
     match layout:
         case MiniBlockLayout():
             return pb.PageLayout(mini_block_layout=_mini_block(layout))
@@ -67,9 +67,9 @@ def message_of(layout: Layout) -> pb.PageLayout:
             return pb.PageLayout(constant_layout=_constant(layout))
 
 
-def sealed(message: pb.PageLayout) -> bytes:
-    """Return a message in its envelope."""
-    return seal(PAGE_LAYOUT_URL, message)
+def pack_layout(message: pb.PageLayout) -> bytes:
+    """Return the serialized envelope of a message."""
+    return pack_any(PAGE_LAYOUT_URL, message)
 
 
 def _mini_block(layout: MiniBlockLayout) -> pb.MiniBlockLayout:
@@ -112,7 +112,7 @@ def _constant(layout: ConstantLayout) -> pb.ConstantLayout:
 
 
 def layer_names(layers: Layers) -> list[str]:
-    """Return layers by the names that messages have for them."""
+    """Return the protobuf enum names of layers."""
     return [f"REPDEF_{kind.name}" for kind in layers.kinds]
 
 

@@ -1,4 +1,4 @@
-"""From the messages of 2.1 or 2.2 pages to a reader of their layout."""
+"""Creation of page readers from messages of 2.1 and 2.2 pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lancelet.encodings.base import StoredPage
 from lancelet.encodings.bundle import BundledPages
 from lancelet.encodings.codecs.fsst import message_with_table
 from lancelet.encodings.constant.read import ConstantPage, ConstantPages
-from lancelet.encodings.envelope import unseal
+from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import Layers
@@ -29,12 +29,11 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
 
 
-def kind_of_page(encoding: bytes) -> bytes | None:
-    """Return what pages have in common that are read as one, or `None` if a page is read alone.
+def page_key(encoding: bytes) -> bytes | None:
+    """Return a key shared by all pages of a run, or `None` for pages read separately.
 
-    That is the message of a mini-block page without its numbers of values and of items, its table
-    of symbols and how hard its bytes were compressed, or that of a full-zip page whose items, one a
-    row, have one width.
+    The key is the message of a mini-block page without value and item counts, symbol table and
+    compression level, or that of a full-zip page with one fixed-width item per row.
     """
     kind = pb.PageLayout()
     kind.CopyFrom(_parse(encoding))
@@ -45,8 +44,8 @@ def kind_of_page(encoding: bytes) -> bytes | None:
             fsst = message_with_table(kind.mini_block_layout.value_compression)
             if fsst is not None:
                 fsst.ClearField("symbol_table")
-            _clear_effort(kind.mini_block_layout.value_compression)
-            _clear_effort(kind.mini_block_layout.dictionary)
+            _clear_levels(kind.mini_block_layout.value_compression)
+            _clear_levels(kind.mini_block_layout.dictionary)
         case "full_zip_layout":
             full_zip = kind.full_zip_layout
             if not full_zip.HasField("bits_per_value") or Layers.parse(full_zip.layers).rep_max:
@@ -57,20 +56,20 @@ def kind_of_page(encoding: bytes) -> bytes | None:
     return kind.SerializeToString()
 
 
-def _clear_effort(encoding: pb.CompressiveEncoding) -> None:
+def _clear_levels(encoding: pb.CompressiveEncoding) -> None:
     while encoding.WhichOneof("compression") == "general":
         encoding.general.compression.ClearField("level")
         encoding = encoding.general.values
 
 
-def kind_of_bundle(encoding: bytes) -> bytes | None:
-    """Return what pages of several columns have in common that are read as one, or `None`.
+def bundle_key(encoding: bytes) -> bytes | None:
+    """Return a key shared by pages of several columns that can be bundled, or `None`.
 
-    That is also the width of a value that is in the message itself and is all that a page has.
+    Extends `page_key` by pages with only an inline value, with its width as key.
     """
     message = _parse(encoding)
     if message.WhichOneof("layout") != "constant_layout":
-        return kind_of_page(encoding)
+        return page_key(encoding)
     constant = message.constant_layout
     is_bare = list(constant.layers) == [pb.REPDEF_ALL_VALID_ITEM] and not (
         constant.num_rep_values or constant.num_def_values or not constant.inline_value
@@ -79,7 +78,7 @@ def kind_of_bundle(encoding: bytes) -> bytes | None:
 
 
 def open_bundle(pages: StoredPages, leaf: LeafContext) -> BundledPages:
-    """Return a reader of pages of several columns that are of one kind."""
+    """Return a reader of pages of several columns with the same key."""
     message = _parse(pages.encodings[pages.encoding[0]])
     match message.WhichOneof("layout"):
         case "mini_block_layout":
@@ -97,7 +96,7 @@ def open_bundle(pages: StoredPages, leaf: LeafContext) -> BundledPages:
 
 
 def open_pages(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> PageReader:
-    """Return a reader of pages of one kind; `index` is the number of the first in its column."""
+    """Return a reader of pages with the same key; `index` is that of the first in its column."""
     pages = StoredPages.of(pages)
     layout = _parse(pages.encodings[pages.encoding[0]])
     if layout.WhichOneof("layout") == "blob_layout":
@@ -121,7 +120,7 @@ def _open_layout(
             return FullZipPage(pages, full_zip_from_message(layout.full_zip_layout), leaf)
         case unknown:
             raise UnsupportedError(
-                "a page has a layout that this release does not know", layout=unknown
+                "unknown page layout; a newer release may support it", layout=unknown
             )
 
 
@@ -130,11 +129,11 @@ def _open_mini_block(
 ) -> MiniBlockPages:
     messages = [message]
     if len(pages) > 1:
-        alike = {
+        by_encoding = {
             kind: _parse(pages.encodings[kind]).mini_block_layout
             for kind in np.unique(pages.encoding).tolist()
         }
-        messages = [alike[kind] for kind in pages.encoding.tolist()]
+        messages = [by_encoding[kind] for kind in pages.encoding.tolist()]
     return MiniBlockPages(
         pages,
         mini_block_from_message(message),
@@ -146,14 +145,14 @@ def _open_mini_block(
     )
 
 
-def _symbol_tables(alike: Sequence[pb.MiniBlockLayout]) -> list[bytes]:
-    """Return the table of symbols of each page, or nothing if they have none or all the same."""
-    found = [message_with_table(message.value_compression) for message in alike]
-    tables = [message.symbol_table for message in found if message is not None]
+def _symbol_tables(messages: Sequence[pb.MiniBlockLayout]) -> list[bytes]:
+    """Return the symbol table of each page, or nothing unless they differ."""
+    fsst_messages = [message_with_table(message.value_compression) for message in messages]
+    tables = [message.symbol_table for message in fsst_messages if message is not None]
     return tables if len(set(tables)) > 1 else []
 
 
 @lru_cache(maxsize=256)
 def _parse(encoding: bytes) -> pb.PageLayout:
-    """Return the message of a page, which nobody may change: many pages have the same."""
-    return unseal(encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    """Parse the message of a page; cached, so callers must not modify it."""
+    return unpack_any(encoding, PAGE_LAYOUT_URL, pb.PageLayout)

@@ -1,4 +1,4 @@
-"""Version 2.3: a column per leaf, structure and values in planes of their own."""
+"""Version 2.3: a column per leaf, with separate planes for structure and values."""
 
 from lancelet.encodings.v2_3.fields import (
     columns_of,

@@ -1,4 +1,4 @@
-"""The functions by which the file layer knows version 2.3."""
+"""Interface of version 2.3 for the file layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lancelet.encodings.encode_field import column_leaves, columns_of, encode_co
 from lancelet.encodings.levels import nest
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.structural import StructuralReader
-from lancelet.encodings.v2_3.messages import seal_page
+from lancelet.encodings.v2_3.messages import pack_page
 from lancelet.encodings.v2_3.open_page import open_page
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
@@ -27,15 +27,15 @@ def encode_field(
     blobs: BlobSink | None,
     defaults: EncodingOptions = PLAIN_OPTIONS,
 ) -> Sequence[EncodedPages]:
-    """Encode values as pages of each of the columns of the field."""
+    """Encode the values of a field as pages of its columns."""
     pages: list[EncodedPages] = []
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:
             raise UnsupportedError(
-                "version 2.3 stores blobs as those of 2.2; make the field a blob struct",
+                "version 2.3 requires the blob format of 2.2; use a blob struct field",
                 field=column_leaf.leaf.field.name,
             )
-        pages += encode_column(column_leaf, version, seal_page, defaults, blobs=blobs)
+        pages += encode_column(column_leaf, version, pack_page, defaults, blobs=blobs)
     return pages
 
 
@@ -45,8 +45,8 @@ def encode_plain_fields(
     version: FileVersion,
     options: EncodingOptions,
 ) -> Sequence[EncodedPages]:
-    """Encode as many values of each of some plain fields of one type."""
-    return list(encode_plain(arrays, fields, version, options, seal_page))
+    """Encode plain fields of one storage kind and equal row counts."""
+    return list(encode_plain(arrays, fields, version, options, pack_page))
 
 
 def open_field(
@@ -55,5 +55,5 @@ def open_field(
     version: FileVersion,
     memo: Memo | None = None,
 ) -> StructuralReader:
-    """Prepare to read a (projected) field from its columns, in the order of `columns_of`."""
+    """Open a (projected) field with its columns in the order of `columns_of`."""
     return StructuralReader(nest(field, version), columns, open_page, memo=memo)

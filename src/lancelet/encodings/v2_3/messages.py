@@ -1,11 +1,11 @@
-"""The messages of 2.3 pages that are written: dense structure, and sparse where all is null.
+"""Messages of written 2.3 pages: dense structure, or sparse for all-null pages.
 
     mini-block    dense layers       chunked values with levels
     full zip      dense layers       zipped values with levels
     constant      dense layers       constant
     all null      sparse layers      no values; positions are buffers of the page
 
-A sparse layer keeps whichever is shorter, the positions of nulls or those of the others.
+A sparse layer stores the positions of nulls or of valid slots, whichever are fewer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.codecs.flat import Flat
-from lancelet.encodings.envelope import seal
+from lancelet.encodings.envelope import pack_any
 from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout, PageBody
 from lancelet.encodings.levels import (
     FixedListNode,
@@ -35,8 +35,8 @@ from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
 from lancelet.format.protos import encodings23_pb as pb
 
 
-def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
-    """Return the message of pages in its envelope, and the buffers that belong to them."""
+def pack_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
+    """Return the enveloped message and the buffers of pages."""
     layout, buffers = page.body.layout, page.body.buffers
     match layout:
         case MiniBlockLayout():
@@ -44,9 +44,9 @@ def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
         case FullZipLayout():
             message = _dense(layout.layers, pb.ValuePlane(zipped=_zipped(layout)))
         case ConstantLayout(inline_value=None):
-            # Pages without a value are all the same.
-            count = len(page.body.which)
-            structure, parts = sparse_structure(path, _nulls_of(path, page.leaf.page(0, count)))
+            # Pages without values are identical.
+            count = len(page.body.page_indices)
+            structure, parts = sparse_structure(path, _null_array(path, page.leaf.page(0, count)))
             buffers = tuple(Slices.repeated(part, count) for part in parts)
             message = pb.PlanarLayout(
                 structure=pb.StructuralPlane(sparse=structure),
@@ -57,7 +57,7 @@ def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Slices, ...]]:
             message = _dense(layout.layers, pb.ValuePlane(constant=constant))
         case _:
             assert_never(layout)
-    return seal(PLANAR_LAYOUT_URL, message), buffers
+    return pack_any(PLANAR_LAYOUT_URL, message), buffers
 
 
 def _dense(layers: Layers, values: pb.ValuePlane) -> pb.PlanarLayout:
@@ -93,9 +93,9 @@ def _zipped(layout: FullZipLayout) -> pb.ZippedValues:
 
 
 def sparse_structure(path: Path, array: pa.Array) -> tuple[pb.SparseStructure, tuple[Bytes, ...]]:
-    """Return the structure of a field that has only the leaf at the end of `path`.
+    """Return the sparse structure of a field with only the leaf at the end of `path`.
 
-    Also the buffers that hold its positions, in their order.
+    Also returns the buffers with its positions, in order.
     """
     structure = pb.SparseStructure()
     buffers: list[Bytes] = []
@@ -117,12 +117,12 @@ def sparse_structure(path: Path, array: pa.Array) -> tuple[pb.SparseStructure, t
     return structure, tuple(buffers)
 
 
-def _nulls_of(path: Path, leaf: ShreddedLeaf) -> pa.Array:
-    """Return the array of a leaf without a single valid value."""
+def _null_array(path: Path, leaf: ShreddedLeaf) -> pa.Array:
+    """Return the array of a leaf without valid values."""
     data_type = path[-1].data_type
     values = pa.nulls(len(leaf.values))
     if pa.types.is_struct(data_type) and data_type.num_fields == 0:
-        # A struct without children has no values, and is never null.
+        # A struct without children has no values and is never null.
         values = pa.Array.from_buffers(data_type, len(leaf.values), [None])
     return unravel(
         path,
@@ -154,7 +154,7 @@ def _add_validity(message: pb.SparseValiditySet, array: pa.Array, buffers: list[
 
 
 def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
-    """Encode positions or counts; no numbers take no buffer."""
+    """Encode positions or counts; an empty array needs no buffer."""
     if not len(numbers):
         return pb.CompressiveEncoding(constant=pb.Constant())
     block = FixedWidth(64, numbers.astype("<i8").view(np.uint8), len(numbers))
@@ -168,7 +168,7 @@ def _optional(encoding: Encoding | None) -> pb.CompressiveEncoding | None:
 
 
 def _encoding(encoding: Encoding) -> pb.CompressiveEncoding:
-    """Return an encoding as a message of 2.3; the numbers of both generations agree."""
+    """Convert an encoding to the 2.3 message; field numbers of both generations agree."""
     if isinstance(encoding, pb.CompressiveEncoding):
         return encoding
     return pb.CompressiveEncoding.FromString(encoding.SerializeToString())

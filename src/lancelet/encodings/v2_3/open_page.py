@@ -1,4 +1,4 @@
-"""From the message of a 2.3 page to the reader of its two planes."""
+"""Creation of page readers from messages of 2.3 pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.base import StoredPage
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.read import ConstantPage
-from lancelet.encodings.envelope import unseal
+from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout
 from lancelet.encodings.leaf import LeafContext
@@ -34,9 +34,9 @@ _NO_LEVELS = Layers.of([LayerKind.ALL_VALID_ITEM])
 
 
 def open_page(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> PageReader:
-    """Return a reader of a page, which comes alone; `index` is its number in its column."""
+    """Return a reader of a single page; `index` is its index in the column."""
     (page,) = pages
-    layout = unseal(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
+    layout = unpack_any(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
     match layout.structure.WhichOneof("structure"):
         case "dense":
             return _open_dense(page, layout, leaf, index)
@@ -47,7 +47,7 @@ def open_page(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> Pag
             return SparsePage(page, message, values, leaf, index=index)
         case unknown:
             raise UnsupportedError(
-                "a page has a structure that this release does not know", structure=unknown
+                "unknown page structure; a newer release may support it", structure=unknown
             )
 
 
@@ -155,7 +155,7 @@ def _zipped(message: pb.ZippedValues, layers: Layers) -> FullZipLayout:
 def _items(
     page: StoredPage, first: int, message: pb.ZippedValues, leaf: LeafContext
 ) -> tuple[FullZipPage, int]:
-    """Return a page of zipped values without levels, and how many buffers it has."""
+    """Return a page of zipped values without levels, and the number of its buffers."""
     layout = _zipped(message, _NO_LEVELS)
     num_buffers = 2 if layout.value_bits is None else 1
     zipped = _part(page, first, num_buffers, layout.num_items)
@@ -163,7 +163,7 @@ def _items(
 
 
 def _part(page: StoredPage, first: int, num_buffers: int, num_rows: int) -> StoredPage:
-    """Return the part of a page that holds its values, with a row for each of them."""
+    """Return the value buffers of a page as a page with a row per value."""
     buffers = slice(first, first + num_buffers)
     return replace(page, length=num_rows, position=page.position[buffers], size=page.size[buffers])
 
@@ -174,5 +174,5 @@ def _optional(message: pb.ChunkedValues | pb.DenseChunkLevels, name: str) -> Enc
 
 def _unknown(name: str | None) -> UnsupportedError:
     return UnsupportedError(
-        "a page has values of a kind that this release does not know", kind=name
+        "unknown kind of page values; a newer release may support it", kind=name
     )

@@ -1,9 +1,9 @@
-"""Reads rows of pages with sparse structure: slots from the outside in, then their values.
+"""Reader of pages with sparse structure: slots from the outside in, then values.
 
     list<int?>, rows 1..3    list layer: lengths 0 1, children 2..3    validity of slot 2    value 2
 
-On the way in, each layer turns the slots that are wanted into those of the next one and keeps
-what it says of them; on the way out, arrays are wrapped around the values.
+Descending, each layer converts the requested slots to those of the next layer and records their
+validity and lengths; ascending, the values are wrapped in structs and lists.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, read_together
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
-from lancelet.encodings.leaf import LeafContext, Picked
+from lancelet.encodings.leaf import LeafContext, Selection
 from lancelet.encodings.levels import (
     FixedListNode,
     LeafNode,
     ListNode,
     Path,
     StructNode,
-    fixed_lists_around,
-    lists_around,
     rows_multiple,
-    struct_around,
+    wrap_in_fixed_lists,
+    wrap_in_lists,
+    wrap_in_struct,
 )
 from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_3.structure import (
@@ -46,14 +46,14 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """What a layer says of the slots that were wanted: validity, and lengths of lists."""
+    """Validity and list lengths of the requested slots of a layer."""
 
     valid: Flags | None
     lengths: Int64s | None = None
 
 
 class SparsePage(PageReader):
-    """A page whose rows can be read."""
+    """Reads rows of a page with sparse structure."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class SparsePage(PageReader):
         *,
         index: int,
     ) -> None:
-        """Check the structure of a page, whose buffers follow those of its values."""
+        """Validate the structure of a page; its buffers follow those of the values."""
         self._message = message
         self._values = values
         self._leaf = leaf
-        # The head of the values may be kept under the number of the page.
+        # The non-negative page index is the cache key of the value metadata.
         self._key = (leaf.column, -1 - index)
         self._multiple = rows_multiple(leaf.path)
         self._num_rows = page.length // self._multiple
@@ -76,7 +76,7 @@ class SparsePage(PageReader):
         stop = first + count_buffers(message)
         if stop > len(page.position):
             raise CorruptDataError(
-                "a page misses buffers of its structure",
+                "buffers of the structure are missing in a page",
                 column=leaf.column,
                 expected=stop,
                 found=len(page.position),
@@ -85,10 +85,12 @@ class SparsePage(PageReader):
         _check_path(leaf.path, message)
 
     def read(self, rows: Rows) -> Reading[pa.Array]:
-        """Read rows of the page, counted from its first one."""
-        layers, head = yield from read_together([self._read_layers(), self._values.read_head()])
-        levels, slots = _descend(layers, _slots_of_rows(rows, self._multiple))
-        values = yield from self._values.read(head, slots, levels[-1].valid, layers)
+        """Read rows relative to the first row of the page."""
+        layers, metadata = yield from read_together(
+            [self._read_layers(), self._values.read_metadata()]
+        )
+        levels, slots = _descend(layers, _to_slots(rows, self._multiple))
+        values = yield from self._values.read(metadata, slots, levels[-1].valid, layers)
         return _ascend(self._leaf.path, levels, values)
 
     def _read_layers(self) -> Reading[SparseLayers]:
@@ -98,7 +100,7 @@ class SparsePage(PageReader):
             buffers: Sequence[Bytes] = ()
             if len(self._ranges):
                 slices = yield self._ranges
-                # Copies, for what is kept outlives a map that later reads check.
+                # Copies, since cached buffers outlive the memory map.
                 buffers = [slices.slice_bytes(index).copy() for index in range(len(slices))]
             layers = parse_structure(self._message, self._num_rows, buffers)
             if memo is not None:
@@ -107,20 +109,20 @@ class SparsePage(PageReader):
 
 
 def _check_path(path: Path, message: pb.SparseStructure) -> None:
-    """Raise unless the layers are those of a leaf's path."""
-    expected = [_layer_name(node) for node in path]
-    found = [
+    """Raise unless the layers match the path of the leaf."""
+    path_layers = [_layer_name(node) for node in path]
+    page_layers = [
         (name := layer.WhichOneof("layer"))
         + (str(layer.fixed_size_list.dimension) if name == "fixed_size_list" else "")
         for layer in message.layers
         if layer.WhichOneof("layer") is not None
     ]
-    if found != expected:
+    if page_layers != path_layers:
         raise CorruptDataError(
-            "the layers of a page are not those of the column's type",
+            "the layers of a page do not match the column type",
             column=".".join(node.field.name for node in path),
-            expected=expected,
-            found=found,
+            expected=path_layers,
+            found=page_layers,
         )
 
 
@@ -136,8 +138,8 @@ def _layer_name(node: LeafNode | StructNode | ListNode | FixedListNode) -> str:
             assert_never(node)
 
 
-def _slots_of_rows(rows: Rows, multiple: int) -> Picked:
-    """Return rows of a page as slots; lists of a fixed size count one for each of their items."""
+def _to_slots(rows: Rows, multiple: int) -> Selection:
+    """Convert page rows to slots; fixed-size lists count a row per item."""
     match rows:
         case RowRange(start, stop):
             return slice(start // multiple, stop // multiple)
@@ -145,55 +147,55 @@ def _slots_of_rows(rows: Rows, multiple: int) -> Picked:
             return indices[::multiple] // multiple
 
 
-def _descend(layers: SparseLayers, picked: Picked) -> tuple[list[_Level], Picked]:
-    """Return what each layer says of the wanted slots, and the slots of the values."""
+def _descend(layers: SparseLayers, slots: Selection) -> tuple[list[_Level], Selection]:
+    """Return the requested slots of each layer, and those of the values."""
     levels: list[_Level] = []
     valid: Flags | None = None
     for layer in layers.each:
         match layer:
             case ValiditySet():
-                valid = _both(valid, layer.of(picked))
+                valid = _intersect(valid, layer.get_validity(slots))
                 levels.append(_Level(valid))
             case FixedListSet(dimension=dimension):
-                valid = _both(valid, layer.validity.of(picked))
+                valid = _intersect(valid, layer.validity.get_validity(slots))
                 levels.append(_Level(valid))
                 valid = None if valid is None else np.repeat(valid, dimension)
-                picked = layer.children(picked)
+                slots = layer.children(slots)
             case ListSet():
-                valid = _both(valid, layer.validity.of(picked))
-                lengths, picked = layer.lengths(picked)
+                valid = _intersect(valid, layer.validity.get_validity(slots))
+                lengths, slots = layer.lengths(slots)
                 if valid is not None and lengths[~valid].any():
                     raise CorruptDataError("a null list has children")
                 levels.append(_Level(valid, lengths))
                 valid = None
             case _:
                 assert_never(layer)
-    return levels, picked
+    return levels, slots
 
 
 def _ascend(path: Path, levels: Sequence[_Level], values: pa.Array) -> pa.Array:
-    """Wrap arrays around the values, from the inside out."""
+    """Wrap the values in structs and lists, from the inside out."""
     array = values
     outwards = zip(reversed(path[:-1]), reversed(path[1:]), reversed(levels[:-1]), strict=True)
     for node, inner, level in outwards:
         validity = None if level.valid is None else np.packbits(level.valid, bitorder="little")
         match node:
             case StructNode():
-                array = struct_around(array, inner, validity)
+                array = wrap_in_struct(array, inner, validity)
             case FixedListNode(dimension=dimension):
-                array = fixed_lists_around(array, dimension, validity)
+                array = wrap_in_fixed_lists(array, dimension, validity)
             case ListNode():
                 assert level.lengths is not None
                 offsets = np.concatenate(([0], np.cumsum(level.lengths)))
-                array = lists_around(array, node, offsets, validity)
+                array = wrap_in_lists(array, node, offsets, validity)
             case LeafNode():
-                raise AssertionError("a leaf is always the end of its path")
+                raise AssertionError("a leaf must be the end of its path")
             case _:
                 assert_never(node)
     return array
 
 
-def _both(one: Flags | None, other: Flags | None) -> Flags | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+def _intersect(first: Flags | None, other: Flags | None) -> Flags | None:
+    if first is None or other is None:
+        return other if first is None else first
+    return first & other

@@ -1,14 +1,14 @@
-"""Sparse structure (2.3): for each layer of nesting, what is out of the ordinary, by position.
+"""Sparse structure (2.3): positions of nulls and non-empty lists in each layer.
 
     rows of list<int?>   [[1, null], [], null, [2]]
 
     layer      slots   stored
-    list       4       not empty 0 3, counts 2 1, null 2        the rest, 1, is empty
+    list       4       non-empty 0 3, counts 2 1, null 2        slot 1 is empty
     validity   3       null 1
 
-Layers come from the outside in, and what one calls its children are the slots of the next. Sets
-of positions are sorted. They are kept as they are, so that a page of a billion slots with a
-dozen nulls costs a dozen numbers; only the slots that are read become flags and offsets.
+Layers are ordered from the outside in; the children of a layer are the slots of the next one.
+Position sets are sorted and kept in sparse form, so that a page of a billion slots with a dozen
+nulls needs a dozen numbers; only the slots being read are expanded to flags and offsets.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.leaf import Picked
-from lancelet.encodings.spans import expand
+from lancelet.encodings.leaf import Selection
+from lancelet.encodings.row_ranges import expand
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings23_pb as pb
 from lancelet.values import dataclass
@@ -32,75 +32,75 @@ from lancelet.values import dataclass
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 SLOTS_MAX = 1 << 48
-"""The most slots that a page is believed to have."""
+"""Maximum accepted number of slots per page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValiditySet:
-    """Which slots are valid: all but the listed ones, or just these."""
+    """Valid slots: all except the listed ones, or only these."""
 
     position: Int64s
     are_nulls: bool
 
-    def of(self, picked: Picked) -> Flags | None:
-        """Return which of some slots are valid, or `None` if all slots of the page are."""
+    def get_validity(self, selection: Selection) -> Flags | None:
+        """Return a mask of the valid slots in a selection, or `None` if the page has no nulls."""
         if self.are_nulls and not len(self.position):
             return None
-        return is_member(self.position, picked) ^ self.are_nulls
+        return is_member(self.position, selection) ^ self.are_nulls
 
     @property
     def nbytes(self) -> int:
-        """Return the memory this takes."""
+        """Return the memory usage in bytes."""
         return int(self.position.nbytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListSet:
-    """The lists of a layer that have children, and which of the others are null."""
+    """The non-empty lists of a layer, and the validity of all lists."""
 
     position: Int64s
     first_child: Int64s
     validity: ValiditySet
 
-    def lengths(self, picked: Picked) -> tuple[Int64s, Picked]:
-        """Return the lengths of some lists, and the slots of their children."""
-        if isinstance(picked, slice):
-            first, last = np.searchsorted(self.position, [picked.start, picked.stop])
-            lengths = np.zeros(picked.stop - picked.start, np.int64)
+    def lengths(self, selection: Selection) -> tuple[Int64s, Selection]:
+        """Return the lengths of selected lists, and the slots of their children."""
+        if isinstance(selection, slice):
+            first, last = np.searchsorted(self.position, [selection.start, selection.stop])
+            lengths = np.zeros(selection.stop - selection.start, np.int64)
             counts = np.diff(self.first_child[first : last + 1])
-            lengths[self.position[first:last] - picked.start] = counts
+            lengths[self.position[first:last] - selection.start] = counts
             return lengths, slice(int(self.first_child[first]), int(self.first_child[last]))
-        at = np.searchsorted(self.position, picked)
-        has_children = is_member(self.position, picked)
-        at = at[has_children]
-        counts = self.first_child[at + 1] - self.first_child[at]
-        lengths = np.zeros(len(picked), np.int64)
+        indices = np.searchsorted(self.position, selection)
+        has_children = is_member(self.position, selection)
+        indices = indices[has_children]
+        counts = self.first_child[indices + 1] - self.first_child[indices]
+        lengths = np.zeros(len(selection), np.int64)
         lengths[has_children] = counts
-        return lengths, expand(self.first_child[at], counts)
+        return lengths, expand(self.first_child[indices], counts)
 
     @property
     def nbytes(self) -> int:
-        """Return the memory this takes."""
+        """Return the memory usage in bytes."""
         return self.position.nbytes + self.first_child.nbytes + self.validity.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedListSet:
-    """Lists of a fixed size, and which are null."""
+    """Fixed-size lists and their validity."""
 
     dimension: int
     validity: ValiditySet
 
-    def children(self, picked: Picked) -> Picked:
-        """Return the slots of the children of some lists."""
-        if isinstance(picked, slice):
-            return slice(picked.start * self.dimension, picked.stop * self.dimension)
-        each = picked[:, None] * self.dimension + np.arange(self.dimension)
+    def children(self, selection: Selection) -> Selection:
+        """Return the slots of the children of selected lists."""
+        if isinstance(selection, slice):
+            return slice(selection.start * self.dimension, selection.stop * self.dimension)
+        each = selection[:, None] * self.dimension + np.arange(self.dimension)
         return each.reshape(-1)
 
     @property
     def nbytes(self) -> int:
-        """Return the memory this takes."""
+        """Return the memory usage in bytes."""
         return self.validity.nbytes
 
 
@@ -115,28 +115,28 @@ class SparseLayers:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory this takes."""
+        """Return the memory usage in bytes."""
         return sum(layer.nbytes for layer in self.each)
 
 
-def is_member(position: Int64s, picked: Picked) -> Flags:
-    """Return which of some slots are in a sorted set.
+def is_member(position: Int64s, selection: Selection) -> Flags:
+    """Return a mask of the selected slots that are in a sorted set.
 
     >>> is_member(np.array([2, 5]), slice(4, 7)).tolist()
     [False, True, False]
     """
-    if isinstance(picked, slice):
-        flags = np.zeros(picked.stop - picked.start, np.bool_)
-        first, last = np.searchsorted(position, [picked.start, picked.stop])
-        flags[position[first:last] - picked.start] = True
+    if isinstance(selection, slice):
+        flags = np.zeros(selection.stop - selection.start, np.bool_)
+        first, last = np.searchsorted(position, [selection.start, selection.stop])
+        flags[position[first:last] - selection.start] = True
         return flags
-    at = np.searchsorted(position, picked)
-    found: Flags = np.append(position, -1)[at] == picked
-    return found
+    indices = np.searchsorted(position, selection)
+    is_contained: Flags = np.append(position, -1)[indices] == selection
+    return is_contained
 
 
 def count_slots(message: pb.SparseStructure, num_rows: int) -> int:
-    """Return how many slots the innermost layer has."""
+    """Return the number of slots of the innermost layer."""
     slots = num_rows
     for layer in message.layers:
         match layer.WhichOneof("layer"):
@@ -147,46 +147,48 @@ def count_slots(message: pb.SparseStructure, num_rows: int) -> int:
             case _:
                 pass
         if slots > SLOTS_MAX:
-            raise CorruptDataError("a page claims more slots than it can have", slots=slots)
+            raise CorruptDataError("a page claims too many slots", slots=slots)
     return slots
 
 
 def count_buffers(message: pb.SparseStructure) -> int:
-    """Return how many buffers of the page belong to its structure."""
+    """Return the number of page buffers of the structure."""
     return sum(registry.owns_bytes(encoding) for encoding in _encodings(message))
 
 
 def parse_structure(
     message: pb.SparseStructure, num_rows: int, buffers: Sequence[Bytes]
 ) -> SparseLayers:
-    """Read the structure of a page from its message and the buffers that belong to it."""
-    waiting = iter(buffers)
+    """Parse the structure of a page from its message and buffers."""
+    remaining = iter(buffers)
 
-    def numbers(encoding: Encoding, count: int, most: int) -> Int64s:
-        if count > most:
+    def numbers(encoding: Encoding, count: int, count_max: int) -> Int64s:
+        if count > count_max:
             raise CorruptDataError(
-                "a page lists more positions than it has slots", positions=count, slots=most
+                "a page lists more positions than it has slots", positions=count, slots=count_max
             )
-        data = next(waiting) if registry.owns_bytes(encoding) else np.empty(0, np.uint8)
+        data = next(remaining) if registry.owns_bytes(encoding) else np.empty(0, np.uint8)
         block = registry.decode_block(encoding, data, count)
         if not isinstance(block, FixedWidth) or block.bits != 64:
-            raise CorruptDataError("positions are not numbers of 64 bits", found=str(type(block)))
+            raise CorruptDataError("positions must have 64 bits", found=str(type(block)))
         raw = block.data if block.data.ctypes.data % 8 == 0 else block.data.copy()
         return raw.view(np.int64)
 
     def positions(encoding: Encoding, count: int, slots: int) -> Int64s:
-        found = numbers(encoding, count, slots)
-        if len(found) and (
-            int(found[0]) < 0 or int(found[-1]) >= slots or bool(np.any(found[1:] <= found[:-1]))
+        ascending = numbers(encoding, count, slots)
+        if len(ascending) and (
+            int(ascending[0]) < 0
+            or int(ascending[-1]) >= slots
+            or bool(np.any(ascending[1:] <= ascending[:-1]))
         ):
-            raise CorruptDataError("positions do not ascend, or exceed the slots", slots=slots)
-        return found
+            raise CorruptDataError("positions do not ascend or exceed the slots", slots=slots)
+        return ascending
 
     def validity(message: pb.SparseValiditySet, slots: int) -> ValiditySet:
         if message.meaning not in (pb.SparseValiditySet.NULLS, pb.SparseValiditySet.VALIDS):
-            raise CorruptDataError("a set of positions has no meaning", meaning=message.meaning)
-        found = positions(message.positions, message.num_positions, slots)
-        return ValiditySet(found, message.meaning == pb.SparseValiditySet.NULLS)
+            raise CorruptDataError("unknown meaning of a set of positions", meaning=message.meaning)
+        null_positions = positions(message.positions, message.num_positions, slots)
+        return ValiditySet(null_positions, message.meaning == pb.SparseValiditySet.NULLS)
 
     layers: list[SparseLayer] = []
     slots = num_rows
@@ -209,12 +211,12 @@ def parse_structure(
                 )
                 slots *= dimension
             case unknown:
-                raise CorruptDataError("a layer of a sparse structure is unknown", layer=unknown)
+                raise CorruptDataError("unknown layer of a sparse structure", layer=unknown)
     return SparseLayers(tuple(layers))
 
 
 def _encodings(message: pb.SparseStructure) -> Iterator[Encoding]:
-    """Yield all encodings of a structure, in the order of their buffers."""
+    """Yield all encodings of a structure, in buffer order."""
     for layer in message.layers:
         match layer.WhichOneof("layer"):
             case "validity":
@@ -230,15 +232,15 @@ def _encodings(message: pb.SparseStructure) -> Iterator[Encoding]:
 
 
 def _sums(counts: Int64s, total: int) -> Int64s:
-    """Return the first child of each list, and the number of children behind."""
+    """Return the first child of each list, followed by the number of children."""
     if len(counts) and (int(counts.min()) <= 0 or int(counts.max()) > total):
-        raise CorruptDataError("a list that is not empty has an impossible length", children=total)
+        raise CorruptDataError("invalid length of a non-empty list", children=total)
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
-    # No count exceeds 2^48, so a sum that wrapped around would have been negative before.
+    # Counts are at most 2^48, so an overflow would first produce a negative sum.
     if int(sums[-1]) != total or bool(np.any(sums < 0)):
         raise CorruptDataError(
-            "the lengths of lists do not add up to their children",
+            "the list lengths do not match the number of children",
             expected=total,
             found=int(sums[-1]),
         )

@@ -27,8 +27,8 @@ from google.protobuf.message import DecodeError
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings.base import StoredColumn, StoredPage
-from lancelet.encodings.spans import expand
-from lancelet.encodings.stored_pages import StoredPages, bounds_of
+from lancelet.encodings.row_ranges import expand
+from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
 from lancelet.values import dataclass
@@ -97,7 +97,7 @@ def encode_columns(
         columns[order].searchsorted(np.arange(len(encodings) + 1)),
         column_heads,
         np.array([head[order], length[order], priorities[order]]),
-        (bounds_of(buffers[order]), positions[flat], sizes[flat]),
+        (to_bounds(buffers[order]), positions[flat], sizes[flat]),
     )
 
 
@@ -185,7 +185,7 @@ def _plain_columns(
     every = StoredPages(
         length.view(np.int64),
         numbers[1].view(np.int64),
-        bounds_of(counts),
+        to_bounds(counts),
         offsets.view(np.int64),
         sizes.view(np.int64),
         np.array(kind, np.int64),

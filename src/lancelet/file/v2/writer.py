@@ -26,7 +26,7 @@ import pyarrow as pa
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPages, FileVersion
-from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
+from lancelet.encodings.blob_v1 import is_blob_v1, write_blobs
 from lancelet.encodings.options import PLAIN_OPTIONS, EncodingOptions
 from lancelet.encodings.trials import COMPRESS_FROM_BYTES
 from lancelet.file.base import WriteSummary
@@ -253,7 +253,7 @@ class FileWriter:
         """Write blobs as they come, so that where they are is all that waits for a page."""
         if self._blobs is None or not plan.has_blobs or not is_blob_v1(plan.field):
             return array
-        return place_blobs(array, self._blobs)
+        return write_blobs(array, self._blobs)
 
     # --- cutting pages ------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""The INVERTED kind: which texts have which tokens, how often and where."""
+"""The INVERTED index kind: full-text search with token frequencies and positions."""

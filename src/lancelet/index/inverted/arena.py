@@ -1,12 +1,12 @@
-"""Posting lists in memory: all in the same arrays, so that nothing is copied for a query.
+"""Cache of decoded posting lists in shared arrays, which queries use without copying.
 
-    data       blocks of fox | positions of fox | blocks of red | ...
-    blocks     fox 0 1 2   red 3       where each is, its last document, its best weight
-    glances    fox                     of lists that many documents have
+    data          blocks of fox | positions of fox | blocks of red | ...
+    blocks        fox 0 1 2   red 3       with position, last document and maximum weight
+    block maxima  fox                     for frequent tokens only
 
-A search is given the whole arrays and the places of the lists it is about. What is best in a
-block is worked out once by decoding it, and not read: it depends on how long documents are on
-average, and what a file claims might be wrong. When the cache has no room for all, it is dropped.
+A search receives the whole arrays and the block ranges of its lists. Maximum weights are computed
+from the decoded blocks: they depend on the mean document length, and stored values may be wrong. If
+the cache exceeds its limit, the whole arena is dropped.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from lancelet.values import dataclass
 
 Float32s = npt.NDArray[np.float32]
 Key = tuple[int, bool]
-"""A token, and whether its positions are wanted."""
-Chosen = tuple[tuple[int, ...], bool]
-"""The same of the tokens of a query."""
+"""A token and whether its positions are included."""
+QueryKey = tuple[tuple[int, ...], bool]
+"""The tokens of a query and whether their positions are included."""
 
-_CHOSEN_BYTES: Final = 1024
-_CHOSEN_MAX: Final = 1024
-"""The lists of so many queries are put together once."""
+_DESCRIPTOR_BYTES: Final = 1024
+_DESCRIPTORS_MAX: Final = 1024
+"""Number of queries whose posting list descriptors are cached."""
 
-_GLANCED_SHARE: Final = 16
-"""A list has a glance if one in so many of all documents has its token."""
+_BLOCK_MAX_SHARE: Final = 16
+"""A token has block maxima if at least one in this number of documents contains it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a list is: its blocks, how many documents it has, and its glance or -1."""
+class _ListRange:
+    """Block range of a posting list, its document count, and its block maxima or -1."""
 
     first: int
     stop: int
     count: int
-    glance: int
+    block_max: int
 
 
 class ListArena:
-    """The lists of a partition that were asked for lately; for any number of threads."""
+    """The recently used posting lists of a partition. Thread-safe."""
 
     def __init__(self, *, block_docs: int, is_varint: bool) -> None:
-        """Hold nothing yet."""
+        """Create an empty arena."""
         self._block_docs, self._is_varint = block_docs, is_varint
         self._lock = threading.Lock()
         renew_after_fork(self, ListArena._renew)
         self._norms: Float32s | None = None
-        self._places: dict[Key, _Place] = {}
-        self._held = _Arrays()
-        self._chosen: dict[Chosen, PostingLists] = {}
+        self._ranges: dict[Key, _ListRange] = {}
+        self._arrays = _Arrays()
+        self._descriptors: dict[QueryKey, PostingLists] = {}
 
     def lists(
         self,
@@ -73,18 +73,18 @@ class ListArena:
         with_position: bool = False,
         loads: IndexLoads | None = None,
     ) -> PostingLists:
-        """Return the lists of tokens, each of which has a document, weighed by these norms.
+        """Return the posting lists of tokens, each with at least one document, for these norms.
 
-        Those that are missing are read, by token and whether positions are wanted; `loads` counts
-        them, and those that were there.
+        Missing lists are read by token and `with_position`. `loads` counts lists read and cache
+        hits.
         """
         loads = IndexLoads() if loads is None else loads
-        wanted = tuple(tokens), with_position
+        query_key = tuple(tokens), with_position
         with self._lock:
-            chosen = self._chosen.get(wanted)
-            if chosen is not None and self._norms is norms:
-                loads.count(found=len(set(tokens)))
-                return chosen
+            descriptor = self._descriptors.get(query_key)
+            if descriptor is not None and self._norms is norms:
+                loads.count(cache_hits=len(set(tokens)))
+                return descriptor
         keys = tuple([(token, with_position) for token in tokens])
         first: list[Key] | None = None
         while True:
@@ -93,126 +93,135 @@ class ListArena:
                 if first is None:
                     first = missing
                     loads.count(parts=len(missing))
-                    loads.count(found=len(set(keys)) - len(missing))
+                    loads.count(cache_hits=len(set(keys)) - len(missing))
                 if not missing:
-                    return self._choose(wanted, keys)
-            found = {key: read(*key) for key in missing}
+                    return self._describe(query_key, keys)
+            lists = {key: read(*key) for key in missing}
             with self._lock:
-                self._add(found, norms)
+                self._add(lists, norms)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the lists take, with what was put together for queries."""
-        return self._held.num_bytes + _CHOSEN_BYTES * len(self._chosen)
+        """Memory of the lists and of the cached query descriptors in bytes."""
+        return self._arrays.num_bytes + _DESCRIPTOR_BYTES * len(self._descriptors)
 
     def holds(self, token: int, *, with_position: bool) -> bool:
-        """Return whether the list of a token is in memory."""
-        return (token, with_position) in self._places
+        """Return whether the list of a token is cached."""
+        return (token, with_position) in self._ranges
 
     def _missing(self, keys: Sequence[Key], norms: Float32s) -> list[Key]:
-        """Return which lists have to be read; that is all of them where norms are others."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._places]
+        """Return the lists to read; all of them if the norms changed."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self._ranges]
         if self._norms is not norms:
-            self._places, self._held, self._norms = {}, _Arrays(), norms
-            self._chosen = {}
+            self._ranges, self._arrays, self._norms = {}, _Arrays(), norms
+            self._descriptors = {}
             missing = list(dict.fromkeys(keys))
         return missing
 
-    def _add(self, found: Mapping[Key, TokenList], norms: Float32s) -> None:
-        # Another thread may have begun anew with other norms; then this one looks again.
+    def _add(self, lists: Mapping[Key, TokenList], norms: Float32s) -> None:
+        # If another thread has reset the arena for other norms, the caller retries.
         if self._norms is norms:
-            # What was chosen before is right still, but may hold arrays that were outgrown.
-            self._chosen = {}
-            for key, own in found.items():
-                if key not in self._places:
-                    self._places[key] = self._held.add(own, norms)
+            # Cached descriptors remain valid but may reference arrays that were replaced.
+            self._descriptors = {}
+            for key, token_list in lists.items():
+                if key not in self._ranges:
+                    self._ranges[key] = self._arrays.add(token_list, norms)
 
-    def _choose(self, wanted: Chosen, keys: tuple[Key, ...]) -> PostingLists:
-        held, places = self._held, [self._places[key] for key in keys]
-        chosen = np.array([(own.first, own.stop, own.count, own.glance) for own in places]).T.copy()
-        if len(self._chosen) >= _CHOSEN_MAX:
-            self._chosen = {}
-        found = self._chosen[wanted] = PostingLists(
-            held.blocks,
-            held.last.whole,
-            held.best.whole,
-            chosen[0],
-            chosen[1],
-            chosen[2],
+    def _describe(self, query_key: QueryKey, keys: tuple[Key, ...]) -> PostingLists:
+        arrays, ranges = self._arrays, [self._ranges[key] for key in keys]
+        fields = np.array(
+            [(own.first, own.stop, own.count, own.block_max) for own in ranges]
+        ).T.copy()
+        if len(self._descriptors) >= _DESCRIPTORS_MAX:
+            self._descriptors = {}
+        descriptor = self._descriptors[query_key] = PostingLists(
+            arrays.blocks,
+            arrays.last_docs.values,
+            arrays.max_weights.values,
+            fields[0],
+            fields[1],
+            fields[2],
             self._block_docs,
             self._is_varint,
-            held.streams,
-            held.glances.whole,
-            chosen[3],
+            arrays.streams,
+            arrays.block_maxima.values,
+            fields[3],
         )
-        return found
+        return descriptor
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
 
 
-class _Growing:
-    """An array that grows at its end; what was returned of it before stays as it is."""
+class _GrowingArray:
+    """An array that grows by appending. Earlier views remain unchanged."""
 
     def __init__(self, kind: type[np.generic]) -> None:
-        self._room = np.empty(16, kind)
-        self.whole: npt.NDArray[Any] = self._room[:0]
+        self._buffer = np.empty(16, kind)
+        self.values: npt.NDArray[Any] = self._buffer[:0]
 
     @property
     def num_bytes(self) -> int:
-        """How much memory it takes, with the room to grow."""
-        return self._room.nbytes
+        """Allocated memory in bytes."""
+        return self._buffer.nbytes
 
     def add(self, values: npt.NDArray[Any]) -> int:
-        """Append values and return where the first of them is."""
-        start, stop = len(self.whole), len(self.whole) + len(values)
-        if stop > len(self._room):
-            grown = np.empty(max(stop, 2 * len(self._room)), self._room.dtype)
-            grown[:start] = self.whole
-            self._room = grown
-        self._room[start:stop] = values
-        self.whole = self._room[:stop]
+        """Append values and return the index of the first."""
+        start, stop = len(self.values), len(self.values) + len(values)
+        if stop > len(self._buffer):
+            grown = np.empty(max(stop, 2 * len(self._buffer)), self._buffer.dtype)
+            grown[:start] = self.values
+            self._buffer = grown
+        self._buffer[start:stop] = values
+        self.values = self._buffer[:stop]
         return start
 
 
 class _Arrays:
-    """The arrays of all lists."""
+    """The arrays of all posting lists."""
 
     def __init__(self) -> None:
-        self._data, self.glances = _Growing(np.uint8), _Growing(np.uint8)
-        self.last, self.best = _Growing(np.uint32), _Growing(np.float32)
-        self._blocks = _Growing(np.int64), _Growing(np.int64)
-        self._streams = _Growing(np.int64), _Growing(np.int64)
+        self._data, self.block_maxima = _GrowingArray(np.uint8), _GrowingArray(np.uint8)
+        self.last_docs, self.max_weights = _GrowingArray(np.uint32), _GrowingArray(np.float32)
+        self._blocks = _GrowingArray(np.int64), _GrowingArray(np.int64)
+        self._streams = _GrowingArray(np.int64), _GrowingArray(np.int64)
         self._join()
 
     @property
     def num_bytes(self) -> int:
-        """How much memory it takes, about."""
-        growing = self._data, self.glances, self.last, self.best, *self._blocks, *self._streams
+        """Approximate memory in bytes."""
+        growing = (
+            self._data,
+            self.block_maxima,
+            self.last_docs,
+            self.max_weights,
+            *self._blocks,
+            *self._streams,
+        )
         return sum(each.num_bytes for each in growing)
 
-    def add(self, own: TokenList, norms: Float32s) -> _Place:
-        """Append a list and return its place."""
-        docs, freqs = own.decode(len(norms))
-        sizes = own.sizes
+    def add(self, token_list: TokenList, norms: Float32s) -> _ListRange:
+        """Append a posting list and return its block range."""
+        docs, freqs = token_list.decode(len(norms))
+        sizes = token_list.sizes
         starts = np.cumsum(sizes) - sizes
-        weighed = weights(freqs, norms[docs])
-        first = self.last.add(docs[starts + sizes - 1])
-        self.best.add(np.maximum.reduceat(weighed, starts))
-        self._add_strings(self._blocks, own.blocks)
-        self._add_strings(self._streams, own.streams or Blocks.empty(len(sizes)))
-        glance = -1
-        if own.count * _GLANCED_SHARE >= len(norms):
-            glance = self.glances.add(glance_of(len(norms), docs, weighed))
+        doc_weights = weights(freqs, norms[docs])
+        first = self.last_docs.add(docs[starts + sizes - 1])
+        self.max_weights.add(np.maximum.reduceat(doc_weights, starts))
+        self._add_strings(self._blocks, token_list.blocks)
+        self._add_strings(self._streams, token_list.streams or Blocks.empty(len(sizes)))
+        block_max = -1
+        if token_list.count * _BLOCK_MAX_SHARE >= len(norms):
+            block_max = self.block_maxima.add(glance_of(len(norms), docs, doc_weights))
         self._join()
-        return _Place(first, first + len(sizes), own.count, glance)
+        return _ListRange(first, first + len(sizes), token_list.count, block_max)
 
-    def _add_strings(self, slices: tuple[_Growing, _Growing], strings: Blocks) -> None:
+    def _add_strings(self, slices: tuple[_GrowingArray, _GrowingArray], strings: Blocks) -> None:
         sizes = np.diff(strings.ends, prepend=0)
         slices[0].add(self._data.add(strings.data) + strings.ends - sizes)
         slices[1].add(sizes)
 
     def _join(self) -> None:
-        data = self._data.whole
-        self.blocks = Slices(data, self._blocks[0].whole, self._blocks[1].whole)
-        self.streams = Slices(data, self._streams[0].whole, self._streams[1].whole)
+        data = self._data.values
+        self.blocks = Slices(data, self._blocks[0].values, self._blocks[1].values)
+        self.streams = Slices(data, self._streams[0].values, self._streams[1].values)

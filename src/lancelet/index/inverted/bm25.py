@@ -1,14 +1,14 @@
-"""BM25: how well a document answers a token.
+"""BM25 scoring.
 
-    idf    ln((N - n + 0.5) / (n + 0.5) + 1)              n of N documents have the token
-    score  idf * 2.2 f / (f + 1.2 (0.25 + 0.75 l / L))    f times, l of L tokens on average
+    idf    ln((N - n + 0.5) / (n + 0.5) + 1)              n of N documents contain the token
+    score  idf * 2.2 f / (f + 1.2 (0.25 + 0.75 l / L))    frequency f, length l, mean length L
 
-N, n and L are those of all partitions of an index, so that scores of different partitions can be
-compared. Everything but the idf is in 32 bits, as the reference has it.
+N, n and L are totals over all partitions of an index, so that scores of different partitions are
+comparable. Everything except the idf uses 32-bit floats, as in the reference.
 
-Lengths of documents in a byte: exact below 8, else the four highest bits.
+Document lengths are quantized to a byte: exact below 8, otherwise the four highest bits.
 
-length    5    19 = 10011b     code 5,  0b0010001 = 17     read as 5, 18
+length    5    19 = 10011b     code 5,  0b0010001 = 17     decoded as 5, 18
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ B: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """How many documents there are, and how many tokens they have."""
+    """Numbers of documents and tokens in a corpus."""
 
     num_docs: int
     num_tokens: int
 
     def __add__(self, other: Corpus) -> Corpus:
-        """Return the documents of both."""
+        """Return the combined corpus."""
         return Corpus(self.num_docs + other.num_docs, self.num_tokens + other.num_tokens)
 
     @property
     def mean_length(self) -> float:
-        """How many tokens a document has on average."""
+        """Mean number of tokens per document."""
         return self.num_tokens / self.num_docs if self.num_docs else 1.0
 
     def idf(self, num_docs: int) -> float:
-        """Return how much a token says that so many documents have."""
+        """Return the inverse document frequency of a token in `num_docs` documents."""
         return math.log((self.num_docs - num_docs + 0.5) / (num_docs + 0.5) + 1)
 
 
 def norms_of(lengths: npt.NDArray[np.number], mean_length: float) -> Float32s:
-    """Return what is added to the frequency below the line, for documents of these lengths."""
+    """Return the length norms of documents, the terms added to the frequency in the denominator."""
     ratio = lengths.astype(np.float32) / np.float32(mean_length)
     norms: Float32s = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * ratio)
     return norms
 
 
 def weights(freqs: UInt32s, norms: Float32s) -> Float32s:
-    """Return what is multiplied with the idf, for tokens of these frequencies."""
-    often = freqs.astype(np.float32)
-    found: Float32s = np.float32(K1 + 1) * often / (often + norms)
-    return found
+    """Return the BM25 weights of token frequencies, which the idf is multiplied by."""
+    frequencies = freqs.astype(np.float32)
+    values: Float32s = np.float32(K1 + 1) * frequencies / (frequencies + norms)
+    return values
 
 
 def length_codes(lengths: UInt32s) -> UInt32s:
@@ -77,8 +77,8 @@ def length_codes(lengths: UInt32s) -> UInt32s:
 
 
 def quantized_lengths(lengths: UInt32s) -> UInt32s:
-    """Return the smallest length with the same code, for each length."""
+    """Round each length down to the smallest length with the same code."""
     bits = np.frexp(lengths.astype(np.float64))[1]
     shift = np.maximum(bits - 4, 0).astype(np.uint32)
-    found: UInt32s = lengths >> shift << shift
-    return found
+    rounded: UInt32s = lengths >> shift << shift
+    return rounded

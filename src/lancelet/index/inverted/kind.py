@@ -1,18 +1,18 @@
-"""The INVERTED kind: texts by their tokens, scored by BM25.
+"""The INVERTED index kind: maps tokens to the rows that contain them, ranked by BM25.
 
     texts      0 "a red fox"    1 "red, red"
     postings   fox {0: 1}       red {0: 1, 1: 2}
 
-The search for the best rows is in `query`, since scores of several segments are compared; here is
-how segments are made, read, merged and renumbered.
+This module builds, opens, merges and renumbers segments. The search is in `query`, because it
+compares the scores of several segments.
 
-Segments as the first releases wrote them: one partition, and a row for every occurrence.
+Segments of early releases have one partition and one row per posting:
 
-    tokens.lance     _token, _token_id                   options in the metadata, as `tokenizer`
+    tokens.lance     _token, _token_id                   options in the metadata key `tokenizer`
     docs.lance       _rowid, _num_tokens
-    invert.lance     _rowid, _frequency, _position       rows of token i from offsets[i] on
+    invert.lance     _rowid, _frequency, _position       token i starts at row offsets[i]
 
-Such segments are small, as nothing is packed in them, so they are read as a whole.
+These segments are uncompressed and small, and are read completely.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.partition import MemoryPartition, Partition, StoredPartition
-from lancelet.index.inverted.postings import Postings, in_order, selected
+from lancelet.index.inverted.postings import Postings, select_postings, sort_postings
 from lancelet.index.inverted.tokens import SortedTokens, all_tokens
-from lancelet.index.inverted.write import WAITING_BYTES, SegmentWriter
+from lancelet.index.inverted.write import BUFFER_BYTES, SegmentWriter
 from lancelet.index.query import ScalarQuery
 from lancelet.index.text.analyzer import Analyzer
-from lancelet.index.text.documents import analyzer_of
+from lancelet.index.text.documents import make_analyzer
 from lancelet.index.text.elements import (
     check_has_lists,
-    elements_of,
     is_list,
     is_text,
+    list_elements,
     texts_per_row,
 )
 from lancelet.index.text.options import TextOptions
@@ -58,19 +58,19 @@ _MEMORY_VARIABLE: Final = "LANCE_FTS_PARTITION_SIZE"
 _GRANULARITY: Final = "document_granularity"
 _ROWS: Final = "row"
 _ELEMENTS: Final = "list_element"
-_BESIDE_OPTIONS: Final = {
+_INDEX_OPTIONS: Final = {
     "analyzer",
     "format_version",
     "memory_limit",
     "num_workers",
     _GRANULARITY,
 }
-"""What an index may be asked for beside how texts are cut."""
+"""Index parameters other than the options of the tokenizer."""
 
-TEXTS_TOGETHER: Final = 64 * 1024
-"""So many texts are cut at a time."""
+TEXTS_PER_BATCH: Final = 64 * 1024
+"""Number of texts tokenized per batch."""
 
-_IN_BOTH: Final = (
+_SHARED_OPTIONS: Final = (
     "base_tokenizer",
     "language",
     "with_position",
@@ -83,7 +83,7 @@ _IN_BOTH: Final = (
     "max_ngram_length",
     "prefix_only",
 )
-"""Options that files and metadata both have, in every release that writes the size of blocks."""
+"""Options stored in both files and metadata, in all releases that write the block size."""
 
 UInt32s = npt.NDArray[np.uint32]
 
@@ -93,15 +93,15 @@ _OFFSETS: Final = "offsets"
 
 
 class InvertedSegment:
-    """An open INVERTED."""
+    """An open segment of an INVERTED index."""
 
     def __init__(self, folder: SegmentFolder, *, by_element: bool = False) -> None:
-        """Read what the segment was asked for, and open its partitions.
+        """Read the options of the segment and open its partitions.
 
-        By element each element of a list is a document, which the metadata of the index say.
+        With `by_element`, which the index metadata records, each list element is a document.
         """
         self.by_element = by_element
-        self.is_automaton = False
+        self.is_fst = False
         self.partitions: list[Partition]
         try:
             metadata = folder.open(layout.METADATA).metadata
@@ -110,21 +110,21 @@ class InvertedSegment:
             return
         try:
             self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
-            self.codec = Codec.of(metadata)
+            self.codec = Codec.from_metadata(metadata)
             numbers = [int(number) for number in json.loads(metadata[layout.PARTITIONS])]
         except (KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise CorruptDataError(
-                "the metadata of a text index cannot be read",
+                "invalid metadata in a text index",
                 path=f"{folder.path}/{layout.METADATA}",
                 found=str(error),
             ) from error
-        self.is_automaton = metadata.get(layout.TOKEN_SET) == "fst"
+        self.is_fst = metadata.get(layout.TOKEN_SET) == "fst"
         self.partitions = [
-            StoredPartition(folder, number, is_automaton=self.is_automaton) for number in numbers
+            StoredPartition(folder, number, is_fst=self.is_fst) for number in numbers
         ]
 
     def _open_flat(self, folder: SegmentFolder, missing: ObjectNotFoundError) -> None:
-        """Open a segment of the first releases, unless it is not one either."""
+        """Open a segment in the layout of early releases, or raise `missing`."""
         try:
             self.options, partition = open_flat(folder)
         except ObjectNotFoundError:
@@ -133,28 +133,28 @@ class InvertedSegment:
 
     @cached_property
     def analyzer(self) -> Analyzer:
-        """What makes tokens of texts as the segment was built."""
-        return analyzer_of(self.options)
+        """Analyzer with the options of the segment."""
+        return make_analyzer(self.options)
 
     def estimate(self, query: ScalarQuery) -> int | None:  # noqa: ARG002
-        """Return None: filters are not answered."""
+        """Return None; text indices do not support filters."""
         return None
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Refuse: filters are not answered."""
-        raise InvalidInputError("a text index answers no filter", question=str(query))
+        """Raise; text indices do not support filters."""
+        raise InvalidInputError("text indices do not support filters", question=str(query))
 
     def nulls(self) -> RowSet | None:
-        """Return None: rows without tokens are not listed."""
+        """Return None; rows without tokens are not recorded."""
         return None
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory its partitions take, without posting lists of files."""
+        """Memory of the partitions in bytes, without posting lists read from files."""
         return sum(each.memory_bytes for each in self.partitions)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the options, and how many tokens and documents there are."""
+        """Return the options and the numbers of tokens and documents."""
         return {
             "params": self.options.as_params(),
             "num_tokens": sum(each.num_tokens for each in self.partitions),
@@ -163,74 +163,78 @@ class InvertedSegment:
 
 
 class Inverted(ScalarKind[InvertedSegment]):
-    """Posting lists of tokens."""
+    """An index that maps tokens to posting lists."""
 
     name = "INVERTED"
     reads_json_text = True
     title = "Inverted"
     type_url = "/lance.table.InvertedIndexDetails"
     newest_version = 3
-    unsupported_message = "an INVERTED index needs a column of texts, of lists of texts, or of JSON"
+    unsupported_message = (
+        "an INVERTED index requires a column of strings, lists of strings, or JSON"
+    )
     addresses_since = None
     can_remap = True
     reports_progress = True
     accepts_nested_lists = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return the version of the format, which also says how tails and positions are stored."""
+        """Return the format version, which determines the encoding of tails and positions."""
         _check_names(parameters)
-        version = _codec_of(parameters, TextOptions.asked(parameters.values)).version
+        version = _make_codec(parameters, TextOptions.from_arguments(parameters.values)).version
         return _NEWEST if _is_by_element(parameters) else version
 
     def name_suffix(self, parameters: Parameters) -> str:
-        """Return what is behind the column in the name of an index that was given none."""
+        """Return the suffix of a default index name."""
         return "list_element_idx" if _is_by_element(parameters) else "idx"
 
     def describe(self, details: bytes) -> dict[str, Any]:
-        """Return the options that the details name."""
-        found = parse_message(index_details_pb.InvertedIndexDetails, details)
-        code = found.code_config
-        longest = found.max_token_length if found.HasField("max_token_length") else None
+        """Return the options stored in the index details."""
+        message = parse_message(index_details_pb.InvertedIndexDetails, details)
+        code = message.code_config
+        max_token_length = (
+            message.max_token_length if message.HasField("max_token_length") else None
+        )
         return {
             "lance_tokenizer": None,
-            "base_tokenizer": found.base_tokenizer or "simple",
-            "language": json.loads(found.language) if found.language else "English",
-            "with_position": found.with_position,
-            "max_token_length": longest,
-            "lower_case": found.lower_case,
-            "stem": found.stem,
-            "remove_stop_words": found.remove_stop_words,
+            "base_tokenizer": message.base_tokenizer or "simple",
+            "language": json.loads(message.language) if message.language else "English",
+            "with_position": message.with_position,
+            "max_token_length": max_token_length,
+            "lower_case": message.lower_case,
+            "stem": message.stem,
+            "remove_stop_words": message.remove_stop_words,
             "custom_stop_words": None,
-            "ascii_folding": found.ascii_folding,
-            "min_ngram_length": found.min_ngram_length or 3,
-            "max_ngram_length": found.max_ngram_length or 3,
-            "prefix_only": found.prefix_only,
-            "block_size": found.block_size or 128,
+            "ascii_folding": message.ascii_folding,
+            "min_ngram_length": message.min_ngram_length or 3,
+            "max_ngram_length": message.max_ngram_length or 3,
+            "prefix_only": message.prefix_only,
+            "block_size": message.block_size or 128,
             "split_identifiers": code.split_identifiers,
             "split_on_numerics": code.split_on_numerics,
             "preserve_original": code.preserve_original,
             "index_operators": code.index_operators,
-            "document_granularity": _ELEMENTS if found.document_granularity else _ROWS,
+            "document_granularity": _ELEMENTS if message.document_granularity else _ROWS,
         }
 
     def infer_parameters(self, details: bytes, segment: InvertedSegment | None) -> Parameters:
-        """Return what another segment is asked for; words that are left out are in files alone."""
-        found = parse_message(index_details_pb.InvertedIndexDetails, details)
-        own = self.describe(details)
+        """Return the parameters for another segment. Custom stop words are stored in files only."""
+        message = parse_message(index_details_pb.InvertedIndexDetails, details)
+        values = self.describe(details)
         if segment is not None:
-            own = {**segment.options.as_params(), _GRANULARITY: own[_GRANULARITY]}
-        if found.posting_format_version:
-            own["format_version"] = found.posting_format_version
-        return Parameters(own)
+            values = {**segment.options.as_params(), _GRANULARITY: values[_GRANULARITY]}
+        if message.posting_format_version:
+            values["format_version"] = message.posting_format_version
+        return Parameters(values)
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether it is text, or lists of texts, or documents."""
+        """Return whether the type is a string, a list of strings, or JSON."""
         texts = data_type.value_type if is_list(data_type) else data_type
         return isinstance(data_type, pa.JsonType) or is_text(texts)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Cut the texts into tokens and write posting lists."""
-        return _train(rows, folder, parameters, is_automaton=True)
+        """Tokenize the texts and write posting lists."""
+        return _train(rows, folder, parameters, is_fst=True)
 
     def append(
         self,
@@ -239,24 +243,26 @@ class Inverted(ScalarKind[InvertedSegment]):
         folder: SegmentFolder,
         parameters: Parameters,
     ) -> bytes:
-        """Write a segment of new rows, whose tokens are stored as those of the one beside it."""
-        return _train(rows, folder, parameters, is_automaton=segment.is_automaton)
+        """Write a segment for new rows, with the token set encoding of an existing segment."""
+        return _train(rows, folder, parameters, is_fst=segment.is_fst)
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
-        """Open a segment, whose files must say of texts what its metadata say."""
-        said = parse_message(index_details_pb.InvertedIndexDetails, details)
-        found = InvertedSegment(folder, by_element=bool(said.document_granularity))
-        if said.block_size:
-            described, own = self.describe(details), found.options.as_params()
-            wrong = {name: own[name] for name in _IN_BOTH if own[name] != described[name]}
-            if wrong:
+        """Open a segment. Raise if the options in its files and its metadata differ."""
+        message = parse_message(index_details_pb.InvertedIndexDetails, details)
+        segment = InvertedSegment(folder, by_element=bool(message.document_granularity))
+        if message.block_size:
+            described, stored = self.describe(details), segment.options.as_params()
+            differing = {
+                name: stored[name] for name in _SHARED_OPTIONS if stored[name] != described[name]
+            }
+            if differing:
                 raise CorruptDataError(
-                    "the files of a text index are of other options than its metadata",
+                    "the options of a text index differ between files and metadata",
                     path=f"{folder.path}/{layout.METADATA}",
-                    expected={name: described[name] for name in wrong},
-                    found=wrong,
+                    expected={name: described[name] for name in differing},
+                    found=differing,
                 )
-        return found
+        return segment
 
     def merge(
         self,
@@ -265,11 +271,11 @@ class Inverted(ScalarKind[InvertedSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Write the documents of all partitions that are still there, and those of the new rows."""
+        """Write the remaining documents of all partitions, and new rows."""
         newest = segments[-1]
         options, codec, by_element = newest.options, newest.codec, newest.by_element
-        is_automaton = any(segment.is_automaton for segment in segments)
-        with SegmentWriter(folder, options, codec, is_automaton=is_automaton) as writer:
+        is_fst = any(segment.is_fst for segment in segments)
+        with SegmentWriter(folder, options, codec, is_fst=is_fst) as writer:
             for segment, move in zip(segments, moves, strict=True):
                 _add_segment(writer, segment, move)
             _add_rows(writer, rows, newest.analyzer, by_element=by_element)
@@ -278,18 +284,18 @@ class Inverted(ScalarKind[InvertedSegment]):
 
 
 def _train(
-    rows: IndexedRows, folder: SegmentFolder, parameters: Parameters, *, is_automaton: bool
+    rows: IndexedRows, folder: SegmentFolder, parameters: Parameters, *, is_fst: bool
 ) -> bytes:
     _check_names(parameters)
     by_element = _is_by_element(parameters)
     if by_element:
         check_has_lists(rows.data_type)
-    options = TextOptions.asked(parameters.values)
+    options = TextOptions.from_arguments(parameters.values)
     if isinstance(rows.data_type, pa.JsonType):
         options = replace(options, lance_tokenizer="json")
-    codec, waiting = _codec_of(parameters, options), _waiting_bytes(parameters)
-    with SegmentWriter(folder, options, codec, waiting, is_automaton=is_automaton) as writer:
-        _add_rows(writer, rows, analyzer_of(options), by_element=by_element)
+    codec, buffer_bytes = _make_codec(parameters, options), _memory_limit_bytes(parameters)
+    with SegmentWriter(folder, options, codec, buffer_bytes, is_fst=is_fst) as writer:
+        _add_rows(writer, rows, make_analyzer(options), by_element=by_element)
         writer.finish(rows.progress)
     return _details(options, codec, by_element=by_element)
 
@@ -300,64 +306,75 @@ def _add_rows(
     done = 0
     rows.progress("tokenize_docs", done, rows.num_rows)
     for values, numbers in rows.parts:
-        for start in range(0, len(values), TEXTS_TOGETHER):
-            own, rows_of = values.slice(start, TEXTS_TOGETHER), numbers[start:][:TEXTS_TOGETHER]
+        for start in range(0, len(values), TEXTS_PER_BATCH):
+            batch, batch_numbers = (
+                values.slice(start, TEXTS_PER_BATCH),
+                numbers[start:][:TEXTS_PER_BATCH],
+            )
             if by_element:
-                found = elements_of(own)
-                writer.add_texts(found.texts, rows_of[found.rows], analyzer, found.places)
+                elements = list_elements(batch)
+                writer.add_texts(
+                    elements.texts, batch_numbers[elements.rows], analyzer, elements.element_indices
+                )
             else:
-                writer.add_texts(texts_per_row(own), rows_of, analyzer)
-            done += len(own)
+                writer.add_texts(texts_per_row(batch), batch_numbers, analyzer)
+            done += len(batch)
             rows.progress("tokenize_docs", done, rows.num_rows)
 
 
 def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) -> None:
     for partition in segment.partitions:
-        tokens, postings = partition.everything()
+        tokens, postings = partition.read_all()
         numbers = move(partition.numbers)
-        lives = numbers != NO_ADDRESS
-        lengths, places = partition.lengths, partition.places
-        if not lives.all():
-            kept = selected(postings, lives[postings.docs])
-            renumbered = (np.cumsum(lives) - 1).astype(np.uint32)
-            postings = Postings(kept.tokens, renumbered[kept.docs], kept.freqs, kept.positions)
-            numbers, lengths, places = numbers[lives], lengths[lives], places[lives]
+        is_live = numbers != NO_ADDRESS
+        lengths, element_indices = partition.lengths, partition.element_indices
+        if not is_live.all():
+            remaining = select_postings(postings, is_live[postings.docs])
+            renumbered = (np.cumsum(is_live) - 1).astype(np.uint32)
+            postings = Postings(
+                remaining.tokens, renumbered[remaining.docs], remaining.freqs, remaining.positions
+            )
+            numbers, lengths, element_indices = (
+                numbers[is_live],
+                lengths[is_live],
+                element_indices[is_live],
+            )
             used = np.unique(postings.tokens)
-            tokens = [tokens[place] for place in used.tolist()]
+            tokens = [tokens[number] for number in used.tolist()]
             postings = Postings(
                 np.searchsorted(used, postings.tokens).astype(np.uint32),
                 postings.docs,
                 postings.freqs,
                 postings.positions,
             )
-        writer.add_postings(tokens, postings, numbers, lengths, places)
+        writer.add_postings(tokens, postings, numbers, lengths, element_indices)
 
 
 def _check_names(parameters: Parameters) -> None:
-    """Refuse names that mean nothing, which are slips as a rule: `with_positions`."""
-    known = {field.name for field in fields(TextOptions)} | _BESIDE_OPTIONS
-    unknown = sorted(parameters.values.keys() - known)
+    """Raise for unknown parameters, such as the misspelled `with_positions`."""
+    supported = {field.name for field in fields(TextOptions)} | _INDEX_OPTIONS
+    unknown = sorted(parameters.values.keys() - supported)
     if unknown:
         raise InvalidInputError(
-            f"unknown FTS index parameter '{unknown[0]}'", found=unknown, known=sorted(known)
+            f"unknown FTS index parameter '{unknown[0]}'", found=unknown, known=sorted(supported)
         )
 
 
-def _waiting_bytes(parameters: Parameters) -> int:
-    """Return how many bytes of postings may wait in memory, which is given in MiB."""
+def _memory_limit_bytes(parameters: Parameters) -> int:
+    """Return the memory limit for postings in bytes. The parameter is in MiB."""
     given = parameters.values.get("memory_limit", os.environ.get(_MEMORY_VARIABLE))
     if given is None:
-        return WAITING_BYTES
+        return BUFFER_BYTES
     if not str(given).isdecimal():
-        raise InvalidInputError("a memory limit is a number of MiB", memory_limit=given)
+        raise InvalidInputError("memory_limit must be a number of MiB", memory_limit=given)
     return int(given) << 20
 
 
-def _codec_of(parameters: Parameters, options: TextOptions) -> Codec:
+def _make_codec(parameters: Parameters, options: TextOptions) -> Codec:
     given = parameters.values.get("format_version")
     if given is None:
-        is_third = options.block_size == 256 or options.base_tokenizer == "code"
-        return Codec(_NEWEST if is_third else 2, options.block_size)
+        needs_v3 = options.block_size == 256 or options.base_tokenizer == "code"
+        return Codec(_NEWEST if needs_v3 else 2, options.block_size)
     text = str(given).lower().removeprefix("v")
     codec = Codec(int(text) if text.isdecimal() else 0, options.block_size)
     if options.base_tokenizer == "code" and codec.version != _NEWEST:
@@ -368,7 +385,7 @@ def _codec_of(parameters: Parameters, options: TextOptions) -> Codec:
 
 
 def _is_by_element(parameters: Parameters) -> bool:
-    """Return whether each element of a list shall be a document."""
+    """Return whether each list element is a document."""
     given = parameters.values.get(_GRANULARITY) or _ROWS
     if given not in (_ROWS, _ELEMENTS):
         raise InvalidInputError(
@@ -408,13 +425,13 @@ def _details(options: TextOptions, codec: Codec, *, by_element: bool) -> bytes:
 
 
 def open_flat(folder: SegmentFolder) -> tuple[TextOptions, MemoryPartition]:
-    """Return what texts were cut by, and the documents."""
+    """Open a segment of an early release and return its options and documents."""
     files = [folder.open(name) for name in (TOKENS, "docs.lance", "invert.lance")]
     try:
         return _read(*files)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptDataError(
-            "a text index of an old release cannot be read", path=folder.path, found=str(error)
+            "invalid text index in the layout of early releases", path=folder.path, found=str(error)
         ) from error
 
 
@@ -425,31 +442,31 @@ def _read(
     texts, ids = tokens.read(["_token", "_token_id"])
     names = all_tokens(SortedTokens(texts, ids.to_numpy()), tokens.num_rows)
     numbers, lengths = (column.to_numpy() for column in docs.read(["_rowid", "_num_tokens"]))
-    own, freqs = occurrences.read(["_rowid", "_frequency"])
+    row_ids, freqs = occurrences.read(["_rowid", "_frequency"])
     starts = np.array(json.loads(occurrences.metadata[_OFFSETS]), np.int64)
     counts = np.diff(starts, append=occurrences.num_rows)
     if len(starts) != len(names) or np.any(counts < 0) or starts[:1].any():
-        raise ValueError("token lists overlap")
+        raise ValueError("overlapping posting lists")
     order = np.argsort(numbers)
-    places = np.searchsorted(numbers, own.to_numpy(), sorter=order)
-    found = order[np.minimum(places, len(order) - 1)]
-    if np.any(numbers[found] != own.to_numpy()):
-        raise ValueError("a token is in a document that is not listed")
+    sorted_positions = np.searchsorted(numbers, row_ids.to_numpy(), sorter=order)
+    docs_by_posting = order[np.minimum(sorted_positions, len(order) - 1)]
+    if np.any(numbers[docs_by_posting] != row_ids.to_numpy()):
+        raise ValueError("a posting refers to an unknown document")
     with_position = "_position" in occurrences.schema.names
-    often = freqs.to_numpy().astype(np.uint32)
+    frequencies = freqs.to_numpy().astype(np.uint32)
     postings = Postings(
         np.repeat(np.arange(len(names), dtype=np.uint32), counts),
-        found.astype(np.uint32),
-        often,
-        _positions(occurrences, often) if with_position else None,
+        docs_by_posting.astype(np.uint32),
+        frequencies,
+        _positions(occurrences, frequencies) if with_position else None,
     )
-    partition = MemoryPartition(names, in_order(postings), numbers, lengths)
-    return TextOptions.of({**options, "with_position": with_position}), partition
+    partition = MemoryPartition(names, sort_postings(postings), numbers, lengths)
+    return TextOptions.from_params({**options, "with_position": with_position}), partition
 
 
 def _positions(occurrences: StoredFile, freqs: UInt32s) -> UInt32s:
     (lists,) = occurrences.read(["_position"])
     if np.any(lists.value_lengths().to_numpy() != freqs):
-        raise ValueError("a document has not as many positions as tokens")
-    found: UInt32s = lists.flatten().to_numpy().astype(np.uint32)
-    return found
+        raise ValueError("the number of positions differs from the token frequency")
+    positions: UInt32s = lists.flatten().to_numpy().astype(np.uint32)
+    return positions

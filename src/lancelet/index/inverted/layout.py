@@ -1,12 +1,12 @@
-"""The files of an INVERTED segment, and what stands in their metadata.
+"""Files and metadata keys of an INVERTED segment.
 
-    metadata.lance         the numbers of the partitions, the options of the text
+    metadata.lance         partition numbers and tokenizer options
     part_0_docs.lance      _rowid, _num_tokens            row = document
-                           _doc_index_0, ...              where it is in lists, if it is
-    part_0_tokens.lance    _token, _token_id              or an automaton, as the reference has it
+                           _doc_index_0, ...              list indices of the document
+    part_0_tokens.lance    _token, _token_id              or an FST, as in the reference
     part_0_invert.lance    _posting, _length, ...         row = token
 
-Which codecs were used is read from the metadata of the files, whatever the version says.
+The codecs are determined by the file metadata, not by the version.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ TOKENS_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How posting lists are stored."""
+    """Encoding of posting lists."""
 
     version: int = 2
     block_docs: int = 128
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be written."""
+        """Raise for versions and block sizes that cannot be written."""
         if self.version not in (1, 2, 3):
             raise InvalidInputError(
                 f"unsupported FTS format version {self.version}, expected 1, 2 or 3"
@@ -64,12 +64,12 @@ class Codec:
 
     @property
     def is_varint(self) -> bool:
-        """Whether tails are varints."""
+        """Whether the tails of posting lists are varints."""
         return self.version > 1
 
     @staticmethod
-    def of(metadata: Mapping[str, str]) -> Codec:
-        """Return the codec that the metadata of a file name."""
+    def from_metadata(metadata: Mapping[str, str]) -> Codec:
+        """Return the codec recorded in the metadata of a file."""
         block_docs = int(metadata.get("posting_block_size", "128"))
         is_varint = metadata.get("posting_tail_codec") == _VARINT_TAIL
         if block_docs not in (128, 256):
@@ -77,19 +77,19 @@ class Codec:
         return Codec(3 if block_docs == 256 else 2 if is_varint else 1, block_docs)
 
     def as_metadata(self, *, with_position: bool) -> dict[str, str]:
-        """Return what the metadata of the files say of the codec."""
-        named = {
+        """Return the file metadata that records the codec."""
+        metadata = {
             "format_version": str(self.version),
             "posting_block_size": str(self.block_docs),
         }
         if self.is_varint:
-            named["posting_tail_codec"] = _VARINT_TAIL
+            metadata["posting_tail_codec"] = _VARINT_TAIL
         if with_position and self.is_varint:
-            named |= _SHARED_STREAM
-        return named
+            metadata |= _SHARED_STREAM
+        return metadata
 
 
-AUTOMATON_SCHEMA: Final = pa.schema(
+FST_SCHEMA: Final = pa.schema(
     [
         pa.field("_token_fst_bytes", pa.large_binary(), nullable=False),
         pa.field("_token_next_id", pa.uint32(), nullable=False),
@@ -98,21 +98,23 @@ AUTOMATON_SCHEMA: Final = pa.schema(
 )
 
 
-def place_name(depth: int) -> str:
-    """Return the name of the column that says where documents are in a list."""
+def element_index_name(depth: int) -> str:
+    """Return the name of the column with the list index at a nesting depth."""
     return f"_doc_index_{depth}"
 
 
 def docs_schema(depth: int) -> pa.Schema:
-    """Return the columns of documents, which are elements of so many lists within each other."""
-    places = [pa.field(place_name(each), pa.uint32(), nullable=False) for each in range(depth)]
-    return pa.schema([*_DOCS, *places])
+    """Return the schema of documents that are elements of `depth` nested lists."""
+    element_indices = [
+        pa.field(element_index_name(each), pa.uint32(), nullable=False) for each in range(depth)
+    ]
+    return pa.schema([*_DOCS, *element_indices])
 
 
-def file_name(partition: int, what: str) -> str:
-    """Return the name of a file of a partition.
+def file_name(partition: int, content: str) -> str:
+    """Return the name of a partition file.
 
     >>> file_name(0, "docs")
     'part_0_docs.lance'
     """
-    return f"part_{partition}_{what}.lance"
+    return f"part_{partition}_{content}.lance"

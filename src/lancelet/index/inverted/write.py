@@ -1,11 +1,12 @@
-"""Writing a partition: documents are gathered in memory, and posting lists written when full.
+"""Writer of INVERTED segments. Buffers postings and writes a partition when the buffer is full.
 
-    texts         tokens of a batch, inverted at once
-    partitions    of segments that are merged, their documents renumbered
-    flush         some tokens after others: their postings of all batches, cut into blocks, written
+    texts         the tokens of a batch are inverted immediately
+    partitions    of merged segments are added with renumbered documents
+    flush         encodes and writes the postings of a range of tokens at a time
 
-A partition has at most so many postings, so memory is bounded however many rows there are. What
-batches have is sorted by token, so that only the postings of some tokens are put together at once.
+The number of postings per partition is limited, which bounds memory for any number of rows.
+Postings of a batch are sorted by token, so a flush merges only the postings of a few tokens at a
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.bm25 import Corpus, length_codes, norms_of, weights
 from lancelet.index.inverted.layout import Codec
-from lancelet.index.inverted.packed import WaitingPostings
+from lancelet.index.inverted.packed import PostingBuffer
 from lancelet.index.inverted.postings import (
     Postings,
     invert,
@@ -33,9 +34,9 @@ from lancelet.index.inverted.postings import (
     position_steps,
     render_positions,
 )
-from lancelet.index.inverted.tokens import render_automaton
+from lancelet.index.inverted.tokens import render_fst
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
-from lancelet.index.text.elements import Places, no_places
+from lancelet.index.text.elements import ElementIndices, no_element_indices
 from lancelet.index.text.options import TextOptions
 from lancelet.kernels import encode_impacts, encode_postings, encode_streams
 from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
@@ -45,60 +46,64 @@ from lancelet.values import dataclass
 UInt32s = npt.NDArray[np.uint32]
 
 POSTINGS_MAX: Final = 32 * 1024 * 1024
-"""So many pairs of token and document make a partition, about."""
+"""Approximate number of postings per partition."""
 
-WAITING_BYTES: Final = 16 << 20
-"""So many bytes of postings wait in memory, and the others in a file."""
+BUFFER_BYTES: Final = 16 << 20
+"""Bytes of postings buffered in memory before they spill to a file."""
 
-_POSTINGS_TOGETHER: Final = 128 * 1024
-"""The postings of tokens are put together until they are so many."""
+_POSTINGS_PER_BATCH: Final = 128 * 1024
+"""Number of postings merged at a time during a flush."""
 
 _PLAIN: Final = {"lance-encoding:compression": "none"}
 
 
 class SegmentWriter(AbstractContextManager["SegmentWriter"]):
-    """Writes the partitions of a segment one after another, and then its metadata."""
+    """Writes the partitions of a segment, then its metadata."""
 
     def __init__(
         self,
         folder: SegmentFolder,
         options: TextOptions,
         codec: Codec,
-        waiting_bytes: int = WAITING_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
         *,
-        is_automaton: bool = True,
+        is_fst: bool = True,
     ) -> None:
-        """Write to a folder, with so many bytes of postings in memory until they are written.
+        """Create a writer that buffers up to `buffer_bytes` of postings in memory.
 
-        Tokens are an automaton, or a column where the segments beside this one have that: the
-        reference writes automata, and merges no segments that differ in it.
+        Token sets are written as FSTs, or as sorted columns if other segments of the index use
+        columns: the reference writes FSTs and does not merge segments with different encodings.
         """
-        self._is_automaton = is_automaton
+        self._is_fst = is_fst
         self._folder, self._options, self._codec = folder, options, codec
-        self._waiting_bytes = waiting_bytes
+        self._buffer_bytes = buffer_bytes
         self._partitions = 0
         self._start()
 
     def __exit__(self, *_: object) -> None:
-        """Let go of postings that were not written."""
-        self._waiting.close()
+        """Discard unwritten postings."""
+        self._buffer.close()
 
     def add_texts(
-        self, texts: pa.Array, numbers: UInt64s, analyzer: Analyzer, places: Places | None = None
+        self,
+        texts: pa.Array,
+        numbers: UInt64s,
+        analyzer: Analyzer,
+        element_indices: ElementIndices | None = None,
     ) -> None:
-        """Add the rows of texts; without places in lists those that have no token are left out."""
-        words = analyzer.analyze(texts, self._vocabulary)
-        has_tokens = words.counts > 0
-        if places is None and not has_tokens.all():
-            numbers, counts = numbers[has_tokens], words.counts[has_tokens]
-            words = type(words)(words.ids, words.positions, counts)
+        """Add rows of texts. Without `element_indices`, rows without tokens are skipped."""
+        analyzed = analyzer.analyze(texts, self._vocabulary)
+        has_tokens = analyzed.counts > 0
+        if element_indices is None and not has_tokens.all():
+            numbers, counts = numbers[has_tokens], analyzed.counts[has_tokens]
+            analyzed = type(analyzed)(analyzed.ids, analyzed.positions, counts)
         postings = invert(
-            words,
+            analyzed,
             len(self._vocabulary.tokens),
             self._num_docs,
             with_position=self._options.with_position,
         )
-        self._add(postings, numbers, words.counts.astype(np.uint32), places)
+        self._add(postings, numbers, analyzed.counts.astype(np.uint32), element_indices)
 
     def add_postings(
         self,
@@ -106,17 +111,17 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         postings: Postings,
         numbers: UInt64s,
         lengths: UInt32s,
-        places: Places,
+        element_indices: ElementIndices,
     ) -> None:
-        """Add documents of another partition, whose postings number them from 0."""
+        """Add documents of another partition, numbered from 0."""
         number = self._vocabulary.number
         ids = np.fromiter((number(token) for token in tokens), np.uint32, len(tokens))
         docs = postings.docs + np.uint32(self._num_docs)
         renumbered = Postings(ids[postings.tokens], docs, postings.freqs, postings.positions)
-        self._add(renumbered, numbers, lengths, places)
+        self._add(renumbered, numbers, lengths, element_indices)
 
     def finish(self, progress: Progress = silent) -> None:
-        """Write what is left, and the metadata."""
+        """Write the remaining postings and the metadata."""
         progress("copy_partitions", 0, 1)
         if self._num_docs:
             self._flush()
@@ -125,7 +130,7 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         metadata = {
             layout.PARTITIONS: f"[{','.join(map(str, range(self._partitions)))}]",
             layout.PARAMS: self._options.render(),
-            layout.TOKEN_SET: "fst" if self._is_automaton else "arrow",
+            layout.TOKEN_SET: "fst" if self._is_fst else "arrow",
             **self._codec.as_metadata(with_position=self._options.with_position),
         }
         empty = bytes.fromhex("3a30000000000000")
@@ -136,10 +141,10 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
 
     def _start(self) -> None:
         self._vocabulary = Vocabulary()
-        self._waiting = WaitingPostings(self._waiting_bytes)
+        self._buffer = PostingBuffer(self._buffer_bytes)
         self._numbers: list[UInt64s] = []
         self._lengths: list[UInt32s] = []
-        self._places: list[Places] = []
+        self._element_indices: list[ElementIndices] = []
         self._num_docs = self._num_postings = 0
 
     def _add(
@@ -147,14 +152,16 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         postings: Postings,
         numbers: UInt64s,
         lengths: UInt32s,
-        places: Places | None,
+        element_indices: ElementIndices | None,
     ) -> None:
         if np.any(postings.tokens[1:] < postings.tokens[:-1]):
             postings = join([postings], len(self._vocabulary.tokens))
-        self._waiting.add(postings)
+        self._buffer.add(postings)
         self._numbers.append(numbers)
         self._lengths.append(lengths)
-        self._places.append(no_places(len(numbers)) if places is None else places)
+        self._element_indices.append(
+            no_element_indices(len(numbers)) if element_indices is None else element_indices
+        )
         self._num_docs += len(numbers)
         self._num_postings += len(postings)
         if self._num_postings >= POSTINGS_MAX:
@@ -165,10 +172,14 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         lengths = np.concatenate(self._lengths)
         numbers = np.concatenate(self._numbers)
         number = self._partitions
-        places = np.concatenate(self._places).T
+        element_indices = np.concatenate(self._element_indices).T
         docs = pa.Table.from_arrays(
-            [pa.array(numbers), pa.array(lengths), *map(pa.array, np.ascontiguousarray(places))],
-            schema=layout.docs_schema(len(places)),
+            [
+                pa.array(numbers),
+                pa.array(lengths),
+                *map(pa.array, np.ascontiguousarray(element_indices)),
+            ],
+            schema=layout.docs_schema(len(element_indices)),
         )
         total = int(lengths.sum(dtype=np.int64))
         self._folder.write(
@@ -176,26 +187,28 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         )
         self._folder.write(
             layout.file_name(number, "tokens"),
-            _token_table(self._vocabulary.tokens, is_automaton=self._is_automaton),
+            _token_table(self._vocabulary.tokens, is_fst=self._is_fst),
         )
-        self._vocabulary = Vocabulary()  # the lists need what it takes
-        self._write_lists(layout.file_name(number, "invert"), _Documents.of(lengths), num_tokens)
+        self._vocabulary = Vocabulary()  # Release memory before the lists are written.
+        self._write_lists(
+            layout.file_name(number, "invert"), _Documents.from_lengths(lengths), num_tokens
+        )
         self._partitions += 1
-        self._waiting.close()
+        self._buffer.close()
         self._start()
 
     def _write_lists(self, name: str, documents: _Documents, num_tokens: int) -> None:
-        """Write the posting lists of all tokens, those of some tokens at a time."""
+        """Write the posting lists of all tokens, a range of tokens at a time."""
         tables = (
             _posting_table(postings, documents, count, self._codec)
-            for count, postings in self._waiting.by_tokens(num_tokens, _POSTINGS_TOGETHER)
+            for count, postings in self._buffer.by_tokens(num_tokens, _POSTINGS_PER_BATCH)
         )
         first = next(tables)
         with self._folder.create(name, first.schema) as file:
             file.write(first)
             for table in tables:
                 file.write(table)
-                # Lists of frequent words take much memory for a moment, which the pool would hold.
+                # The memory pool would retain the memory of long posting lists.
                 pa.default_memory_pool().release_unused()
             metadata = self._codec.as_metadata(with_position=self._options.with_position)
             for key, value in metadata.items():
@@ -204,32 +217,32 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Documents:
-    """What scores depend on of the documents of a partition."""
+    """The corpus statistics and document norms of a partition."""
 
     corpus: Corpus
     norms: npt.NDArray[np.float32]
     codes: npt.NDArray[np.uint8]
 
     @staticmethod
-    def of(lengths: UInt32s) -> _Documents:
+    def from_lengths(lengths: UInt32s) -> _Documents:
         corpus = Corpus(len(lengths), int(lengths.sum(dtype=np.int64)))
         norms = norms_of(lengths, corpus.mean_length)
         return _Documents(corpus, norms, length_codes(lengths).astype(np.uint8))
 
 
-def _token_table(tokens: Sequence[str], *, is_automaton: bool) -> pa.Table:
+def _token_table(tokens: Sequence[str], *, is_fst: bool) -> pa.Table:
     texts = pa.array(tokens, pa.string())
-    order = pc.array_sort_indices(texts)  # by their bytes, as readers expect
+    order = pc.array_sort_indices(texts)  # in byte order, as required by readers
     ordered = texts.take(order)
-    if not is_automaton:
+    if not is_fst:
         return pa.Table.from_arrays([ordered, order.cast(pa.uint32())], schema=layout.TOKENS_SCHEMA)
     _, offsets, data = ordered.buffers()
     ends = np.frombuffer(offsets, np.int32)[: len(tokens) + 1].astype(np.int64)
     source = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    found = render_automaton(ends, source, order.to_numpy().astype(np.int64))
-    values = ([found], [len(tokens)], [int(ends[-1])])
-    arrays = map(pa.array, values, layout.AUTOMATON_SCHEMA.types)
-    return pa.Table.from_arrays(list(arrays), schema=layout.AUTOMATON_SCHEMA)
+    fst = render_fst(ends, source, order.to_numpy().astype(np.int64))
+    values = ([fst], [len(tokens)], [int(ends[-1])])
+    arrays = map(pa.array, values, layout.FST_SCHEMA.types)
+    return pa.Table.from_arrays(list(arrays), schema=layout.FST_SCHEMA)
 
 
 def _posting_table(
@@ -239,8 +252,12 @@ def _posting_table(
     blocks, block_counts = block_sizes(counts, codec.block_docs)
     idf = np.array([documents.corpus.idf(count) for count in counts.tolist()], np.float32)
     scores = idf[postings.tokens] * weights(postings.freqs, documents.norms[postings.docs])
-    block_scores = np.maximum.reduceat(scores, _first(block_counts)) if len(scores) else scores
-    best = np.maximum.reduceat(block_scores, _first(blocks)) if len(scores) else scores
+    block_scores = (
+        np.maximum.reduceat(scores, _group_starts(block_counts)) if len(scores) else scores
+    )
+    list_scores = (
+        np.maximum.reduceat(block_scores, _group_starts(blocks)) if len(scores) else scores
+    )
     data, ends = encode_postings(
         postings.docs,
         postings.freqs,
@@ -251,7 +268,7 @@ def _posting_table(
     )
     columns = {
         _field("_posting", pa.list_(pa.large_binary())): _lists(_binaries(data, ends), blocks),
-        _field("_max_score", pa.float32()): pa.array(best, pa.float32()),
+        _field("_max_score", pa.float32()): pa.array(list_scores, pa.float32()),
         _field("_length", pa.uint32()): pa.array(counts.astype(np.uint32)),
         _field("_impacts", pa.list_(pa.large_binary())): _impacts(
             postings, counts, documents, codec
@@ -268,7 +285,7 @@ def _impacts(
     documents: _Documents,
     codec: Codec,
 ) -> pa.Array:
-    """Return what may score best in each block of each list, whatever the statistics are."""
+    """Return the impacts of each block: upper bounds of its scores for any corpus statistics."""
     data, ends = encode_impacts(
         postings.docs, postings.freqs, counts, documents.codes, block_docs=codec.block_docs
     )
@@ -285,11 +302,11 @@ def _position_columns(
 ) -> dict[pa.Field, pa.Array]:
     if not codec.is_varint:
         old = render_positions(
-            positions, postings.freqs, np.add.reduceat(block_counts, _first(blocks))
+            positions, postings.freqs, np.add.reduceat(block_counts, _group_starts(blocks))
         )
         return {_field("_position", pa.list_(pa.list_(pa.large_binary()))): old}
     steps = position_steps(positions, postings.freqs)
-    per_block = np.add.reduceat(postings.freqs.astype(np.int64), _first(block_counts))
+    per_block = np.add.reduceat(postings.freqs.astype(np.int64), _group_starts(block_counts))
     data, ends = encode_streams(steps, per_block)
     last = np.cumsum(blocks) - 1
     token_ends = ends[last]
@@ -303,7 +320,7 @@ def _position_columns(
 
 
 def block_sizes(counts: Int64s, block_docs: int) -> tuple[Int64s, Int64s]:
-    """Return how many blocks each list has, and how many documents each block.
+    """Return the number of blocks of each list, and the number of documents of each block.
 
     >>> blocks, sizes = block_sizes(np.array([3, 300]), 128)
     >>> blocks.tolist(), sizes.tolist()
@@ -316,8 +333,8 @@ def block_sizes(counts: Int64s, block_docs: int) -> tuple[Int64s, Int64s]:
     return blocks, sizes
 
 
-def _first(counts: Int64s) -> Int64s:
-    """Return where groups of these sizes begin."""
+def _group_starts(counts: Int64s) -> Int64s:
+    """Return the start offset of each group."""
     starts: Int64s = np.cumsum(counts) - counts
     return starts
 

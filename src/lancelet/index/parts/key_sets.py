@@ -46,7 +46,7 @@ class KeySets:
         self._sorted = SortedValues(
             self.keys.type, len(self.keys), self.keys.null_count, self._search
         )
-        self._cache_scope = folder.kept
+        self._cache_scope = folder.cache_scope
 
     @property
     def memory_bytes(self) -> int:
@@ -81,7 +81,7 @@ class KeySets:
         spans, parts_read = tuple(spans), self._loads.parts
         rows = self._union(spans).num_listed
         if self._loads.parts == parts_read:
-            self._loads.count(found=sum(stop - start for start, stop in spans))
+            self._loads.count(cache_hits=sum(stop - start for start, stop in spans))
         return rows
 
     def null_key(self) -> RowSet:

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.kernels import sort_words
 from lancelet.rowids.address import UInt64s
 
@@ -212,7 +212,7 @@ class _ValueOrder(Order):
                 [np.flatnonzero(~valid), filled[argsort_strings(values.drop_null())]]
             )
         order = pc.array_sort_indices(values, null_placement="at_start")
-        indices: Int64s = numpy_of(order).astype(np.int64)
+        indices: Int64s = to_numpy(order).astype(np.int64)
         return indices
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
@@ -414,7 +414,7 @@ def _sort_within_groups(values: pa.Array, rows: Int64s, groups: Int64s) -> Int64
     # Arrow does not guarantee a stable sort by several keys, so the row index is the last key.
     table = table.append_column("index", pa.array(np.arange(len(rows))))
     order = pc.sort_indices(table, sort_keys=[*keys, ("index", "ascending")])
-    sorted_rows: Int64s = rows[numpy_of(order).astype(np.int64)]
+    sorted_rows: Int64s = rows[to_numpy(order).astype(np.int64)]
     return sorted_rows
 
 

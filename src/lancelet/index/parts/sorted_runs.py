@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.index.parts.ordering import (
     Order,
     Side,
@@ -244,7 +244,7 @@ class _Run:
 
     def _read(self, number: int) -> Part:
         batch = self._file.get_batch(number)
-        return batch.column(0), numpy_of(batch.column(1))
+        return batch.column(0), to_numpy(batch.column(1))
 
 
 def _merge(runs: Sequence[_Run], order: Order) -> Iterator[Part]:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyroaring import BitMap, FrozenBitMap
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Move, SearchResult
 from lancelet.index.folder import SegmentFolder, StoredFile
@@ -111,7 +111,7 @@ class ZoneLocations:
     @staticmethod
     def of(columns: list[pa.Array]) -> ZoneLocations:
         """Build from the columns of `ZONE_FIELDS`."""
-        fragment_ids, starts, lengths = (numpy_of(column).astype(np.int64) for column in columns)
+        fragment_ids, starts, lengths = (to_numpy(column).astype(np.int64) for column in columns)
         if len(starts) and (
             min(starts.min(), lengths.min(), fragment_ids.min()) < 0
             or (starts + lengths).max() > 1 << 32

@@ -1,1 +1,1 @@
-"""Indices that answer filters."""
+"""Scalar indices, which support filters."""

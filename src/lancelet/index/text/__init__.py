@@ -1,1 +1,1 @@
-"""From texts to tokens: what indices of words and of letters share."""
+"""Text analysis, shared by INVERTED and NGRAM indices."""

@@ -1,17 +1,16 @@
-"""Texts to tokens, a batch at a time: cut all of them, then look at each different piece once.
+"""Text analysis: split texts into raw tokens, then filter each distinct raw token once.
 
-    texts      "The cat, the Cat"
-    pieces     The cat the Cat          numbers 0 1 2 3
-    tokens     -   cat -   cat          The and the are left out, cat and Cat are one
-    tokens     [1 1]   positions [1 3]  those left out leave gaps
+    texts         "The cat, the Cat"
+    raw tokens    The cat the Cat          ids 0 1 2 3
+    tokens        -   cat -   cat          The and the are stop words, cat and Cat are equal
+    result        ids [1 1]   positions [1 3]
 
-What a filter does to a piece is done once for the whole build, whatever how often it is met.
+Each distinct raw token is filtered once per build. Removed tokens leave gaps in the positions.
 
-What becomes of a token: too long, lower case, stem, stop word, plain letters, in this order.
+The filters are, in order: maximum length, lower case, stemming, stop words, ASCII folding.
 
-Running   running   run
-The       the       the     left out
-Thé       thé       thé     the         a stop word only before its mark was taken off
+Running   running   run The       the       the     removed Thé       thé       thé     the
+stop words are removed before folding
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.errors import UnsupportedError
-from lancelet.index.text.characters import fold, lower, stop_words, stop_words_of_all
-from lancelet.index.text.cutters import cutter_of
+from lancelet.index.text.characters import all_stop_words, fold, lower, stop_words
 from lancelet.index.text.options import TextOptions
-from lancelet.index.text.pieces import Cutter
+from lancelet.index.text.tokenizer_base import Tokenizer
+from lancelet.index.text.tokenizers import make_tokenizer
 from lancelet.kernels import number_words
 from lancelet.kernels.word_table import WordTable
 from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
-_LEFT_OUT = -1
-_QUERIES_KNOWN: Final = 256
-"""The tokens of so many queries are remembered."""
+_REMOVED = -1
+_QUERIES_CACHED: Final = 256
+"""Number of queries whose tokens are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,8 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Words:
-    """The tokens of some texts: number and position of each, and how many each text has."""
+class AnalyzedTexts:
+    """The tokens of a batch of texts: ids, positions, and the number of tokens per text."""
 
     ids: UInt32s
     positions: UInt32s
@@ -60,89 +59,93 @@ class Words:
 
 @dataclass(slots=True)
 class Vocabulary:
-    """Tokens, numbered in the order in which they are first met."""
+    """Tokens with ids in the order of first occurrence."""
 
     tokens: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
-    _pieces: WordTable = field(default_factory=WordTable)
-    _made: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    """The number of the token that each piece of text becomes, or -1."""
+    _raw_tokens: WordTable = field(default_factory=WordTable)
+    _token_ids: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    """The token id of each raw token, or -1 if it was removed."""
 
     def number(self, token: str) -> int:
-        """Return the number of a token."""
-        found = self.ids.setdefault(token, len(self.tokens))
-        if found == len(self.tokens):
+        """Return the id of a token, adding it if necessary."""
+        token_id = self.ids.setdefault(token, len(self.tokens))
+        if token_id == len(self.tokens):
             self.tokens.append(token)
-        return found
+        return token_id
 
-    def numbers(self, pieces: Slices, make: Callable[[str], str | None]) -> Int64s:
-        """Return the number of the token that is made of each piece, -1 where it is left out."""
-        before = len(self._pieces)
-        ids = number_words(pieces, self._pieces)
-        tokens = [make(piece.decode(errors="replace")) for piece in self._pieces.words(before)]
-        found = [_LEFT_OUT if token is None else self.number(token) for token in tokens]
-        self._made = np.concatenate([self._made, np.array(found, np.int64)])
-        return self._made[ids]
+    def numbers(self, raw_tokens: Slices, make: Callable[[str], str | None]) -> Int64s:
+        """Return the token id of each raw token after `make`, or -1 if it is removed."""
+        num_before = len(self._raw_tokens)
+        ids = number_words(raw_tokens, self._raw_tokens)
+        tokens = [
+            make(piece.decode(errors="replace")) for piece in self._raw_tokens.words(num_before)
+        ]
+        token_ids = [_REMOVED if token is None else self.number(token) for token in tokens]
+        self._token_ids = np.concatenate([self._token_ids, np.array(token_ids, np.int64)])
+        return self._token_ids[ids]
 
 
 class Analyzer(Protocol):
-    """Makes tokens of what a column holds."""
+    """Converts the values of a column to tokens."""
 
     options: TextOptions
 
-    def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> Words:
-        """Return the tokens of the values of a column; a null has none."""
+    def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> AnalyzedTexts:
+        """Return the tokens of column values. A null has none."""
 
     def tokens(self, text: str) -> list[Token]:
-        """Return the tokens of a query in order; the first has position 0."""
+        """Return the tokens of a query in order, with positions relative to the first token."""
 
 
 class TextAnalyzer:
-    """Makes tokens of texts as options say."""
+    """Converts texts to tokens."""
 
     def __init__(self, options: TextOptions) -> None:
-        """Prepare what the options need; raise if a package is missing."""
+        """Create an analyzer. Raise if a required package is missing."""
         self.options = options
-        self._cut: Cutter = cutter_of(options)
+        self._tokenize: Tokenizer = make_tokenizer(options)
         self._filter: Callable[[str], str | None] = token_filter(options)
-        self._known_tokens = lru_cache(maxsize=_QUERIES_KNOWN)(self._tokens)
+        self._cached_tokens = lru_cache(maxsize=_QUERIES_CACHED)(self._tokens)
 
-    def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> Words:
-        """Return the tokens of texts; a null has none."""
-        pieces, positions, counts = self._cut(texts)
-        made = vocabulary.numbers(pieces, self._filter)
-        kept = made != _LEFT_OUT
-        if kept.all():
-            return Words(made.astype(np.uint32), positions, counts)
+    def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> AnalyzedTexts:
+        """Return the tokens of texts. A null has none."""
+        raw_tokens, positions, counts = self._tokenize(texts)
+        token_ids = vocabulary.numbers(raw_tokens, self._filter)
+        is_retained = token_ids != _REMOVED
+        if is_retained.all():
+            return AnalyzedTexts(token_ids.astype(np.uint32), positions, counts)
         ends = np.cumsum(counts)
-        kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
-        return Words(
-            made[kept].astype(np.uint32),
-            positions[kept],
-            kept_before[ends] - kept_before[ends - counts],
+        num_retained = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_retained)])
+        return AnalyzedTexts(
+            token_ids[is_retained].astype(np.uint32),
+            positions[is_retained],
+            num_retained[ends] - num_retained[ends - counts],
         )
 
     def tokens(self, text: str) -> list[Token]:
-        """Return the tokens of a text in order; the first has position 0, as in queries."""
-        return list(self._known_tokens(text))
+        """Return the tokens of a text in order, with positions relative to the first token."""
+        return list(self._cached_tokens(text))
 
     def _tokens(self, text: str) -> tuple[Token, ...]:
         vocabulary = Vocabulary()
-        words = self.analyze(pa.array([text], pa.string()), vocabulary)
-        first = int(words.positions[0]) if len(words.positions) else 0
+        analyzed = self.analyze(pa.array([text], pa.string()), vocabulary)
+        first = int(analyzed.positions[0]) if len(analyzed.positions) else 0
         return tuple(
             Token(vocabulary.tokens[number], position - first)
-            for number, position in zip(words.ids.tolist(), words.positions.tolist(), strict=True)
+            for number, position in zip(
+                analyzed.ids.tolist(), analyzed.positions.tolist(), strict=True
+            )
         )
 
-    def pieces(self, texts: pa.Array) -> Iterator[tuple[int, int, str]]:
-        """Yield where each piece of texts that becomes a token begins, its size, and the token."""
+    def token_ranges(self, texts: pa.Array) -> Iterator[tuple[int, int, str]]:
+        """Yield the byte position, byte size and token of each raw token that is not removed."""
         vocabulary = Vocabulary()
-        pieces, _, _ = self._cut(texts)
-        made = vocabulary.numbers(pieces, self._filter).tolist()
-        places = zip(pieces.position.tolist(), pieces.size.tolist(), made, strict=True)
-        for position, size, number in places:
-            if number != _LEFT_OUT:
+        raw_tokens, _, _ = self._tokenize(texts)
+        token_ids = vocabulary.numbers(raw_tokens, self._filter).tolist()
+        ranges = zip(raw_tokens.position.tolist(), raw_tokens.size.tolist(), token_ids, strict=True)
+        for position, size, number in ranges:
+            if number != _REMOVED:
                 yield position, size, vocabulary.tokens[number]
 
 
@@ -160,27 +163,27 @@ class _Stemmer(Protocol):
 
 
 def token_filter(options: TextOptions) -> Callable[[str], str | None]:
-    """Return what makes a token of a piece of text, or None where it is left out."""
-    longest = options.max_token_length
+    """Return a function that converts a raw token to a token, or to None if it is removed."""
+    bytes_max = options.max_token_length
     stem = _stemmer(options.language).stemWord if options.stem else None
-    stopped: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
     if options.remove_stop_words:
-        own = options.custom_stop_words
-        if own is not None:
-            stopped = frozenset(own)
+        custom = options.custom_stop_words
+        if custom is not None:
+            removed = frozenset(custom)
         elif options.base_tokenizer.partition("/")[0] == _ICU:
-            # Such texts may be of any language.
-            stopped = stop_words_of_all()
+            # Texts for this tokenizer may be in any language.
+            removed = all_stop_words()
         else:
-            stopped = stop_words(options.language)
+            removed = stop_words(options.language)
 
-    def make(piece: str) -> str | None:
-        if longest is not None and len(piece.encode()) >= longest:
+    def make(raw_token: str) -> str | None:
+        if bytes_max is not None and len(raw_token.encode()) >= bytes_max:
             return None
-        token = lower(piece) if options.lower_case else piece
+        token = lower(raw_token) if options.lower_case else raw_token
         if stem is not None:
             token = stem(token)
-        if token in stopped:
+        if token in removed:
             return None
         return fold(token) if options.ascii_folding else token
 
@@ -190,8 +193,8 @@ def token_filter(options: TextOptions) -> Callable[[str], str | None]:
 def _stemmer(language: str) -> _Stemmer:
     if Stemmer is None:
         raise UnsupportedError(
-            "stemming needs the package PyStemmer; install it or pass stem=False",
+            "stemming requires the package PyStemmer; install it or pass stem=False",
             language=language,
         )
-    found: _Stemmer = Stemmer.Stemmer(language.lower())
-    return found
+    stemmer: _Stemmer = Stemmer.Stemmer(language.lower())
+    return stemmer

@@ -1,12 +1,12 @@
-"""What indices of text know of characters: which make up words, their lower case, their plain form.
+"""Unicode tables for text analysis: token characters, case, lower case and ASCII folding.
 
-    words     every letter and digit of any script; a blank, a hyphen or a dash ends a word
+    tokens    letters and digits of any script; blanks, hyphens and dashes are separators
     cases     É is upper, é is lower, ʕ and 中 are neither
     lower     É -> é, one character at a time
     folded    é -> e, ß -> ss, ﬁ -> fi
 
-The tables are data of this package and not those of the interpreter, whose version of Unicode may
-be another one: an index must find what it was built of.
+The tables are part of this package and independent of the Unicode version of the interpreter, so
+queries are analyzed like the texts at build time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from lancelet.buffers import Bytes
 
 _NUM_CHARACTERS: Final = 0x110000
 _AMBIGUOUS: Final = "Ambiguous"
-"""The line of words that are kept where the language is not known."""
+"""Name of the line of stop words that are retained if the language is unknown."""
 
 _BLANKS: Final = " \t\n\f\r"
 
 
 @cache
 def letters_and_digits() -> Bytes:
-    """Return a bit for each character, set for those that words are made of."""
+    """Return a bitmap over all characters, set for letters and digits."""
     member = np.zeros(_NUM_CHARACTERS, np.bool_)
     for line in _lines("alphanumeric.txt"):
         first, last = (int(number, 16) for number in line.split())
@@ -39,20 +39,20 @@ def letters_and_digits() -> Bytes:
 
 @cache
 def identifier_characters() -> Bytes:
-    """Return a bit for each character, set for those that names in programs are made of."""
+    """Return a bitmap over all characters, set for those allowed in identifiers."""
     bits = letters_and_digits().copy()
     bits[ord("_") >> 3] |= 1 << (ord("_") & 7)
     return bits
 
 
 def class_ranges() -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Yield what characters are to the ends of words, and the first and last of each range."""
+    """Yield the name and character ranges of each word break class."""
     return _ranges("word_breaks.txt")
 
 
 @cache
 def letters_of_case(case: str) -> frozenset[str]:
-    """Return the letters whose case is `upper` or `lower`; most scripts have none.
+    """Return the letters with the case `upper` or `lower`. Most scripts have no case.
 
     >>> "É" in letters_of_case("upper"), "ß" in letters_of_case("lower")
     (True, True)
@@ -63,14 +63,14 @@ def letters_of_case(case: str) -> frozenset[str]:
 
 @cache
 def no_blanks() -> Bytes:
-    """Return a bit for each character, set for all but blanks."""
+    """Return a bitmap over all characters, set for all except blanks."""
     member = np.ones(_NUM_CHARACTERS, np.bool_)
     member[[ord(blank) for blank in _BLANKS]] = False
     return np.packbits(member, bitorder="little")
 
 
 def lower(text: str) -> str:
-    """Return a text in lower case.
+    """Convert a text to lower case.
 
     >>> lower("Straße ΟΔΟΣ")
     'straße οδοσ'
@@ -79,7 +79,7 @@ def lower(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return a text with plain letters in place of those with marks.
+    """Replace letters with diacritics and ligatures by plain letters.
 
     >>> fold("naïve ﬁn")
     'naive fin'
@@ -89,26 +89,26 @@ def fold(text: str) -> str:
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """Return the words of a language that say nothing, none if it has no list."""
+    """Return the stop words of a language; empty if it has no list."""
     for line in _lines("stop_words.txt"):
-        name, *words = line.split()
+        name, *language_words = line.split()
         if name == language:
-            return frozenset(words)
+            return frozenset(language_words)
     return frozenset()
 
 
 @cache
-def stop_words_of_all() -> frozenset[str]:
-    """Return the words of all languages, and of those that put no blanks between words.
+def all_stop_words() -> frozenset[str]:
+    """Return the stop words of all languages, including those written without blanks.
 
-    Some say nothing in one language and much in another; they are not among them.
+    Stop words of one language that are meaningful words of another are excluded.
 
-    >>> {"the", "der", "的"} <= stop_words_of_all(), "dog" in stop_words_of_all()
+    >>> {"the", "der", "的"} <= all_stop_words(), "dog" in all_stop_words()
     (True, False)
     """
     lines = [line.split() for line in _lines("stop_words.txt")]
-    found = {word for name, *words in lines if name != _AMBIGUOUS for word in words}
-    return frozenset(found - stop_words(_AMBIGUOUS))
+    all_words = {word for name, *words in lines if name != _AMBIGUOUS for word in words}
+    return frozenset(all_words - stop_words(_AMBIGUOUS))
 
 
 @cache
@@ -123,7 +123,7 @@ def _table(name: str) -> dict[int, str]:
 def _ranges(name: str) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     for line in _lines(name):
         title, *ranges = line.split()
-        ends = ([int(end, 16) for end in one.split("-")] for one in ranges)
+        ends = ([int(end, 16) for end in part.split("-")] for part in ranges)
         yield title, [(first, last[0] if last else first) for first, *last in ends]
 
 

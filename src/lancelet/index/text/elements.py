@@ -1,10 +1,10 @@
-"""Texts in lists: a row is one document, or each element of its lists is one.
+"""Documents in list columns: a document is a row, or an element of its lists.
 
     row 0  ["red fox", "fox"]      by row       "red fox fox"
-    row 1  null                    by element   row 0 place 0 "red fox", row 0 place 1 "fox"
+    row 1  null                    by element   row 0 index 0 "red fox", row 0 index 1 "fox"
 
-Lists may be in structs, and those in lists again; then a place has a number for each of the lists,
-the outermost first.
+Lists may be nested in structs and other lists. Elements of nested lists have one index per list,
+outermost first.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.values import dataclass
 
-Places = npt.NDArray[np.uint32]
-"""A row for each document, with a column for each of the lists that it is in."""
+ElementIndices = npt.NDArray[np.uint32]
+"""List indices of each document, with one column per nesting level of lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elements:
-    """The texts in lists: which row each is of, and where it is in the lists of the row."""
+    """The elements of lists with their rows and list indices."""
 
     texts: pa.Array
     rows: Int64s
-    places: Places
+    element_indices: ElementIndices
 
 
 def is_list(data_type: pa.DataType) -> bool:
-    """Return whether values are lists of any length."""
+    """Return whether a type is a list of variable length."""
     return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Return whether values are texts."""
+    """Return whether a type is a string."""
     return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
-def no_places(count: int) -> Places:
-    """Return the places of so many documents that are in no list."""
+def no_element_indices(count: int) -> ElementIndices:
+    """Return empty list indices for `count` documents outside of lists."""
     return np.empty((count, 0), np.uint32)
 
 
 def lists_of_texts(values: pa.Array, names: Sequence[str]) -> pa.Array:
-    """Return texts in the lists they are in, without the structs that are on the way to them.
+    """Extract nested lists of strings from lists of structs.
 
     >>> docs = pa.array([[{"title": "fox"}, {"title": "dog"}]])
     >>> lists_of_texts(docs, ["element", "title"]).to_pylist()
@@ -65,27 +65,27 @@ def lists_of_texts(values: pa.Array, names: Sequence[str]) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), inner, mask=values.is_null())
 
 
-def elements_of(values: pa.Array) -> Elements:
-    """Return the texts of lists, of which null ones have none.
+def list_elements(values: pa.Array) -> Elements:
+    """Return the elements of lists. Null lists have none.
 
-    >>> found = elements_of(pa.array([["a", None], None, ["b"]]))
-    >>> found.texts.to_pylist(), found.rows.tolist(), found.places.tolist()
+    >>> elements = list_elements(pa.array([["a", None], None, ["b"]]))
+    >>> elements.texts.to_pylist(), elements.rows.tolist(), elements.element_indices.tolist()
     (['a', None, 'b'], [0, 0, 2], [[0], [1], [0]])
     """
     rows = np.arange(len(values))
-    places: list[npt.NDArray[np.uint32]] = []
+    levels: list[npt.NDArray[np.uint32]] = []
     while is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy().astype(np.int64)
         first = np.searchsorted(parents, parents)
-        own = (np.arange(len(parents)) - first).astype(np.uint32)
-        places = [*(outer[parents] for outer in places), own]
+        innermost = (np.arange(len(parents)) - first).astype(np.uint32)
+        levels = [*(outer[parents] for outer in levels), innermost]
         rows, values = rows[parents], values.flatten()
-    table = np.stack(places, axis=1) if places else no_places(len(rows))
-    return Elements(values, rows, np.ascontiguousarray(table))
+    element_indices = np.stack(levels, axis=1) if levels else no_element_indices(len(rows))
+    return Elements(values, rows, np.ascontiguousarray(element_indices))
 
 
 def texts_per_row(values: pa.Array) -> pa.Array:
-    """Return a text for each row; the texts of a list are one, apart by a blank.
+    """Return one text per row, joining the elements of lists with blanks.
 
     >>> texts_per_row(pa.array([["a", None, "b"], None, []])).to_pylist()
     ['a b', None, '']
@@ -94,17 +94,17 @@ def texts_per_row(values: pa.Array) -> pa.Array:
         values = values.storage
     if not is_list(values.type):
         return values
-    found = elements_of(values)
-    has_text = found.texts.is_valid()
-    rows = found.rows[has_text.to_numpy(zero_copy_only=False)]
-    texts = found.texts.filter(has_text).cast(pa.large_string())
+    elements = list_elements(values)
+    has_text = elements.texts.is_valid()
+    rows = elements.rows[has_text.to_numpy(zero_copy_only=False)]
+    texts = elements.texts.filter(has_text).cast(pa.large_string())
     offsets = np.searchsorted(rows, np.arange(len(values) + 1)).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets), texts, mask=values.is_null())
     return pc.binary_join(lists, pa.scalar(" ", pa.large_string()))
 
 
 def check_has_lists(data_type: pa.DataType) -> None:
-    """Raise unless values are lists, whose elements can be documents."""
+    """Raise if the type is not a list."""
     if not is_list(data_type):
         raise InvalidInputError(
             "the column has no List layer and cannot use ListElement document granularity",

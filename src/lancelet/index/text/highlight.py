@@ -1,4 +1,4 @@
-"""Where a text has the words of a query, marked in the part of it that has most of them.
+"""Highlighted excerpts: the part of a text with the most query tokens, which are tagged.
 
 highlight("The red foxes run", {"fox"}, ...)      The red <b>foxes</b> run
 """
@@ -18,55 +18,59 @@ _ELLIPSIS: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What stands before and behind a word that was found, and how long a part of a text is."""
+class HighlightTags:
+    """The tags before and after a matching word, and the maximum length of an excerpt."""
 
     before: str = "<b>"
     after: str = "</b>"
     chars_max: int = 160
 
 
-def highlight(text: str, tokens: Collection[str], analyzer: TextAnalyzer, marks: Marks) -> str:
-    """Return the part of a text with most of some tokens, these marked; nothing if it has none."""
-    spans = _spans(text, tokens, analyzer)
-    if not spans:
+def highlight(
+    text: str, tokens: Collection[str], analyzer: TextAnalyzer, tags: HighlightTags
+) -> str:
+    """Return an excerpt with tagged tokens, or an empty string if there are none."""
+    ranges = _token_ranges(text, tokens, analyzer)
+    if not ranges:
         return ""
-    start, stop = _best_part(text, spans, marks.chars_max)
-    pieces = [_ELLIPSIS if start else ""]
+    start, stop = _best_excerpt(text, ranges, tags.chars_max)
+    parts = [_ELLIPSIS if start else ""]
     at = start
-    for first, last in spans:
+    for first, last in ranges:
         if first >= start and last <= stop:
-            pieces += [text[at:first], marks.before, text[first:last], marks.after]
+            parts += [text[at:first], tags.before, text[first:last], tags.after]
             at = last
-    pieces += [text[at:stop], _ELLIPSIS if stop < len(text) else ""]
-    return "".join(pieces)
+    parts += [text[at:stop], _ELLIPSIS if stop < len(text) else ""]
+    return "".join(parts)
 
 
-def _spans(text: str, tokens: Collection[str], analyzer: TextAnalyzer) -> list[tuple[int, int]]:
-    """Return where tokens begin and end, in characters; those that overlap are one."""
+def _token_ranges(
+    text: str, tokens: Collection[str], analyzer: TextAnalyzer
+) -> list[tuple[int, int]]:
+    """Return the character ranges of tokens, with overlapping ranges merged."""
     data = text.encode()
-    found: list[tuple[int, int]] = []
-    for start, size, token in analyzer.pieces(pa.array([text], pa.large_string())):
-        # What a model has made of words stands behind the text, and is not in it.
+    ranges: list[tuple[int, int]] = []
+    for start, size, token in analyzer.token_ranges(pa.array([text], pa.large_string())):
+        # Raw tokens changed by a model are stored after the text.
         if token not in tokens or start >= len(data):
             continue
         first = len(data[:start].decode())
         last = first + len(data[start : start + size].decode())
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(last, found[-1][1])
+        if ranges and first <= ranges[-1][1]:
+            ranges[-1] = ranges[-1][0], max(last, ranges[-1][1])
         else:
-            found.append((first, last))
-    return found
+            ranges.append((first, last))
+    return ranges
 
 
-def _best_part(text: str, spans: list[tuple[int, int]], chars_max: int) -> tuple[int, int]:
-    """Return a part of so many characters at most that has most spans, cut between words."""
+def _best_excerpt(text: str, ranges: list[tuple[int, int]], chars_max: int) -> tuple[int, int]:
+    """Return the range with the most matches within `chars_max`, at word boundaries."""
     if len(text) <= chars_max:
         return 0, len(text)
-    starts, ends = (np.array(each) for each in zip(*spans, strict=True))
-    reach = np.searchsorted(ends, starts + chars_max, side="right")
-    best = int(np.argmax(reach - np.arange(len(starts))))
-    last = int(ends[max(int(reach[best]) - 1, best)])
+    starts, ends = (np.array(each) for each in zip(*ranges, strict=True))
+    num_reached = np.searchsorted(ends, starts + chars_max, side="right")
+    best = int(np.argmax(num_reached - np.arange(len(starts))))
+    last = int(ends[max(int(num_reached[best]) - 1, best)])
     spare = max(chars_max - (last - int(starts[best])), 0) // 2
     start = max(int(starts[best]) - spare, 0)
     stop = min(max(start + chars_max, last), len(text))

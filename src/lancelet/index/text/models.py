@@ -1,13 +1,13 @@
-"""Cutting texts in languages that put no blanks between words, by packages that know the words.
+"""Dictionary-based tokenizers for languages written without blanks.
 
-    jieba/<model>      Chinese, the package jieba       <home>/jieba/<model>/dict.txt
-    lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml, which
-                                                        says where the dictionary is
+    jieba/<model>      Chinese, package jieba           <home>/jieba/<model>/dict.txt
+    lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml, with the
+                                                        path of the dictionary
     icu, icu/split     any script                       see `segments`
 
-`LANCE_LANGUAGE_MODEL_HOME` says where the models are; `~/.local/share/lance/language_models` is
-where they are otherwise; pylance has them there, and a model serves both. The packages are
-optional, and a dictionary of jieba is loaded once.
+`LANCE_LANGUAGE_MODEL_HOME` is the folder of the models, by default
+`~/.local/share/lance/language_models` as in pylance, so models can be shared. The packages are
+optional. Dictionaries of jieba are loaded once.
 """
 
 from __future__ import annotations
@@ -25,33 +25,37 @@ import pyarrow as pa
 
 from lancelet.buffers import Slices
 from lancelet.errors import InvalidInputError
-from lancelet.index.text.pieces import Cutter, Pieces, texts_of
-from lancelet.index.text.segments import UnreadableModelError, package_of_words, segment_cutter
+from lancelet.index.text.segments import (
+    UnreadableModelError,
+    import_tokenizer_package,
+    make_segment_tokenizer,
+)
+from lancelet.index.text.tokenizer_base import RawTokens, Tokenizer, text_buffers
 
 HOME_VARIABLE: Final = "LANCE_LANGUAGE_MODEL_HOME"
 _DEFAULT_HOME: Final = "lance/language_models"
 
-Words = Callable[[str], Iterator[tuple[str, int, int]]]
-"""Yields the words of a text, the position of each, and in which byte of the text it begins."""
+TokenizeText = Callable[[str], Iterator[tuple[str, int, int]]]
+"""Yields the tokens of a text with their positions and byte offsets."""
 
 
-def model_cutter(name: str) -> Cutter:
-    """Return what cuts texts by a model; raise if its package or its files are missing."""
+def make_model_tokenizer(name: str) -> Tokenizer:
+    """Return the tokenizer of a model. Raise if its package or its files are missing."""
     kind, _, model = name.partition("/")
     match kind:
         case "jieba":
-            return partial(_cut, _jieba(_folder(kind, model or "default")))
+            return partial(_tokenize, _jieba(_folder(kind, model or "default")))
         case "lindera" if model:
-            return partial(_cut, _lindera(_folder(kind, model)))
+            return partial(_tokenize, _lindera(_folder(kind, model)))
         case "icu" if model in ("", "split"):
-            return segment_cutter(splits=bool(model))
+            return make_segment_tokenizer(splits=bool(model))
         case _:
             raise InvalidInputError(f"unknown base tokenizer {name}")
 
 
-def _cut(words: Words, texts: pa.Array) -> Pieces:
-    """Cut texts one by one; words that a model has changed are put behind the texts."""
-    offsets, data = texts_of(texts)
+def _tokenize(tokenize_text: TokenizeText, texts: pa.Array) -> RawTokens:
+    """Tokenize texts one by one. Tokens changed by a model are appended to the text buffer."""
+    offsets, data = text_buffers(texts)
     data = data[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
     source = bytearray(data)
@@ -60,24 +64,24 @@ def _cut(words: Words, texts: pa.Array) -> Pieces:
     positions: list[int] = []
     counts: list[int] = []
     for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        before = len(starts)
-        for word, position, start in words(source[first:last].decode()):
-            piece = word.encode()
-            at = first + start
-            if source[at : at + len(piece)] != piece:
-                at = len(source)
-                source += piece
-            starts.append(at)
-            sizes.append(len(piece))
+        num_before = len(starts)
+        for word, position, start in tokenize_text(source[first:last].decode()):
+            token = word.encode()
+            token_start = first + start
+            if source[token_start : token_start + len(token)] != token:
+                token_start = len(source)
+                source += token
+            starts.append(token_start)
+            sizes.append(len(token))
             positions.append(position)
-        counts.append(len(starts) - before)
-    found = np.frombuffer(bytes(source), np.uint8) if len(source) > len(data) else data
-    pieces = Slices(found, np.array(starts, np.int64), np.array(sizes, np.int64))
-    return pieces, np.array(positions, np.uint32), np.array(counts, np.int64)
+        counts.append(len(starts) - num_before)
+    buffer = np.frombuffer(bytes(source), np.uint8) if len(source) > len(data) else data
+    raw_tokens = Slices(buffer, np.array(starts, np.int64), np.array(sizes, np.int64))
+    return raw_tokens, np.array(positions, np.uint32), np.array(counts, np.int64)
 
 
 def language_model_home() -> str:
-    """Return the folder that has the models."""
+    """Return the folder of the language models."""
     shared = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return str(os.environ.get(HOME_VARIABLE) or Path(shared, _DEFAULT_HOME))
 
@@ -89,20 +93,20 @@ def _folder(kind: str, model: str) -> str:
     return str(folder)
 
 
-def _jieba(folder: str) -> Words:
+def _jieba(folder: str) -> TokenizeText:
     config = _read_config(Path(folder, "config.json"))
     names: list[str] = [config.get("main") or "dict.txt", *(config.get("users") or [])]
     paths = tuple(str(Path(folder, name).resolve()) for name in names)
     for path in paths:
         if not Path(path).is_file():
-            raise UnreadableModelError("a tokenizer dictionary is missing", path=path)
-    return _jieba_of(paths)
+            raise UnreadableModelError("missing tokenizer dictionary", path=path)
+    return _load_jieba(paths)
 
 
 @cache
-def _jieba_of(paths: tuple[str, ...]) -> Words:
-    """Return what knows the words of dictionaries; those of the first are enough for most."""
-    package = package_of_words("jieba", "jieba", "Chinese texts")
+def _load_jieba(paths: tuple[str, ...]) -> TokenizeText:
+    """Load a jieba tokenizer from a main dictionary and optional user dictionaries."""
+    package = import_tokenizer_package("jieba", "jieba", "Chinese texts")
     package.setLogLevel("WARNING")
     tokenizer = package.Tokenizer(dictionary=paths[0])
     try:
@@ -111,30 +115,30 @@ def _jieba_of(paths: tuple[str, ...]) -> Words:
             with Path(path).open("rb") as file:
                 tokenizer.load_userdict(file)
     except ValueError as error:
-        raise UnreadableModelError("a tokenizer dictionary cannot be read", paths=paths) from error
+        raise UnreadableModelError("invalid tokenizer dictionary", paths=paths) from error
 
-    def words(text: str) -> Iterator[tuple[str, int, int]]:
+    def tokenize_text(text: str) -> Iterator[tuple[str, int, int]]:
         bytes_before = [0, *accumulate(len(letter.encode()) for letter in text)]
         for word, start, _ in tokenizer.tokenize(text, mode="search", HMM=True):
             yield word, start, bytes_before[start]
 
-    return words
+    return tokenize_text
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UnreadableModelError("a configuration cannot be read", path=str(path)) from error
-    if not isinstance(found, dict):
-        raise UnreadableModelError("a configuration cannot be read", path=str(path))
-    return found
+        raise UnreadableModelError("invalid tokenizer configuration", path=str(path)) from error
+    if not isinstance(config, dict):
+        raise UnreadableModelError("invalid tokenizer configuration", path=str(path))
+    return config
 
 
-def _lindera(folder: str) -> Words:
-    package = package_of_words("lindera", "lindera-python", "Japanese and Korean texts")
+def _lindera(folder: str) -> TokenizeText:
+    package = import_tokenizer_package("lindera", "lindera-python", "Japanese and Korean texts")
     path = Path(folder, "config.yml")
     try:
         builder = package.TokenizerBuilder()
@@ -143,14 +147,14 @@ def _lindera(folder: str) -> Words:
         tokenizer = builder.build()
     except (ValueError, OSError, RuntimeError) as error:
         raise UnreadableModelError(
-            "a model cannot be loaded by the release of lindera that is installed; models of "
-            "format 1, as pylance has them, are read by lindera-python 3.0.7 to 4, and those of "
-            "format 2 by lindera 6",
+            "the installed release of lindera cannot load the model; models of format 1, as "
+            "used by pylance, require lindera-python 3.0.7 to 4, and models of format 2 require "
+            "lindera 6",
             path=str(path), release=package.version(), found=str(error),
         ) from error  # fmt: skip
 
-    def words(text: str) -> Iterator[tuple[str, int, int]]:
+    def tokenize_text(text: str) -> Iterator[tuple[str, int, int]]:
         for token in tokenizer.tokenize(text):
             yield token.surface, token.position, token.byte_start
 
-    return words
+    return tokenize_text

@@ -1,4 +1,4 @@
-"""How texts become tokens: what a caller may choose, and how it is kept with an index.
+"""Options of text analysis, and their stored form.
 
 TextOptions(language="French", stem=True)      params of the files, details of the metadata
 """
@@ -43,8 +43,8 @@ _CODE_FLAGS: Final = (
     "preserve_original",
     "index_operators",
 )
-_WHOLE_WORDS: Final = ("ngram", "code")
-"""Tokenizers whose tokens are neither stemmed nor left out unless asked for."""
+_UNFILTERED_TOKENIZERS: Final = ("ngram", "code")
+"""Tokenizers without stemming and stop word removal by default."""
 _CHECKS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     **dict.fromkeys(("analyzer", "base_tokenizer", "language"), text),
     **dict.fromkeys(_CODE_FLAGS, flag),
@@ -54,32 +54,32 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], Any]]] = {
     **dict.fromkeys(("min_ngram_length", "max_ngram_length"), partial(whole_number, bits=32)),
     "custom_stop_words": texts,
 }
-"""What a caller must give for each option."""
+"""Type check of each option."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How texts are cut into tokens, and what is done with each.
+    """Options of the tokenizer and the token filters.
 
     Attributes:
-        lance_tokenizer: What the column holds: `text`, or `json` for documents.
-        base_tokenizer: How texts are cut.
-        language: Whose endings and stop words are meant.
-        with_position: Whether an index keeps where tokens stand, as phrases need.
-        max_token_length: Tokens of so many bytes or more are left out; None for no limit.
-        lower_case: Whether upper and lower case are one.
-        stem: Whether endings are taken off.
-        remove_stop_words: Whether words that say nothing are left out.
-        custom_stop_words: Words to leave out in place of those of the language.
-        ascii_folding: Whether letters with marks become plain ones.
-        min_ngram_length: The fewest characters of an n-gram.
-        max_ngram_length: The most characters of an n-gram.
-        prefix_only: Whether only n-grams at the beginning of a text count.
-        block_size: How many documents a block of a posting list has.
-        split_identifiers: Whether the parts of names in programs are tokens too.
-        split_on_numerics: Whether digits are parts of their own.
-        preserve_original: Whether a name that was cut is a token as well.
-        index_operators: Whether operators of programs are tokens.
+        lance_tokenizer: The content of the column: `text`, or `json` for documents.
+        base_tokenizer: The tokenizer that splits texts.
+        language: The language for stemming and stop words.
+        with_position: Whether the index stores token positions, which phrase queries require.
+        max_token_length: Tokens with at least this number of bytes are removed; None for no limit.
+        lower_case: Whether tokens are converted to lower case.
+        stem: Whether tokens are stemmed.
+        remove_stop_words: Whether stop words are removed.
+        custom_stop_words: Stop words that replace those of the language.
+        ascii_folding: Whether tokens are folded to ASCII.
+        min_ngram_length: The minimum number of characters of an n-gram.
+        max_ngram_length: The maximum number of characters of an n-gram.
+        prefix_only: Whether only n-grams at the start of a text are indexed.
+        block_size: The number of documents per posting block.
+        split_identifiers: Whether parts of identifiers are indexed.
+        split_on_numerics: Whether identifiers are also split between letters and digits.
+        preserve_original: Whether split identifiers are also indexed as a whole.
+        index_operators: Whether operators are indexed.
     """
 
     lance_tokenizer: str = "text"
@@ -102,7 +102,7 @@ class TextOptions:
     index_operators: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Raise for invalid or inconsistent options."""
         base = self.base_tokenizer
         if base not in TOKENIZERS and base.split("/")[0] not in _MODELS:
             raise InvalidInputError(
@@ -110,11 +110,11 @@ class TextOptions:
             )
         if self.language not in LANGUAGES:
             raise InvalidInputError(
-                "unknown language of a text index", found=self.language, known=list(LANGUAGES)
+                "unknown language in text index options", found=self.language, known=list(LANGUAGES)
             )
         if not 0 < self.min_ngram_length <= self.max_ngram_length:
             raise InvalidInputError(
-                "n-grams need 0 < min_ngram_length <= max_ngram_length",
+                "n-gram lengths must satisfy 0 < min_ngram_length <= max_ngram_length",
                 min_ngram_length=self.min_ngram_length,
                 max_ngram_length=self.max_ngram_length,
             )
@@ -127,52 +127,54 @@ class TextOptions:
                 flags=[name for name in _CODE_FLAGS if getattr(self, name)],
             )
         if self.lance_tokenizer not in ("text", "json"):
-            raise UnsupportedError("unknown tokenizer of documents", found=self.lance_tokenizer)
+            raise UnsupportedError("unknown lance_tokenizer", found=self.lance_tokenizer)
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> TextOptions:
-        """Return the options of arguments by name; what is missing or None has its default."""
-        known = {field.name for field in fields(TextOptions)}
-        own = {name: value for name, value in given.items() if name in known}
-        base = _base_tokenizer(given.get("analyzer"), own.get("base_tokenizer"))
-        own["base_tokenizer"] = base
+    def from_params(params: Mapping[str, Any]) -> TextOptions:
+        """Return options from values by name. Missing values and None stand for the default."""
+        names = {field.name for field in fields(TextOptions)}
+        values = {name: value for name, value in params.items() if name in names}
+        base = _base_tokenizer(params.get("analyzer"), values.get("base_tokenizer"))
+        values["base_tokenizer"] = base
         defaults: dict[str, Any] = {}
-        if base in _WHOLE_WORDS:
+        if base in _UNFILTERED_TOKENIZERS:
             defaults = {"stem": False, "remove_stop_words": False}
         if base == "code":
             defaults |= {"split_on_numerics": True, "preserve_original": True}
         for name, value in defaults.items():
-            if own.get(name) is None:
-                own[name] = value
-        kept = {
+            if values.get(name) is None:
+                values[name] = value
+        arguments = {
             name: value
-            for name, value in own.items()
+            for name, value in values.items()
             if value is not None or name in ("max_token_length", "custom_stop_words")
         }
-        if kept.get("custom_stop_words") is not None:
-            kept["custom_stop_words"] = tuple(kept["custom_stop_words"])
-        if isinstance(kept.get("language"), str):
-            kept["language"] = kept["language"].capitalize()
-        return TextOptions(**kept)
+        if arguments.get("custom_stop_words") is not None:
+            arguments["custom_stop_words"] = tuple(arguments["custom_stop_words"])
+        if isinstance(arguments.get("language"), str):
+            arguments["language"] = arguments["language"].capitalize()
+        return TextOptions(**arguments)
 
     @staticmethod
-    def asked(given: Mapping[str, Any]) -> TextOptions:
-        """Return the options that a caller asks for, of which each must have its type."""
-        own = {name: value for name, value in given.items() if value is not None}
-        checked = {name: _CHECKS[name](name, own[name]) for name in own.keys() & _CHECKS.keys()}
-        return TextOptions.of({**given, **checked})
+    def from_arguments(arguments: Mapping[str, Any]) -> TextOptions:
+        """Return options from user arguments after checking their types."""
+        values = {name: value for name, value in arguments.items() if value is not None}
+        checked = {
+            name: _CHECKS[name](name, values[name]) for name in values.keys() & _CHECKS.keys()
+        }
+        return TextOptions.from_params({**arguments, **checked})
 
     @staticmethod
     def parse(params: str) -> TextOptions:
-        """Return the options that the files of an index keep."""
-        return TextOptions.of(json.loads(params))
+        """Parse the options stored in the files of an index."""
+        return TextOptions.from_params(json.loads(params))
 
     def render(self) -> str:
-        """Return the options as the files of an index keep them."""
+        """Return the options in the form stored in the files of an index."""
         return json.dumps(self.as_params(), separators=(",", ":"), ensure_ascii=False)
 
     def as_params(self) -> dict[str, Any]:
-        """Return the options by name."""
+        """Return the options as a dictionary."""
         params = asdict(self)
         if self.custom_stop_words is not None:
             params["custom_stop_words"] = list(self.custom_stop_words)
@@ -180,7 +182,7 @@ class TextOptions:
 
 
 def _base_tokenizer(analyzer: str | None, base: str | None) -> str:
-    """Return what cuts texts, given the two names that it may go by."""
+    """Return the base tokenizer for a pair of `analyzer` and `base_tokenizer`."""
     match analyzer, base:
         case None, _:
             return base or "simple"

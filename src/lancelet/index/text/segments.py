@@ -1,21 +1,19 @@
-"""Texts of any script cut into words: the tokenizers `icu` and `icu/split`.
+"""The tokenizers `icu` and `icu/split`, which split texts of any script into words.
 
     icu          can't 3.14 a_b 東京都に      can't  3.14  a_b  東京  都  に
     icu/split                                 can t  3 14  a b  東京  都  に
 
-Words end by the rules of Unicode; the class of each character is data of this package, as an
-index must find what it was built of. Chinese, Japanese, Thai, Lao, Burmese and Khmer put no blanks
-between words: these are looked up in the lists of the ICU library, each read when it is needed.
+Word boundaries follow the Unicode rules, with character classes from the tables of this package, so
+queries are split like the texts at build time. Chinese, Japanese, Thai, Lao, Burmese and Khmer are
+written without blanks and use the dictionaries of the ICU library, which are loaded on demand.
 
-The ICU library that is at hand, for its lists of words in languages without blanks.
+The dictionaries ("thaidict", "cjdict", ...) are read with `udata_open` and `udata_getMemory` from:
 
-    PyICU is installed     the library that its module is linked to
-    otherwise              the library of the system, `libicuuc`
+    PyICU, if installed    the library linked by its module
+    otherwise              the system library, `libicuuc`
 
-    udata_open, udata_getMemory     the bytes of "thaidict", "cjdict", ...
-
-The library's functions have its version in their names: `udata_open_72` of `libicuuc.so.72`. Some
-systems leave the lists out of the library's data and have them in a package of their own.
+Function names contain the version of the library: `udata_open_72` of `libicuuc.so.72`. Some systems
+ship the dictionaries in a separate package.
 """
 
 from __future__ import annotations
@@ -36,8 +34,13 @@ import pyarrow as pa
 from lancelet.buffers import Bytes
 from lancelet.errors import StorageError, UnsupportedError
 from lancelet.index.text.characters import class_ranges, letters_and_digits
-from lancelet.index.text.icu_dictionary import WordTree, join_trees, read_words
-from lancelet.index.text.pieces import Cutter, Pieces, places_within, texts_of
+from lancelet.index.text.icu_dictionary import WordTree, join_trees, read_dictionary
+from lancelet.index.text.tokenizer_base import (
+    RawTokens,
+    Tokenizer,
+    positions_in_groups,
+    text_buffers,
+)
 from lancelet.kernels import (
     CharacterClass,
     ClusterPart,
@@ -48,56 +51,59 @@ from lancelet.kernels import (
 )
 
 _NUM_CHARACTERS: Final = 0x110000
-_LISTS: Final = {
+_DICTIONARIES: Final = {
     Language.THAI: "thaidict",
     Language.LAO: "laodict",
     Language.BURMESE: "burmesedict",
     Language.KHMER: "khmerdict",
     Language.CHINESE_JAPANESE: "cjdict",
 }
-_RULES_KEPT: Final = 4
-"""The rules for so many sets of languages are kept; their words are kept anyway."""
+_RULES_CACHED: Final = 4
+"""Number of language sets whose rules are cached. Dictionaries are always cached."""
 
-_UNLISTED: Final = WordTree(
+_EMPTY_TREE: Final = WordTree(
     np.zeros(1, np.uint16), np.zeros(1, np.int32), np.zeros(1, np.uint16), np.zeros(1, np.uint8)
 )
 
 _PACKAGE: Final = "icu._icu_"
 _TOTAL_SIZE: Final = 3
 _HEADER_BYTES: Final = 32
-_BYTES_MOST: Final = 1 << 28
+_BYTES_MAX: Final = 1 << 28
 
 
-def segment_cutter(*, splits: bool) -> Cutter:
-    """Return what cuts texts of any script."""
-    return _Segmenter(splits=splits).cut
+def make_segment_tokenizer(*, splits: bool) -> Tokenizer:
+    """Return the tokenizer for texts of any script."""
+    return _Segmenter(splits=splits).tokenize
 
 
 class _Segmenter:
-    """Cuts texts; what languages it has met is remembered, as their words are read when met."""
+    """Splits texts into words. Remembers the languages seen, to load their dictionaries once."""
 
     def __init__(self, *, splits: bool) -> None:
         self._splits = splits
-        self._met: frozenset[Language] = frozenset()
+        self._languages: frozenset[Language] = frozenset()
 
-    def cut(self, texts: pa.Array) -> Pieces:
-        offsets, data = texts_of(texts)
-        known = self._met
+    def tokenize(self, texts: pa.Array) -> RawTokens:
+        offsets, data = text_buffers(texts)
+        languages = self._languages
         while True:
-            words, counts, stretches = find_segments(
-                offsets, data, letters_and_digits(), _rules(known), splits=self._splits
+            raw_tokens, counts, num_runs = find_segments(
+                offsets, data, letters_and_digits(), _rules(languages), splits=self._splits
             )
-            met = known.union(language for language in _LISTS if stretches[language])
-            if met == known:
-                return words, places_within(counts), counts
-            # Other threads may set it as well; what one of them forgets is only met again.
-            self._met = known = met
+            seen = languages.union(language for language in _DICTIONARIES if num_runs[language])
+            if seen == languages:
+                return raw_tokens, positions_in_groups(counts), counts
+            # Concurrent updates may lose a language, which is then detected again.
+            self._languages = languages = seen
 
 
-@lru_cache(maxsize=_RULES_KEPT)
+@lru_cache(maxsize=_RULES_CACHED)
 def _rules(languages: frozenset[Language]) -> SegmentRules:
-    """Return the rules, with the words of some languages."""
-    trees = [_words(name) if one in languages else _UNLISTED for one, name in _LISTS.items()]
+    """Return the rules with the dictionaries of some languages."""
+    trees = [
+        _read_dictionary(name) if language in languages else _EMPTY_TREE
+        for language, name in _DICTIONARIES.items()
+    ]
     forest = join_trees(trees)
     return SegmentRules(
         _classes(), forest.units, forest.children, forest.num_children, forest.is_word
@@ -105,21 +111,21 @@ def _rules(languages: frozenset[Language]) -> SegmentRules:
 
 
 @cache
-def _words(name: str) -> WordTree:
+def _read_dictionary(name: str) -> WordTree:
     library = icu_library()
     if library is None:
         raise MissingPackageError(
-            "texts in Chinese, Japanese, Thai, Lao, Burmese and Khmer are tokenized by "
-            "dictionaries of the ICU library; install it (libicu) or the package PyICU, or choose "
-            "another base_tokenizer",
+            "texts in Chinese, Japanese, Thai, Lao, Burmese and Khmer are tokenized with "
+            "dictionaries of the ICU library; install it (libicu) or the package PyICU, or "
+            "choose another base_tokenizer",
             package="PyICU",
         )
-    return read_words(library.dictionary(name))
+    return read_dictionary(library.dictionary(name))
 
 
 @cache
 def _classes() -> Bytes:
-    """Return the class of each character."""
+    """Return the word break class of each character."""
     classes = np.zeros(_NUM_CHARACTERS, np.uint8)
     for name, ranges in class_ranges():
         language, _, part = name.partition("+")
@@ -135,15 +141,15 @@ def _classes() -> Bytes:
 
 @cache
 def icu_library() -> Library | None:
-    """Return the library, or None if there is none."""
+    """Return the ICU library, or None if it is not installed."""
     return next(_libraries(), None)
 
 
 class Library:
-    """The functions of an ICU library that give its data."""
+    """The data functions of an ICU library."""
 
     def __init__(self, path: str, version: str) -> None:
-        """Load a library; raise OSError or AttributeError if it is none of this version."""
+        """Load a library. Raise OSError or AttributeError if it does not have this version."""
         self.path, self.version = path, version
         library, code = ctypes.CDLL(path), ctypes.POINTER(ctypes.c_int)
         names = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p)
@@ -154,41 +160,41 @@ class Library:
         self._close = _function(library, f"udata_close_{version}", None, ctypes.c_void_p)
 
     def dictionary(self, name: str) -> bytes:
-        """Return a list of words as the library has it."""
+        """Return the bytes of a dictionary."""
         package = f"icudt{self.version}{sys.byteorder[0]}-brkitr".encode()
         code = ctypes.c_int(0)
-        found = self._open(package, b"dict", name.encode(), ctypes.byref(code))
-        if not found:
+        handle = self._open(package, b"dict", name.encode(), ctypes.byref(code))
+        if not handle:
             raise StorageError(
-                "the data of the ICU library lacks a dictionary; install the library's whole "
-                "data, or PyICU",
+                "the ICU library lacks a dictionary; install the full data of the library, or "
+                "PyICU",
                 name=name, library=self.path, version=self.version, code=code.value,
             )  # fmt: skip
         try:
-            start = self._memory(found)
+            start = self._memory(handle)
             header = (ctypes.c_int32 * (_HEADER_BYTES // 4)).from_address(start)
             size = header[_TOTAL_SIZE]
-            if not _HEADER_BYTES <= size <= _BYTES_MOST:
-                raise StorageError("a dictionary is damaged", name=name, library=self.path)
+            if not _HEADER_BYTES <= size <= _BYTES_MAX:
+                raise StorageError("damaged ICU dictionary", name=name, library=self.path)
             return ctypes.string_at(start, size)
         finally:
-            self._close(found)
+            self._close(handle)
 
 
 def _libraries() -> Iterator[Library]:
-    for path, version in _places():
+    for path, version in _library_paths():
         try:
             yield Library(path, version)
         except (OSError, AttributeError):
-            # It cannot be loaded here, or is built with names of its own.
+            # The library cannot be loaded, or was built with other function names.
             continue
 
 
-def _places() -> Iterator[tuple[str, str]]:
+def _library_paths() -> Iterator[tuple[str, str]]:
     try:
-        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
+        with warnings.catch_warnings(action="ignore"):  # imported modules may be deprecated
             package = importlib.import_module(_PACKAGE)
-        # Functions are looked up in what a module is linked to as well.
+        # Symbols are also resolved in the libraries linked by a module.
         yield str(package.__file__), str(package.ICU_VERSION).partition(".")[0]
     except ImportError:
         pass
@@ -205,24 +211,24 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 
 
 class MissingPackageError(UnsupportedError, OSError):
-    """A package that knows the words of a language is not installed."""
+    """The tokenizer package for a language is not installed."""
 
 
 class UnreadableModelError(StorageError, ValueError):
-    """The files of a model are missing or damaged.
+    """The files of a language model are missing or damaged.
 
-    pylance raises OSError when an index is built, and ValueError when a text is cut.
+    pylance raises OSError when an index is built, and ValueError when a text is tokenized.
     """
 
 
-def package_of_words(name: str, install: str, what: str) -> Any:
-    """Return a package; raise an error that says which texts need it if it is not installed."""
+def import_tokenizer_package(name: str, install: str, what: str) -> Any:
+    """Import a tokenizer package. Raise if it is not installed."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
+        with warnings.catch_warnings(action="ignore"):  # imported modules may be deprecated
             return importlib.import_module(name)
     except ImportError as error:
         raise MissingPackageError(
-            f"{what} are tokenized by the package {install}; install it, or choose another "
+            f"{what} are tokenized with the package {install}; install it, or choose another "
             "base_tokenizer",
             package=install,
         ) from error

@@ -1,4 +1,4 @@
-"""Cutting one text into tokens, to see what an index makes of it."""
+"""Tokenization of a single text, for testing the options of a text index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lancelet.index.text.analyzer import TextAnalyzer, Token
 from lancelet.index.text.options import TextOptions
 
 FtsToken = Token
-"""A token, under the name that pylance has for it."""
+"""A token, under the name used by pylance."""
 
 _DEFAULT: Any = object()
 
@@ -36,13 +36,13 @@ def tokenize(
 ) -> list[FtsToken]:
     """Return the tokens of a text; see `TextOptions` for the options.
 
-    `analyzer` is `text` or `code`, another word for the tokenizers `simple` and `code`.
+    `analyzer` is `text` or `code`, an alias of the tokenizers `simple` and `code`.
 
     Examples:
         >>> [token.text for token in tokenize("The foxes run")]
         ['fox', 'run']
     """
-    given = {
+    options = {
         "analyzer": analyzer,
         "base_tokenizer": base_tokenizer,
         "language": language,
@@ -59,7 +59,9 @@ def tokenize(
         "preserve_original": preserve_original,
         "index_operators": index_operators,
     }
-    wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    arguments: dict[str, Any] = {
+        name: value for name, value in options.items() if value is not None
+    }
     if max_token_length is not _DEFAULT:
-        wanted["max_token_length"] = max_token_length
-    return TextAnalyzer(TextOptions.asked(wanted)).tokens(query)
+        arguments["max_token_length"] = max_token_length
+    return TextAnalyzer(TextOptions.from_arguments(arguments)).tokens(query)

@@ -1,4 +1,4 @@
-"""Vector indices: partitions around centroids, whose rows are kept whole or as codes."""
+"""Vector indices: IVF partitions with flat or quantized vectors."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

@@ -1,12 +1,12 @@
-"""Partitions that have grown too large are split, and those that are nearly empty are joined.
+"""Rebalancing of IVF partitions: splits large partitions and joins small ones.
 
-    rows      40000 300 9000     of partitions that should have 8192
-    split     partition 0 in 5   more than four times as many: new centroids, of its own vectors
-    join      partition 1        fewer than a quarter: its rows go where they are nearest
-    becomes   8100 9200 8000 7700 7000 9300
+    rows      40000 300 9000     target size 8192
+    split     partition 0 in 5   more than four times the target: train new centroids on its vectors
+    join      partition 1        less than a quarter: assign its rows to the nearest partitions
+    result    8100 9200 8000 7700 7000 9300
 
-Codes depend on the partition of a row, so rows that change it are encoded again, of their vectors.
-Rows that stay are not touched.
+Codes depend on the partition, so moved rows are encoded again from their vectors. Other rows are
+not changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.vector.kind import concatenated_codes, graph_settings_of
+from lancelet.index.vector.kind import concatenate_codes, graph_settings_of
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Matrix
 from lancelet.index.vector.segment import IvfSegment
@@ -29,8 +29,8 @@ from lancelet.index.vector.writer import write_segment
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 
-VectorsOf: TypeAlias = Callable[[UInt64s], tuple[pa.Array, UInt64s]]
-"""Returns the vectors of rows that there still are, and the numbers of these."""
+FetchVectors: TypeAlias = Callable[[UInt64s], tuple[pa.Array, UInt64s]]
+"""Returns the vectors of existing rows, and their row numbers."""
 
 _SPLIT_ABOVE: Final = 4
 _JOIN_BELOW: Final = 0.25
@@ -39,16 +39,16 @@ _SAMPLE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """The partitions to split, in how many each, and those to join with others."""
+    """The number of new partitions for each partition to split, and the partitions to join."""
 
     splits: dict[int, int]
     joins: frozenset[int]
 
     @staticmethod
-    def of(segment: IvfSegment) -> Imbalance:
-        """Find out which partitions of a segment have too many rows or too few.
+    def measure(segment: IvfSegment) -> Imbalance:
+        """Find the partitions of a segment with too many or too few rows.
 
-        Where a number of partitions was asked for, none is joined.
+        No partitions are joined if the number of partitions was specified.
         """
         target = segment.details.target_rows or default_target(segment.name)
         sizes = segment.lengths
@@ -59,88 +59,95 @@ class Imbalance:
         if segment.details.partitions or not segment.details.target_rows:
             return Imbalance(splits, frozenset())
         few = np.flatnonzero(sizes < _JOIN_BELOW * target)
-        most = len(sizes) - 1 + len(splits)
-        smallest = few[np.argsort(sizes[few], kind="stable")][:most]
+        num_joins_max = len(sizes) - 1 + len(splits)
+        smallest = few[np.argsort(sizes[few], kind="stable")][:num_joins_max]
         return Imbalance(splits, frozenset(smallest.tolist()))
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to do."""
+        """Return whether any partition is split or joined."""
         return bool(self.splits or self.joins)
 
 
 def write_balanced(
-    segment: IvfSegment, imbalance: Imbalance, vectors_of: VectorsOf, folder: SegmentFolder
+    segment: IvfSegment, imbalance: Imbalance, fetch_vectors: FetchVectors, folder: SegmentFolder
 ) -> None:
-    """Write a segment of the same rows in other partitions."""
-    moved = _Moved.out_of(segment, imbalance, vectors_of)
+    """Write a segment with the same rows in rebalanced partitions."""
+    rebalanced = _Rebalanced.compute(segment, imbalance, fetch_vectors)
     write_segment(
         folder,
         segment.name,
-        moved.model,
+        rebalanced.model,
         segment.quantizer,
-        moved.parts(segment),
+        rebalanced.parts(segment),
         graph_settings_of(segment),
-        segment.left_out,
+        segment.num_skipped,
         segment.origin,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Moved:
-    """Where rows of partitions that are no more have gone; `kept` are the partitions that are."""
+class _Rebalanced:
+    """Rows of changed partitions with new labels and codes; `unchanged` lists the others."""
 
     model: IvfModel
-    kept: tuple[int, ...]
+    unchanged: tuple[int, ...]
     numbers: UInt64s
     labels: Int64s
     codes: Codes
 
     @staticmethod
-    def out_of(segment: IvfSegment, imbalance: Imbalance, vectors_of: VectorsOf) -> _Moved:
+    def compute(
+        segment: IvfSegment, imbalance: Imbalance, fetch_vectors: FetchVectors
+    ) -> _Rebalanced:
         model = segment.model
-        gone = imbalance.joins | imbalance.splits.keys()
-        kept = tuple(each for each in range(model.partitions) if each not in gone)
-        centroids: list[Matrix] = [model.centroids[list(kept)]]
-        found: list[tuple[Matrix, UInt64s]] = []
-        for number in sorted(gone):
-            values, numbers = vectors_of(segment.codes(number)[0])
+        changed_partitions = imbalance.joins | imbalance.splits.keys()
+        unchanged = tuple(
+            each for each in range(model.partitions) if each not in changed_partitions
+        )
+        centroids: list[Matrix] = [model.centroids[list(unchanged)]]
+        moved: list[tuple[Matrix, UInt64s]] = []
+        for number in sorted(changed_partitions):
+            values, numbers = fetch_vectors(segment.codes(number)[0])
             vectors, numbers = matrix_of(values, numbers, model.metric)
-            found.append((vectors, numbers))
+            moved.append((vectors, numbers))
             if number in imbalance.splits:
                 random = np.random.default_rng(number)
-                most = _SAMPLE * imbalance.splits[number]
-                chosen = random.permutation(len(vectors))[:most]
+                sample_size = _SAMPLE * imbalance.splits[number]
+                sample = random.permutation(len(vectors))[:sample_size]
                 centroids.append(
                     IvfModel.train(
-                        vectors[chosen],
+                        vectors[sample],
                         model.metric,
                         model.centroids.dtype,
                         partitions=imbalance.splits[number],
                         seed=number,
                     ).centroids
                 )
-        changed = IvfModel(model.metric, np.concatenate(centroids))
-        labels = [changed.assign(vectors) for vectors, _ in found]
+        new_model = IvfModel(model.metric, np.concatenate(centroids))
+        labels = [new_model.assign(vectors) for vectors, _ in moved]
         codes = [
-            segment.quantizer.encode(vectors, own, changed.centroids)
-            for (vectors, _), own in zip(found, labels, strict=True)
+            segment.quantizer.encode(vectors, own, new_model.centroids)
+            for (vectors, _), own in zip(moved, labels, strict=True)
         ]
-        return _Moved(
-            changed,
-            kept,
-            np.concatenate([numbers for _, numbers in found]),
+        return _Rebalanced(
+            new_model,
+            unchanged,
+            np.concatenate([numbers for _, numbers in moved]),
             np.concatenate(labels),
-            concatenated_codes(codes),
+            concatenate_codes(codes),
         )
 
     def parts(self, segment: IvfSegment) -> Iterator[tuple[UInt64s, Codes]]:
-        """Yield the rows of each partition that there now is."""
-        for place in range(self.model.partitions):
-            own = np.flatnonzero(self.labels == place)
-            numbers, codes = self.numbers[own], {key: each[own] for key, each in self.codes.items()}
-            if place < len(self.kept):
-                stayed, stored = segment.codes(self.kept[place])
-                numbers = np.concatenate([stayed, numbers])
-                codes = concatenated_codes([stored, codes])
+        """Yield the rows of each new partition."""
+        for partition in range(self.model.partitions):
+            indices = np.flatnonzero(self.labels == partition)
+            numbers, codes = (
+                self.numbers[indices],
+                {key: each[indices] for key, each in self.codes.items()},
+            )
+            if partition < len(self.unchanged):
+                stored_numbers, stored = segment.codes(self.unchanged[partition])
+                numbers = np.concatenate([stored_numbers, numbers])
+                codes = concatenate_codes([stored, codes])
             order = np.argsort(numbers, kind="stable")
             yield numbers[order], {key: each[order] for key, each in codes.items()}

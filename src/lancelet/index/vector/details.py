@@ -1,6 +1,6 @@
-"""What the table's metadata say of a vector index; nothing at all is allowed.
+"""Details of a vector index in the table metadata. Indices without details are supported.
 
-metric L2, target 8192 rows, pq {8 bits, 16 pieces}, hints {"lance.ivf.max_iters": "50", ...}
+metric L2, target 8192 rows, pq {8 bits, 16 sub-vectors}, hints {"lance.ivf.max_iters": "50", ...}
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODE_VALUES: Final = ("num_bits", "num_sub_vectors", "rotation_type")
 
 @dataclass(frozen=True, slots=True)
 class IvfDetails:
-    """What an index was asked for; `name` is None where the metadata do not say."""
+    """Parameters recorded for an index. `name` is None if the metadata contain no details."""
 
     name: str | None = None
     metric: Metric = Metric.L2
@@ -43,52 +43,55 @@ class IvfDetails:
 
     @staticmethod
     def parse(data: bytes) -> IvfDetails:
-        """Read from metadata."""
-        found = parse_message(index_pb.VectorIndexDetails, data)
+        """Parse the details from the metadata."""
+        message = parse_message(index_pb.VectorIndexDetails, data)
         if not data:
             return IvfDetails()
         values: dict[str, Any] = {}
-        kind = found.WhichOneof("quantizer") or "flat"
+        kind = message.WhichOneof("quantizer") or "flat"
         if kind == "pq":
-            values = {"num_bits": found.pq.num_bits, "num_sub_vectors": found.pq.num_sub_vectors}
+            values = {
+                "num_bits": message.pq.num_bits,
+                "num_sub_vectors": message.pq.num_sub_vectors,
+            }
         elif kind == "sq":
-            values = {"num_bits": found.sq.num_bits}
+            values = {"num_bits": message.sq.num_bits}
         elif kind == "rq":
-            rotation = "matrix" if found.rq.rotation_type else "fast"
-            values = {"num_bits": found.rq.num_bits, "rotation_type": rotation}
-        if found.HasField("hnsw"):
-            config = found.hnsw
+            rotation = "matrix" if message.rq.rotation_type else "fast"
+            values = {"num_bits": message.rq.num_bits, "rotation_type": rotation}
+        if message.HasField("hnsw"):
+            config = message.hnsw
             values["m"], values["max_level"] = config.max_connections, config.max_level
             values["ef_construction"] = config.construction_ef
         name = ("IVF_HNSW_" if "m" in values else "IVF_") + kind.upper()
         return IvfDetails(
             name,
-            Metric(found.metric_type),
-            found.target_partition_size,
+            Metric(message.metric_type),
+            message.target_partition_size,
             values,
-            dict(found.runtime_hints),
-            found.target_num_partitions,
+            dict(message.runtime_hints),
+            message.target_num_partitions,
         )
 
-    def described(self) -> dict[str, Any]:
-        """Return what there is to say, under pylance's names."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recorded parameters under the names used by pylance."""
         if self.name is None:
             return {}
-        found: dict[str, Any] = {"metric_type": _TITLES[self.metric]}
+        result: dict[str, Any] = {"metric_type": _TITLES[self.metric]}
         if self.target_rows:
-            found["target_partition_size"] = self.target_rows
+            result["target_partition_size"] = self.target_rows
         if self.name.startswith(GRAPH):
             names = {"max_connections": "m", "construction_ef": "ef_construction"}
             names["max_level"] = "max_level"
-            found["hnsw"] = {key: self.values.get(own) for key, own in names.items()}
+            result["hnsw"] = {key: self.values.get(parameters) for key, parameters in names.items()}
         kind = quantizer_name(self.name)
         if kind != "FLAT":
-            own = {key: self.values[key] for key in _CODE_VALUES if key in self.values}
-            found["compression"] = {"type": kind.lower(), **own}
-        return {**found, "runtime_hints": dict(self.hints)}
+            parameters = {key: self.values[key] for key in _CODE_VALUES if key in self.values}
+            result["compression"] = {"type": kind.lower(), **parameters}
+        return {**result, "runtime_hints": dict(self.hints)}
 
     def render(self) -> bytes:
-        """Return the form that metadata have."""
+        """Encode the details for the metadata."""
         if self.name is None:
             return b""
         message = index_pb.VectorIndexDetails(

@@ -1,8 +1,7 @@
-"""The graphs of kinds with HNSW: what they were built with, and their rows in `index.idx`.
+"""HNSW graphs of vector indices: build settings, and graph rows in `index.idx`.
 
-level 0   0: [2 1]   1: [0 2]   2: [0 1]      every vector of a partition, 0 .. n-1
-level 1   2: []                               some of them
-notes     entry_point 2, level_offsets [0 3 4 4 ...]
+level 0     0: [2 1]   1: [0 2]   2: [0 1]      all vectors of a partition, 0 .. n-1 level 1     2:
+[]                               a subset metadata    entry_point 2, level_offsets [0 3 4 4 ...]
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SEED: Final = 42
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:
-    """How many connections a vector has, and how many candidates they are chosen from."""
+    """The number of connections per vector, the number of candidates during build, and levels."""
 
     m: int = 20
     ef_construction: int = 150
@@ -50,51 +49,55 @@ class GraphSettings:
 
 
 class GraphWriter:
-    """Builds the graph of each partition, by all threads; `lengths` and `notes` are of all."""
+    """Builds the graph of each partition in parallel.
+
+    `lengths` and `metadata` have an entry per partition.
+    """
 
     def __init__(self, settings: GraphSettings, quantizer: Quantizer) -> None:
-        """Build graphs with the distances of what is stored."""
+        """Create a writer that uses the distances of the stored codes."""
         self._settings = settings
         self._quantizer = quantizer
         self._random = np.random.default_rng(_SEED)
         self.lengths: list[int] = []
-        self.notes: list[str] = []
+        self.metadata: list[str] = []
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a graph."""
+        """Columns of a graph."""
         return _SCHEMA
 
     def add(self, codes: Codes, count: int) -> pa.RecordBatch:
-        """Return the rows of the graph of the next partition."""
+        """Build the graph of the next partition and return its rows."""
         settings = self._settings
         view = self._quantizer.graph_view(codes)
-        # The share of vectors that reach each level falls by the number of connections.
-        drawn = -np.log(1 - self._random.random(count)) / np.log(max(settings.m, 2))
-        tops = np.minimum(drawn, settings.max_level - 1).astype(np.uint8)
-        built = build_graph(
+        # The level of each vector is drawn from a distribution that decays with the number of
+        # connections.
+        random_levels = -np.log(1 - self._random.random(count)) / np.log(max(settings.m, 2))
+        top_levels = np.minimum(random_levels, settings.max_level - 1).astype(np.uint8)
+        graph = build_graph(
             view.vectors,
             view.comparison,
-            tops,
+            top_levels,
             settings.m,
             settings.ef_construction,
             partial(map_ordered, few=FEW_LONG_TASKS),
             CPU_THREADS,
         )
-        distances = view.rescale(edge_distances(built, view.vectors, view.comparison))
+        distances = view.rescale(edge_distances(graph, view.vectors, view.comparison))
         batch = pa.RecordBatch.from_arrays(
             [
-                pa.array(built.nodes, pa.uint32()),
-                _lists(built.offsets, pa.array(built.neighbors, pa.uint32())),
-                _lists(built.offsets, pa.array(distances, pa.float32())),
+                pa.array(graph.nodes, pa.uint32()),
+                _lists(graph.offsets, pa.array(graph.neighbors, pa.uint32())),
+                _lists(graph.offsets, pa.array(distances, pa.float32())),
             ],
             schema=_SCHEMA,
         )
         self.lengths.append(len(batch))
-        levels = built.level_offsets.tolist()
+        levels = graph.level_offsets.tolist()
         levels += levels[-1:] * (settings.max_level + 1 - len(levels))
-        note = {
-            "entry_point": built.entry,
+        entry = {
+            "entry_point": graph.entry,
             "params": {
                 "max_level": settings.max_level,
                 "m": settings.m,
@@ -103,52 +106,52 @@ class GraphWriter:
             },
             "level_offsets": levels,
         }
-        self.notes.append(json.dumps(note, separators=(",", ":")))
+        self.metadata.append(json.dumps(entry, separators=(",", ":")))
         return batch
 
 
 class StoredGraphs:
-    """The graphs of a segment, read one by one."""
+    """The graphs of a segment, read on demand."""
 
     def __init__(self, file: StoredFile) -> None:
-        """Read where each graph is."""
+        """Read the positions and metadata of the graphs."""
         self._file = file
-        self._places = layout.read_partitions(file)
-        notes = layout.parse_json(file, layout.GRAPH_KEY)
-        if not isinstance(notes, list) or len(notes) != len(self._places.lengths):
-            raise CorruptDataError("an index has not as many graphs as partitions")
-        self._notes = [_parse_note(note) for note in notes]
+        self._partitions = layout.read_partitions(file)
+        metadata = layout.parse_json(file, layout.GRAPH_KEY)
+        if not isinstance(metadata, list) or len(metadata) != len(self._partitions.lengths):
+            raise CorruptDataError("the number of graphs differs from the number of partitions")
+        self._metadata = [_parse_metadata(entry) for entry in metadata]
 
     @property
     def settings(self) -> GraphSettings:
-        """What the graphs were built with."""
-        for _, _, params in self._notes:
-            known = ("m", "ef_construction", "max_level")
-            return GraphSettings(**{key: int(params[key]) for key in known if key in params})
+        """Build settings of the graphs."""
+        for _, _, params in self._metadata:
+            names = ("m", "ef_construction", "max_level")
+            return GraphSettings(**{key: int(params[key]) for key in names if key in params})
         return GraphSettings()
 
     def statistics(self) -> dict[str, Any]:
-        """Return what there is to say of the first graph, under pylance's names."""
-        for entry, levels, params in self._notes:
+        """Return the metadata of the first graph under the names used by pylance."""
+        for entry, levels, params in self._metadata:
             return {"entry_point": entry, "params": params, "level_offsets": levels.tolist()}
         return {}
 
     def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
-        """Return about what reading the graphs of partitions asks of storage."""
-        starts, ends = self._places.starts, self._places.starts + self._places.lengths
+        """Estimate the reads of the graphs of some partitions."""
+        starts, ends = self._partitions.starts, self._partitions.starts + self._partitions.lengths
         rows = [RowRange(int(starts[number]), int(ends[number])) for number in numbers]
         return self._file.estimate_reads(_COLUMNS, *rows) if rows else IoCounts()
 
     def read(self, number: int, count: int) -> Graph | None:
-        """Return the graph of a partition with so many rows, or None if it has none."""
-        start, length = int(self._places.starts[number]), int(self._places.lengths[number])
+        """Read the graph of a partition with `count` rows, or None if it has no graph."""
+        start, length = int(self._partitions.starts[number]), int(self._partitions.lengths[number])
         if not length or not count:
             return None
         columns = self._file.read(_COLUMNS, RowRange(start, start + length))
         lists = columns[1]
         offsets = lists.offsets.to_numpy().astype(np.int64)
         neighbors = lists.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]
-        entry, levels, _ = self._notes[number]
+        entry, levels, _ = self._metadata[number]
         graph = Graph(
             entry,
             columns[0].to_numpy(zero_copy_only=False).astype(np.uint32),
@@ -160,9 +163,9 @@ class StoredGraphs:
         return graph
 
     def has_distances_of(self, graph: Graph, number: int, view: GraphView) -> bool:
-        """Return whether the distances that are stored with the first nodes are those of a view."""
+        """Return whether the stored distances of the first nodes equal those of a view."""
         count = min(len(graph.nodes), _NODES_CHECKED)
-        start = int(self._places.starts[number])
+        start = int(self._partitions.starts[number])
         (lists,) = self._file.read([_DISTANCE], RowRange(start, start + count))
         stored = lists.flatten().to_numpy(zero_copy_only=False)
         first = Graph(
@@ -172,17 +175,17 @@ class StoredGraphs:
             graph.neighbors[: graph.offsets[count]],
             graph.level_offsets,
         )
-        own = view.rescale(edge_distances(first, view.vectors, view.comparison))
-        return len(stored) == len(own) and np.allclose(stored, own)
+        computed = view.rescale(edge_distances(first, view.vectors, view.comparison))
+        return len(stored) == len(computed) and np.allclose(stored, computed)
 
 
-def _parse_note(text: Any) -> tuple[int, Int64s, dict[str, Any]]:
+def _parse_metadata(text: Any) -> tuple[int, Int64s, dict[str, Any]]:
     try:
-        note = json.loads(text)
-        levels = np.array(note["level_offsets"], np.int64)
-        return int(note["entry_point"]), levels, dict(note.get("params") or {})
+        metadata = json.loads(text)
+        levels = np.array(metadata["level_offsets"], np.int64)
+        return int(metadata["entry_point"]), levels, dict(metadata.get("params") or {})
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise CorruptDataError("the notes on a graph are malformed") from error
+        raise CorruptDataError("invalid metadata of an HNSW graph") from error
 
 
 def _without_empty_levels(levels: Int64s) -> Int64s:
@@ -191,9 +194,9 @@ def _without_empty_levels(levels: Int64s) -> Int64s:
 
 
 def _check(graph: Graph, count: int) -> None:
-    """Raise unless lists have only rows of the partition and levels are in order."""
+    """Raise if a graph refers to rows outside of the partition or has invalid levels."""
     levels, nodes = graph.level_offsets, graph.nodes
-    is_sound = (
+    is_valid = (
         len(levels) > 1
         and levels[0] == 0
         and levels[1] == count
@@ -205,9 +208,9 @@ def _check(graph: Graph, count: int) -> None:
         and int(graph.neighbors.max(initial=0)) < count
         and bool((np.diff(graph.offsets) >= 0).all())
     )
-    if not is_sound:
+    if not is_valid:
         raise CorruptDataError(
-            "a graph does not fit the rows of its partition",
+            "the HNSW graph does not match the rows of its partition",
             rows=count,
             nodes=len(nodes),
             levels=levels.tolist(),

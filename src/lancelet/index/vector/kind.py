@@ -1,10 +1,10 @@
-"""All kinds of vector indices as one: partitions around centroids, of one layout.
+"""All kinds of vector indices, which share one layout of IVF partitions.
 
-    train     sample -> centroids -> codebook or bounds; then every row -> partition, code
+    train     sample -> centroids -> codebook or bounds; then each row -> partition, code
     merge     codes of segments with the same model, and new rows
-    remap     the same codes under other numbers
+    remap     the same codes with new row numbers
 
-The name of the kind, such as `IVF_PQ`, says how vectors are kept and whether there are graphs.
+The name of the kind, such as `IVF_PQ`, determines the quantizer and whether there are HNSW graphs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import TYPE_URL, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
-from lancelet.index.vector.model import IvfModel, KnownPartitions
+from lancelet.index.vector.model import AssignedPartitions, IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Matrix, Quantizer
 from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.quantizers.sq import ScalarCodes
@@ -43,16 +43,19 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRows:
-    """Rows that were encoded: numbers, partitions and codes; others had nothing to encode."""
+    """Encoded rows: row numbers, partitions and codes.
+
+    `num_skipped` is the number of rows without valid vectors.
+    """
 
     numbers: UInt64s
     labels: Int64s
     codes: Codes
-    left_out: int = 0
+    num_skipped: int = 0
 
 
 class Ivf(ScalarKind[IvfSegment]):
-    """Every kind of vector index."""
+    """All kinds of vector indices."""
 
     name = "IVF"
     title = "IVF"
@@ -62,19 +65,21 @@ class Ivf(ScalarKind[IvfSegment]):
     can_remap = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 1, or 2 where vectors are kept as rotated codes."""
-        return RQ_VERSION if quantizer_name(IvfRequest.of(parameters).name) == "RQ" else 1
+        """Return the file version: 2 for RQ codes, otherwise 1."""
+        return (
+            RQ_VERSION if quantizer_name(IvfRequest.from_parameters(parameters).name) == "RQ" else 1
+        )
 
     def describe(self, details: bytes) -> dict[str, Any]:
-        """Return what the details say."""
-        return IvfDetails.parse(details).described()
+        """Return the details as a dictionary."""
+        return IvfDetails.parse(details).to_dict()
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether the column holds vectors."""
+        """Return whether the type is a vector type."""
         return vector_type_of(data_type) is not None
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless the column holds vectors."""
+        """Raise if the column does not contain vectors."""
         if not self.supports_type(data_type):
             raise NotVectorsError(
                 f"Vector column {column} must be FixedSizeListArray of floats or bytes, or lists "
@@ -83,7 +88,7 @@ class Ivf(ScalarKind[IvfSegment]):
             )
 
     def infer_parameters(self, details: bytes, segment: IvfSegment | None) -> Parameters:
-        """Return the request that a segment was made by, as far as it says."""
+        """Return the request that reproduces a segment, as far as it is recorded."""
         if segment is None:
             request = IvfRequest.with_details(IvfDetails.parse(details))
         else:
@@ -97,25 +102,27 @@ class Ivf(ScalarKind[IvfSegment]):
         folder: SegmentFolder,
         parameters: Parameters,  # noqa: ARG002 - the models of the segment are used again
     ) -> bytes:
-        """Write a segment of new rows with the models of another."""
-        return self.merge([segment], [_nowhere], rows, folder)
+        """Write a segment for new rows with the models of an existing segment."""
+        return self.merge([segment], [_drop_all], rows, folder)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Train models on a sample of the rows, then encode all of them; no rows, no files."""
-        request = IvfRequest.of(parameters)
+        """Train models on a sample and encode all rows. Writes no files if there are no rows."""
+        request = IvfRequest.from_parameters(parameters)
         if not rows.num_rows:
             return request.untrained_details(rows.data_type).render()
         model, quantizer = train_models(rows, request)
         with Spool(model.partitions) as spool:
-            shuffled = partial(request.progress, "shuffle")
-            watched = _watched(rows.parts, shuffled, rows.num_rows, lambda part: len(part[1]))
-            own = replace(rows, parts=watched)
-            left_out = fill(spool, own, model, quantizer, request.known)
-            merged = partial(request.progress, "merge_partitions")
-            parts = _watched(spool.parts(), merged, model.partitions, lambda _: 1)
+            report_shuffle = partial(request.progress, "shuffle")
+            parts_with_progress = _with_progress(
+                rows.parts, report_shuffle, rows.num_rows, lambda part: len(part[1])
+            )
+            rows_with_progress = replace(rows, parts=parts_with_progress)
+            num_skipped = fill_spool(spool, rows_with_progress, model, quantizer, request.assigned)
+            report_merge = partial(request.progress, "merge_partitions")
+            parts = _with_progress(spool.parts(), report_merge, model.partitions, lambda _: 1)
             settings = request.graph_settings
             write_segment(
-                folder, request.name, model, quantizer, parts, settings, left_out, request.origin
+                folder, request.name, model, quantizer, parts, settings, num_skipped, request.origin
             )
         return request.details(quantizer).render()
 
@@ -130,37 +137,37 @@ class Ivf(ScalarKind[IvfSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Put the rows of segments with one model together, and new rows with them."""
+        """Merge segments with the same model, and new rows."""
         first = segments[0]
         quantizer = first.quantizer
         for other in segments[1:]:
             if not first.model.is_same(other.model):
                 raise InvalidInputError("segments cannot be merged: centroids mismatch")
-            quantizer = _common(quantizer, other.quantizer)
+            quantizer = _common_quantizer(quantizer, other.quantizer)
         with Spool(first.model.partitions) as spool:
-            left_out: list[int | None] = [fill(spool, rows, first.model, quantizer)]
-            left_out += [segment.left_out for segment in segments]
+            skipped_counts: list[int | None] = [fill_spool(spool, rows, first.model, quantizer)]
+            skipped_counts += [segment.num_skipped for segment in segments]
             write_segment(
                 folder,
                 first.name,
                 first.model,
                 quantizer,
-                _merged(segments, moves, spool.parts(), quantizer),
+                _merge_partitions(segments, moves, spool.parts(), quantizer),
                 graph_settings_of(first),
-                _total(left_out),
+                _sum_or_none(skipped_counts),
             )
         return first.details.render()
 
     def remap(self, segment: IvfSegment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write a segment whose rows have other numbers."""
+        """Write a segment with new row numbers."""
         write_segment(
             folder,
             segment.name,
             segment.model,
             segment.quantizer,
-            _merged([segment], [move], iter(()), segment.quantizer),
+            _merge_partitions([segment], [move], iter(()), segment.quantizer),
             graph_settings_of(segment),
-            segment.left_out,
+            segment.num_skipped,
             segment.origin,
         )
         return segment.details.render()
@@ -170,17 +177,17 @@ IVF: Final = Ivf()
 
 
 def graph_settings_of(segment: IvfSegment) -> GraphSettings | None:
-    """Return what the graphs of a segment were built with, or None if it has none."""
+    """Return the build settings of the graphs of a segment, or None if it has no graphs."""
     return None if segment.graphs is None else segment.graphs.settings
 
 
-def _watched(
+def _with_progress(
     parts: Iterable[_Part],
     report: Callable[[int, int], None],
     total: int,
     size: Callable[[_Part], int],
 ) -> Iterator[_Part]:
-    """Yield what there is, and say how much of it was used."""
+    """Yield the parts and report their size."""
     done = 0
     report(done, total)
     for part in parts:
@@ -189,94 +196,94 @@ def _watched(
         report(done, total)
 
 
-def fill(
+def fill_spool(
     spool: Spool,
     rows: IndexedRows,
     model: IvfModel,
     quantizer: Quantizer,
-    known: KnownPartitions | None = None,
+    assigned: AssignedPartitions | None = None,
 ) -> int:
-    """Add every row that can be compared, and return how many cannot be."""
-    left_out = 0
-    for encoded in encoded_parts(rows, model, quantizer, known):
+    """Add all rows with valid vectors to a spool and return the number of skipped rows."""
+    num_skipped = 0
+    for encoded in encode_parts(rows, model, quantizer, assigned):
         spool.add(encoded.numbers, encoded.labels, encoded.codes)
-        left_out += encoded.left_out
-    return left_out
+        num_skipped += encoded.num_skipped
+    return num_skipped
 
 
-def encoded_parts(
+def encode_parts(
     rows: IndexedRows,
     model: IvfModel,
     quantizer: Quantizer,
-    known: KnownPartitions | None = None,
+    assigned: AssignedPartitions | None = None,
 ) -> Iterator[EncodedRows]:
-    """Yield the rows that can be compared, as many at a time as are read."""
-    for values, own in rows.parts:
-        vectors, numbers = matrix_of(values, own, model.metric)
-        vectors, numbers, labels = placed(vectors, numbers, model, known)
+    """Yield the encoded rows with valid vectors, one result per input part."""
+    for values, part_numbers in rows.parts:
+        vectors, numbers = matrix_of(values, part_numbers, model.metric)
+        vectors, numbers, labels = assign_partitions(vectors, numbers, model, assigned)
         codes = quantizer.encode(vectors, labels, model.centroids)
-        left_out = len(own) - len(numbers)
-        if not pa.types.is_fixed_size_list(rows.data_type):  # several vectors are of one row
-            left_out = len(np.setdiff1d(own, numbers))
-        yield EncodedRows(numbers, labels, codes, left_out)
+        num_skipped = len(part_numbers) - len(numbers)
+        if not pa.types.is_fixed_size_list(rows.data_type):  # A row may contain several vectors.
+            num_skipped = len(np.setdiff1d(part_numbers, numbers))
+        yield EncodedRows(numbers, labels, codes, num_skipped)
 
 
-def placed(
-    vectors: Matrix, numbers: UInt64s, model: IvfModel, known: KnownPartitions | None
+def assign_partitions(
+    vectors: Matrix, numbers: UInt64s, model: IvfModel, assigned: AssignedPartitions | None
 ) -> tuple[Matrix, UInt64s, Int64s]:
-    """Return vectors with their partitions, without those that are not among known ones."""
-    if known is None:
+    """Return vectors with their partitions, limited to the rows in `assigned` if given."""
+    if assigned is None:
         return vectors, numbers, model.assign(vectors)
-    known.check(model.partitions)
-    labels = known.labels_of(numbers)
-    there = np.flatnonzero(labels >= 0)
-    return vectors[there], numbers[there], labels[there]
+    assigned.check(model.partitions)
+    labels = assigned.labels_of(numbers)
+    indices = np.flatnonzero(labels >= 0)
+    return vectors[indices], numbers[indices], labels[indices]
 
 
-def _common(first: Quantizer, second: Quantizer) -> Quantizer:
-    """Return what codes of both become."""
+def _common_quantizer(first: Quantizer, second: Quantizer) -> Quantizer:
+    """Return a quantizer that both kinds of codes can be converted to."""
     if first.same_codes(second):
         return first
     if isinstance(first, ScalarCodes) and isinstance(second, ScalarCodes):
-        return first.around(second)
-    raise InvalidInputError("segments cannot be merged: their codes differ in meaning")
+        return first.union(second)
+    raise InvalidInputError("segments cannot be merged: their quantizers are incompatible")
 
 
-def _merged(
+def _merge_partitions(
     segments: Sequence[IvfSegment],
     moves: Sequence[Move],
     fresh: Iterator[tuple[UInt64s, Codes]],
     quantizer: Quantizer,
 ) -> Iterator[tuple[UInt64s, Codes]]:
-    """Yield the rows of each partition of segments, and of new rows if there are any."""
+    """Yield the rows of each partition of the segments, and the new rows if any."""
     for number in range(segments[0].model.partitions):
         numbers: list[UInt64s] = []
         codes: list[Codes] = []
         for segment, move in zip(segments, moves, strict=True):
-            own, stored = segment.codes(number)
+            stored_numbers, stored = segment.codes(number)
             if isinstance(quantizer, ScalarCodes) and isinstance(segment.quantizer, ScalarCodes):
-                stored = quantizer.recoded(stored, segment.quantizer)
-            moved = move(own)
-            kept = np.flatnonzero(moved != NO_ADDRESS)
-            numbers.append(moved[kept])
-            codes.append({key: each[kept] for key, each in stored.items()})
-        for own, stored in islice(fresh, 1):
-            numbers.append(own)
+                stored = quantizer.convert(stored, segment.quantizer)
+            moved = move(stored_numbers)
+            remaining = np.flatnonzero(moved != NO_ADDRESS)
+            numbers.append(moved[remaining])
+            codes.append({key: each[remaining] for key, each in stored.items()})
+        for stored_numbers, stored in islice(fresh, 1):
+            numbers.append(stored_numbers)
             codes.append(stored)
-        together, joined = np.concatenate(numbers), concatenated_codes(codes)
-        order = np.argsort(together, kind="stable")
-        yield together[order], {key: each[order] for key, each in joined.items()}
+        all_numbers, all_codes = np.concatenate(numbers), concatenate_codes(codes)
+        order = np.argsort(all_numbers, kind="stable")
+        yield all_numbers[order], {key: each[order] for key, each in all_codes.items()}
 
 
-def concatenated_codes(codes: Sequence[Codes]) -> Codes:
-    """Return codes one behind the other."""
+def concatenate_codes(codes: Sequence[Codes]) -> Codes:
+    """Concatenate codes."""
     return {key: np.concatenate([each[key] for each in codes]) for key in codes[0]} if codes else {}
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+def _sum_or_none(counts: Sequence[int | None]) -> int | None:
+    present = [count for count in counts if count is not None]
+    return sum(present) if len(present) == len(counts) else None
 
 
-def _nowhere(numbers: UInt64s) -> UInt64s:
+def _drop_all(numbers: UInt64s) -> UInt64s:
     return np.full(len(numbers), NO_ADDRESS, np.uint64)

@@ -1,9 +1,9 @@
-"""The two files of a vector index: what they are called, and what their metadata say.
+"""Names and metadata keys of the two files of a vector index.
 
-index.idx        lance:index {"type":"IVF_PQ","distance_type":"l2"}    centroids; graphs, if any
+index.idx        lance:index {"type":"IVF_PQ","distance_type":"l2"}    centroids; optional graphs
 auxiliary.idx    rows of partition 0, then 1, ...                      `_rowid` and codes
-    lance:ivf    number of the buffer that says where each partition begins
-    storage_metadata    a JSON list of one JSON text, what the codes need to be understood
+    lance:ivf    number of the global buffer with the partition offsets
+    storage_metadata    a JSON list with one JSON text that describes the codes
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FLAT_KEY: Final = "lance:flat"
 GRAPH_KEY: Final = "lance:hnsw"
 METRIC_KEY: Final = "distance_type"
 STORAGE_KEY: Final = "storage_metadata"
-LEFT_OUT_KEY: Final = "lancelet:left_out"
-"""How many rows had no vector that can be compared; other writers do not say."""
+NUM_SKIPPED_KEY: Final = "lancelet:left_out"
+"""Metadata key of the number of rows without valid vectors. Other writers omit it."""
 METRICS: Final = {
     "l2": Metric.L2,
     "euclidean": Metric.L2,
@@ -51,7 +51,7 @@ METRIC_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partitions:
-    """Where each partition begins in a file and how many rows it has; centroids if it has them."""
+    """Start and length of each partition in a file, and the centroids if stored."""
 
     starts: Int64s
     lengths: Int64s
@@ -60,14 +60,14 @@ class Partitions:
 
 
 def read_partitions(file: StoredFile) -> Partitions:
-    """Return what a file says of its partitions."""
+    """Read the partitions of a file."""
     message = parse_message(index_pb.IVF, file.global_buffer(_entry(file, IVF_KEY)))
     starts = np.array(message.offsets, np.uint64)
     lengths = np.array(message.lengths, np.int64)
     ends = starts + lengths.astype(np.uint64)
     if len(starts) != len(lengths) or (len(ends) and (ends > file.num_rows).any()):
         raise CorruptDataError(
-            "the partitions of an index reach beyond its rows",
+            "partitions of a vector index exceed its rows",
             partitions=len(lengths),
             rows=file.num_rows,
         )
@@ -81,41 +81,41 @@ def read_partitions(file: StoredFile) -> Partitions:
 
 
 def read_kind(file: StoredFile) -> tuple[str, Metric]:
-    """Return the name of the kind and the metric of an index."""
-    found = parse_json(file, INDEX_KEY)
-    metric = METRICS.get(str(found.get("distance_type")).lower())
+    """Return the index kind and the metric of an index."""
+    value = parse_json(file, INDEX_KEY)
+    metric = METRICS.get(str(value.get("distance_type")).lower())
     if metric is None:
-        raise UnsupportedError("the metric of an index is unknown", found=str(found)[:100])
-    return str(found.get("type")), metric
+        raise UnsupportedError("unknown metric of a vector index", found=str(value)[:100])
+    return str(value.get("type")), metric
 
 
-def read_notes(file: StoredFile) -> Mapping[str, Any]:
-    """Return what a file says of its codes."""
+def read_storage_metadata(file: StoredFile) -> Mapping[str, Any]:
+    """Read the metadata of the codes."""
     try:
         (text,) = json.loads(_entry(file, STORAGE_KEY))
-        found = json.loads(text)
+        metadata = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CorruptDataError("the notes on the codes of an index are malformed") from error
-    if not isinstance(found, dict):
-        raise CorruptDataError("the notes on the codes of an index are malformed")
-    return found
+        raise CorruptDataError("invalid metadata for the codes of a vector index") from error
+    if not isinstance(metadata, dict):
+        raise CorruptDataError("invalid metadata for the codes of a vector index")
+    return metadata
 
 
-def read_left_out(file: StoredFile) -> int | None:
-    """Return how many rows were left out of a segment, None if that is not known."""
-    return parse_number(file.metadata.get(LEFT_OUT_KEY))
+def read_num_skipped(file: StoredFile) -> int | None:
+    """Return the number of rows skipped in a segment, or None if it is not recorded."""
+    return parse_number(file.metadata.get(NUM_SKIPPED_KEY))
 
 
 def parse_json(file: StoredFile, key: str) -> Any:
-    """Return what stands under a key of the metadata, as JSON."""
+    """Parse a metadata value as JSON."""
     try:
         return json.loads(_entry(file, key))
     except (ValueError, RecursionError) as error:
-        raise CorruptDataError("the metadata of an index are malformed", key=key) from error
+        raise CorruptDataError("invalid metadata in a vector index", key=key) from error
 
 
 def _entry(file: StoredFile, key: str) -> str:
-    found = file.metadata.get(key)
-    if found is None:
-        raise CorruptDataError("the metadata of an index lack an entry", key=key)
-    return found
+    value = file.metadata.get(key)
+    if value is None:
+        raise CorruptDataError("missing metadata in a vector index", key=key)
+    return value

@@ -1,16 +1,16 @@
-"""An open segment of a vector index: its model in memory, its partitions read as needed.
+"""An open segment of a vector index. Models are in memory, partitions are loaded on demand.
 
-model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000
-partition   numbers of rows, their codes    kept in an arena
+model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000 partition   row numbers
+and codes           cached in an arena
 
-The rows of a segment in memory: one array for the codes of all partitions, filled as needed.
+The arena has one array for the codes of all partitions, which is filled on demand:
 
     partition    0          1        2
     rows         0..328     328..667 667..1000
-    codes        loaded     -        loaded       nothing is held for what was not asked for
+    codes        loaded     -        loaded       unused pages consume no physical memory
 
-A kernel is given the whole arrays and the places of the partitions to look at. Memory that was
-never written takes no room. When the cache has no room for the whole of it, it is dropped.
+Kernels receive the whole arrays and the row ranges of the partitions to search. If the cache
+exceeds its limit, the whole arena is dropped.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from lancelet.index.query import ScalarQuery
 from lancelet.index.vector import layout
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.graph import StoredGraphs
+from lancelet.index.vector.legacy_file import LegacyFile, Origin, is_legacy_file
 from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.one_file import OneFile, Origin, is_one_file
-from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
+from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageMetadata
 from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
 from lancelet.index.vector.vectors import values_of
 from lancelet.io.cache import estimate_bytes
@@ -44,84 +44,90 @@ from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 from lancelet.values import cached_property, dataclass
 
-_INNER_NOTES: Final = frozenset({"codebook_position", "codebook_tensor"})
-"""What a file notes for readers alone."""
+_HIDDEN_METADATA: Final = frozenset({"codebook_position", "codebook_tensor"})
+"""Metadata entries omitted from statistics."""
 
 
 _ARENA: Final = "partitions"
 
 ReadPartition = Callable[[int], tuple[UInt64s, PackedCodes]]
-"""Returns the numbers of the rows of a partition and its codes as kernels want them."""
+"""Returns the row numbers of a partition and its codes in the layout of the kernels."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Models:
-    """The models of a segment, which handles of one table share."""
+    """The models of a segment, shared by all handles of a table."""
 
     model: IvfModel
     quantizer: Quantizer
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory they take, with the centroids in single precision."""
+        """Memory in bytes, including the centroids in single precision."""
         return 2 * self.model.centroids.nbytes + estimate_bytes(self.quantizer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _KeptGraph:
-    """The graph of a partition in memory, with its rows."""
+class _CachedGraph:
+    """A cached graph of a partition and its rows."""
 
     graph: Graph
     codes: npt.NDArray[Any]
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes."""
-        own = self.graph
+        """Memory in bytes."""
+        graph = self.graph
         return sum(
             each.nbytes
-            for each in (own.nodes, own.offsets, own.neighbors, own.level_offsets, self.codes)
+            for each in (
+                graph.nodes,
+                graph.offsets,
+                graph.neighbors,
+                graph.level_offsets,
+                self.codes,
+            )
         )
 
 
 class IvfSegment:
-    """A segment that was opened, for any number of threads."""
+    """An open segment of a vector index. Thread-safe."""
 
     def __init__(self, folder: SegmentFolder, details: bytes) -> None:
-        """Read the model."""
+        """Read the models."""
         self.details = IvfDetails.parse(details)
         self._stored = _open(folder)
-        self._loads, self._kept = folder.loads, folder.kept
-        own = _Models(self._stored.model, self._stored.quantizer)
-        models = self._kept.get_or_make("models", lambda: own)
+        self._loads, self._cache = folder.loads, folder.cache_scope
+        loaded = _Models(self._stored.model, self._stored.quantizer)
+        models = self._cache.get_or_make("models", lambda: loaded)
         self.name, self.model, self.quantizer = self._stored.name, models.model, models.quantizer
         self._stored.quantizer = models.quantizer
         self.starts, self.lengths = self._stored.starts, self._stored.lengths
 
     @property
-    def notes(self) -> Mapping[str, Any]:
-        """What the files say of the codes."""
-        return self._stored.notes
+    def storage_metadata(self) -> Mapping[str, Any]:
+        """Storage metadata of the codes."""
+        return self._stored.storage_metadata
 
     @property
     def origin(self) -> Origin | None:
-        """What index the segment says it is of, if it is one file; others do not say."""
-        return self._stored.origin if isinstance(self._stored, OneFile) else None
+        """Index that a legacy file belongs to; None for other layouts."""
+        return self._stored.origin if isinstance(self._stored, LegacyFile) else None
 
     def estimate(self, query: ScalarQuery) -> None:
-        """Return None: a vector index answers no filter."""
+        """Return None; vector indices do not support filters."""
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Refuse: no filter asks this."""
-        raise InternalError("a vector index answers no filter", question=str(query))
+        """Raise; vector indices do not support filters."""
+        raise InternalError("vector indices do not support filters", question=str(query))
 
     def nulls(self) -> RowSet | None:
-        """Return None: rows without a vector are not in the index."""
+        """Return None; rows without a vector are not recorded."""
         return None
 
     def statistics(self) -> dict[str, Any]:
-        """Return what there is to say of the segment, by pylance's names."""
-        found = {
+        """Return statistics of the segment under the names used by pylance."""
+        result = {
             "index_type": self.name,
             "metric_type": layout.METRIC_NAMES[self.model.metric],
             "num_partitions": self.model.partitions,
@@ -131,158 +137,162 @@ class IvfSegment:
             "loss": self.model.loss,
             "index_file_version": self._stored.version_name,
         }
-        # Said only where there are some: programs compare these with what pylance returns.
-        return {**found, "num_rows_left_out": self.left_out} if self.left_out else found
+        # Omitted if 0, because callers compare the result with pylance.
+        return {**result, "num_rows_left_out": self.num_skipped} if self.num_skipped else result
 
     def _inner_statistics(self) -> dict[str, Any]:
-        found = {key: own for key, own in self.notes.items() if key not in _INNER_NOTES}
-        found["metric_type"] = layout.METRIC_NAMES[self.model.metric]
+        result = {
+            key: value
+            for key, value in self.storage_metadata.items()
+            if key not in _HIDDEN_METADATA
+        }
+        result["metric_type"] = layout.METRIC_NAMES[self.model.metric]
         is_prepared = self.name.endswith("PQ") and self.origin is None
         if is_prepared and self.model.metric is Metric.COSINE:
-            found["metric_type"] = layout.METRIC_NAMES[Metric.L2]  # of vectors of length one
+            result["metric_type"] = layout.METRIC_NAMES[Metric.L2]  # vectors are normalized
         if self.graphs is None:
-            return {**found, "index_type": quantizer_name(self.name)}
-        return {**self.graphs.statistics(), **found, "index_type": "HNSW"}
+            return {**result, "index_type": quantizer_name(self.name)}
+        return {**self.graphs.statistics(), **result, "index_type": "HNSW"}
 
     @cached_property
     def num_rows(self) -> int:
-        """How many vectors there are."""
+        """Number of vectors."""
         return int(self.lengths.sum())
 
     @cached_property
-    def num_places(self) -> int:
-        """How many places there are for rows, which partitions lie among."""
+    def num_row_slots(self) -> int:
+        """Number of row slots in the file, including gaps between partitions."""
         return int((self.starts + self.lengths).max(initial=0))
 
     @cached_property
-    def left_out(self) -> int | None:
-        """How many rows had no vector that can be compared, None if nobody counted."""
-        return self._stored.left_out
+    def num_skipped(self) -> int | None:
+        """Number of rows without a valid vector, or None if it was not recorded."""
+        return self._stored.num_skipped
 
-    def load(self, partitions: Int64s) -> Loaded:
-        """Return the rows of partitions that have any, among others; they are kept."""
-        read = self._loads.parts
+    def load(self, partitions: Int64s) -> LoadedRows:
+        """Load and cache non-empty partitions, and return the arrays that contain them."""
+        parts_before = self._loads.parts
         loaded = self._arena.load(partitions, self._read, self._loads)
-        if self._loads.parts != read:
-            self._kept.update_size(_ARENA)
+        if self._loads.parts != parts_before:
+            self._cache.update_size(_ARENA)
         return loaded
 
     @property
     def _arena(self) -> Arena:
-        return self._kept.get_or_make(_ARENA, lambda: Arena(self.starts, self.lengths))
+        return self._cache.get_or_make(_ARENA, lambda: Arena(self.starts, self.lengths))
 
     def rows_of(self, number: int) -> slice:
-        """Return the places of a partition among what was loaded."""
+        """Return the row range of a partition in the loaded arrays."""
         return slice(int(self.starts[number]), int(self.starts[number] + self.lengths[number]))
 
     @cached_property
     def centers(self) -> npt.NDArray[np.float32]:
-        """The centroids in single precision."""
+        """Centroids in single precision."""
         return self.model.centroids.astype(np.float32, copy=False)
 
     def _read(self, number: int) -> tuple[UInt64s, PackedCodes]:
         numbers, codes = self.codes(number)
-        return numbers, self.quantizer.searchable(codes, self.centers[number])
+        return numbers, self.quantizer.pack_codes(codes, self.centers[number])
 
     def estimate_reads(self, partitions: Int64s, *, by_graph: Int64s) -> IoCounts:
-        """Return about what loading partitions will read, and the graphs of some of them."""
+        """Estimate the reads of partitions, and of the graphs of some of them."""
         loaded = self._arena.missing(partitions).tolist()
-        found = IoCounts()
+        total = IoCounts()
         if self.graphs is not None:
-            walked = [each for each in by_graph.tolist() if each not in self._kept]
-            found += self.graphs.estimate_reads(walked)
-            loaded += walked
-        return found + self._stored.estimate_reads(loaded) if loaded else found
+            graph_partitions = [each for each in by_graph.tolist() if each not in self._cache]
+            total += self.graphs.estimate_reads(graph_partitions)
+            loaded += graph_partitions
+        return total + self._stored.estimate_reads(loaded) if loaded else total
 
     def codes(self, number: int) -> tuple[UInt64s, Codes]:
-        """Return the numbers of the rows of a partition, and their codes row by row."""
+        """Return the row numbers and codes of a partition."""
         return self._stored.read(number)
 
     @cached_property
     def graphs(self) -> StoredGraphs | None:
-        """The graphs of kinds that have them."""
+        """Graphs of the partitions, or None for kinds without graphs."""
         return self._stored.graphs
 
     def graph(self, number: int) -> tuple[Graph, npt.NDArray[Any]] | None:
-        """Return the graph of a partition and its rows, or None without a usable one; cached."""
+        """Return the graph and rows of a partition, or None if it has no usable graph; cached."""
         if self.graphs is None:
             return None
-        found = self._kept.get_or_make(number, lambda: self._read_graph(number))
-        return None if found is None else (found.graph, found.codes)
+        cached = self._cache.get_or_make(number, lambda: self._read_graph(number))
+        return None if cached is None else (cached.graph, cached.codes)
 
-    def _read_graph(self, number: int) -> _KeptGraph | None:
-        assert self.graphs is not None, "it has graphs"
+    def _read_graph(self, number: int) -> _CachedGraph | None:
+        assert self.graphs is not None, "the segment has graphs"
         graph = self.graphs.read(number, int(self.lengths[number]))
         if graph is None:
             return None
         codes = self.codes(number)[1]
         if self.model.metric is Metric.HAMMING:
-            # Earlier builds compared bytes by dot product, and such a graph does not lead to the
-            # rows that are near by bits. Without a graph, all rows of the partition are compared.
+            # Earlier builds used dot products of bytes, and their graphs do not connect neighbors
+            # by Hamming distance. Without a graph, the search compares all rows of the partition.
             view = self.quantizer.graph_view(codes)
             if not self.graphs.has_distances_of(graph, number, view):
                 return None
-        return _KeptGraph(graph, self.quantizer.graph_codes(codes))
+        return _CachedGraph(graph, self.quantizer.graph_codes(codes))
 
 
-def _open(folder: SegmentFolder) -> TwoFiles | OneFile:
+def _open(folder: SegmentFolder) -> SegmentFiles | LegacyFile:
     try:
-        return TwoFiles(folder)
+        return SegmentFiles(folder)
     except ObjectNotFoundError:
-        if not is_one_file(folder):
+        if not is_legacy_file(folder):
             raise
-        return OneFile(folder)
+        return LegacyFile(folder)
 
 
-class TwoFiles:
-    """Open files of this layout: models in memory, partitions read as they are asked for."""
+class SegmentFiles:
+    """Open files of the current layout. Models are in memory, partitions are read on demand."""
 
     version_name = "V3"
 
     def __init__(self, folder: SegmentFolder) -> None:
-        """Read the model."""
+        """Read the models."""
         self._storage: StoredFile = folder.open(layout.STORAGE_FILE)
         self._index: StoredFile = folder.open(layout.INDEX_FILE)
         self.name, metric = layout.read_kind(self._index)
-        own = layout.read_partitions(self._index)
+        partitions = layout.read_partitions(self._index)
         rows = layout.read_partitions(self._storage)
-        if own.centroids is None or own.centroids.ndim != 2:
-            raise CorruptDataError("a vector index has no centroids", path=folder.path)
-        if len(own.centroids) != len(rows.lengths):
+        if partitions.centroids is None or partitions.centroids.ndim != 2:
+            raise CorruptDataError("missing centroids in a vector index", path=folder.path)
+        if len(partitions.centroids) != len(rows.lengths):
             raise CorruptDataError(
-                "an index has not as many partitions as centroids",
+                "the number of partitions differs from the number of centroids",
                 path=folder.path,
                 partitions=len(rows.lengths),
-                centroids=len(own.centroids),
+                centroids=len(partitions.centroids),
             )
-        self.model = IvfModel(metric, own.centroids, own.loss)
+        self.model = IvfModel(metric, partitions.centroids, partitions.loss)
         self.starts, self.lengths = rows.starts, rows.lengths
-        notes = StorageNotes(
-            layout.read_notes(self._storage),
+        storage = StorageMetadata(
+            layout.read_storage_metadata(self._storage),
             lambda number: self._storage.global_buffer(str(number)),
         )
-        self.notes: Mapping[str, Any] = notes.values
+        self.storage_metadata: Mapping[str, Any] = storage.values
         columns = [field for field in self._storage.schema if field.name != "_rowid"]
-        self.quantizer: Quantizer = parse_quantizer(self.name, notes, metric, columns)
+        self.quantizer: Quantizer = parse_quantizer(self.name, storage, metric, columns)
 
     @cached_property
-    def left_out(self) -> int | None:
-        """How many rows had no vector that can be compared, None if nobody counted."""
-        return layout.read_left_out(self._storage)
+    def num_skipped(self) -> int | None:
+        """Number of rows without a valid vector, or None if it was not recorded."""
+        return layout.read_num_skipped(self._storage)
 
     @cached_property
     def graphs(self) -> StoredGraphs | None:
-        """The graphs of kinds that have them."""
+        """Graphs of the partitions, or None for kinds without graphs."""
         return StoredGraphs(self._index) if self.name.startswith(GRAPH) else None
 
     def read(self, number: int) -> tuple[UInt64s, Codes]:
-        """Return the numbers of the rows of a partition, and their codes row by row."""
+        """Return the row numbers and codes of a partition."""
         ids, *columns = self._storage.read(self._columns, self._rows(number))
         arrays = [_array_of(column) for column in columns]
         return ids.to_numpy(zero_copy_only=False).astype(np.uint64), self.quantizer.load(arrays)
 
     def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
-        """Return about what reading partitions asks of storage."""
+        """Estimate the reads of partitions."""
         return self._storage.estimate_reads(self._columns, *map(self._rows, numbers))
 
     @property
@@ -302,49 +312,49 @@ def _array_of(column: pa.Array) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    """Arrays with places for all rows; rows of partitions that were loaded are in theirs."""
+class LoadedRows:
+    """Arrays with a slot for every row; only slots of loaded partitions are filled."""
 
     numbers: UInt64s
     codes: PackedCodes
 
 
 class Arena:
-    """The partitions of a segment, read when they are first asked for; for any thread."""
+    """The cached partitions of a segment. Thread-safe."""
 
     def __init__(self, starts: Int64s, lengths: Int64s) -> None:
-        """Hold nothing yet."""
+        """Create an empty arena."""
         self._starts = starts
         self._lengths = lengths
         self._lock = threading.Lock()
-        self._is_there = np.zeros(len(starts), np.bool_)
-        self._loaded: Loaded | None = None
+        self._is_loaded = np.zeros(len(starts), np.bool_)
+        self._loaded: LoadedRows | None = None
         self.memory_bytes = 0
 
     def load(
         self, partitions: Int64s, read: ReadPartition, loads: IndexLoads | None = None
-    ) -> Loaded:
-        """Return arrays in which these partitions are, each of which has rows.
+    ) -> LoadedRows:
+        """Load the missing non-empty partitions and return the arrays that contain them.
 
-        Those that are missing are read; `loads` counts them, and those that were there.
+        `loads` counts partitions read and cache hits.
         """
         loads = IndexLoads() if loads is None else loads
         with self._lock:
             loaded = self._loaded
-            if loaded is not None and self._is_there[partitions].all():
-                loads.count(found=len(partitions))
+            if loaded is not None and self._is_loaded[partitions].all():
+                loads.count(cache_hits=len(partitions))
                 return loaded
-            missing = partitions[~self._is_there[partitions]].tolist()
+            missing = partitions[~self._is_loaded[partitions]].tolist()
             loads.count(parts=len(missing))
-            loads.count(found=len(partitions) - len(missing))
+            loads.count(cache_hits=len(partitions) - len(missing))
             return self._fill(missing, read)
 
     def missing(self, partitions: Int64s) -> Int64s:
-        """Return which of some partitions would be read."""
+        """Return the partitions that are not loaded."""
         with self._lock:
-            return partitions[~self._is_there[partitions]]
+            return partitions[~self._is_loaded[partitions]]
 
-    def _fill(self, missing: Iterable[int], read: ReadPartition) -> Loaded:
+    def _fill(self, missing: Iterable[int], read: ReadPartition) -> LoadedRows:
         for number in missing:
             numbers, codes = read(number)
             loaded = self._loaded
@@ -353,20 +363,20 @@ class Arena:
             start, length = int(self._starts[number]), int(self._lengths[number])
             loaded.numbers[start : start + length] = numbers
             self.memory_bytes += 8 * length
-            for kept, own in zip(_arrays(loaded.codes), _arrays(codes), strict=True):
-                per_row = len(own) // max(length, 1)
-                kept[start * per_row : (start + length) * per_row] = own
-                self.memory_bytes += own.nbytes
-            self._is_there[number] = True
+            for arrays, values in zip(_arrays(loaded.codes), _arrays(codes), strict=True):
+                per_row = len(values) // max(length, 1)
+                arrays[start * per_row : (start + length) * per_row] = values
+                self.memory_bytes += values.nbytes
+            self._is_loaded[number] = True
         assert self._loaded is not None, "a partition was loaded"
         return self._loaded
 
-    def _empty(self, codes: PackedCodes, count: int) -> Loaded:
+    def _empty(self, codes: PackedCodes, count: int) -> LoadedRows:
         rows = int((self._starts + self._lengths).max(initial=0))
         values, *others = (
             np.empty(rows * (len(each) // max(count, 1)), each.dtype) for each in _arrays(codes)
         )
-        return Loaded(np.empty(rows, np.uint64), PackedCodes(values, codes.row_bytes, *others))
+        return LoadedRows(np.empty(rows, np.uint64), PackedCodes(values, codes.row_bytes, *others))
 
 
 def _arrays(codes: PackedCodes) -> tuple[npt.NDArray[Any], ...]:

@@ -1,10 +1,10 @@
-"""What a vector index is asked for, and the models that are found for it.
+"""Build parameters of vector indices, and training of IVF models and quantizers.
 
-    rows 100000, target 8192       12 partitions, centroids from 256 rows of the sample for each
-    codebook of 16 x 256 words     from 256 residuals for each word
+    rows 100000, target 8192       12 partitions, trained on 256 sampled rows per centroid
+    codebook of 16 x 256 words     trained on 256 sampled residuals per codeword
 
-Samples are taken in one pass over the rows, so as much memory is needed as they have, and no more.
-A request may bring centroids and a codebook of its own.
+Samples are taken in one pass over the rows, so memory is proportional to the sample. Centroids and
+codebooks may also be provided.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lancelet.index.base import IndexedRows, Parameters, Progress, silent
 from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.layout import METRIC_NAMES
-from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel, KnownPartitions
-from lancelet.index.vector.one_file import Origin
+from lancelet.index.vector.legacy_file import Origin
+from lancelet.index.vector.model import ROWS_PER_CENTROID, AssignedPartitions, IvfModel
 from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, work_type
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
@@ -44,7 +44,7 @@ _SEED: Final = 42
 
 
 def default_target(name: str) -> int:
-    """Return how many rows a partition of a kind should have.
+    """Return the default partition size of an index kind in rows.
 
     >>> default_target("IVF_PQ")
     8192
@@ -54,20 +54,20 @@ def default_target(name: str) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IvfRequest:
-    """An index that is asked for; None lets the index choose.
+    """Parameters for building a vector index. None selects a default.
 
-    `models` are those that `train_models` returned before, so that several segments share them.
-    With an `origin` the segment is one file, which says of what index it is. Rows are put into the
-    `known` partitions, if they are given, and those that are not among them are left out.
+    `models` are results of `train_models` shared by several segments. With an `origin`, the segment
+    is written in the legacy layout. `assigned` contains precomputed partitions; other rows are
+    skipped.
     """
 
     name: str
     metric: Metric = Metric.L2
     partitions: int | None = None
     target_rows: int | None = None
-    pieces: int | None = None
+    num_sub_vectors: int | None = None
     bits: int | None = None
-    rounds: int = 50
+    max_iterations: int = 50
     sample_rate: int = ROWS_PER_CENTROID
     transposed: bool = True
     centroids: Matrix | None = None
@@ -79,33 +79,33 @@ class IvfRequest:
     max_level: int = LEVELS
     seed: int = _SEED
     origin: Origin | None = None
-    known: KnownPartitions | None = None
+    assigned: AssignedPartitions | None = None
     progress: Progress = silent
 
     @staticmethod
-    def of(parameters: Parameters) -> IvfRequest:
-        """Return the request that parameters hold."""
-        found = parameters.values["request"]
-        if not isinstance(found, IvfRequest):
-            raise InvalidInputError("a vector index is asked for by a request")
-        return found
+    def from_parameters(parameters: Parameters) -> IvfRequest:
+        """Return the request in the parameters."""
+        request = parameters.values["request"]
+        if not isinstance(request, IvfRequest):
+            raise InvalidInputError("a vector index requires an IvfRequest")
+        return request
 
     @property
     def graph_settings(self) -> GraphSettings | None:
-        """What graphs are built with, or None if the kind has none."""
+        """Build settings of the graphs, or None if the kind has no graphs."""
         if not self.name.startswith(GRAPH):
             return None
         return GraphSettings(self.m, self.ef_construction, self.max_level)
 
     @property
     def target(self) -> int:
-        """How many rows a partition should have."""
+        """Target number of rows per partition."""
         return self.target_rows or default_target(self.name)
 
     def count_for(self, num_rows: int) -> int:
-        """Return how many partitions there are for so many rows.
+        """Return the number of partitions for `num_rows` rows.
 
-        A number that was asked for is taken, but for codebooks, which need rows in each.
+        An explicit number is used as is, except for PQ, which requires enough rows per partition.
 
         >>> IvfRequest("IVF_FLAT").count_for(20_000)
         4
@@ -114,54 +114,54 @@ class IvfRequest:
             return len(self.centroids)
         if self.partitions is not None and quantizer_name(self.name) != "PQ":
             return max(1, min(self.partitions, num_rows))
-        wanted = self.partitions or min(max(num_rows // self.target, 1), PARTITIONS_MAX)
-        return max(1, min(wanted, num_rows // self.sample_rate))
+        count = self.partitions or min(max(num_rows // self.target, 1), PARTITIONS_MAX)
+        return max(1, min(count, num_rows // self.sample_rate))
 
     def sample_size(self, num_rows: int) -> int:
-        """Return how many of so many rows the models are found from, at most.
+        """Return the maximum number of rows sampled for training.
 
         >>> IvfRequest("IVF_PQ").sample_size(20_000), IvfRequest("IVF_FLAT").sample_size(20_000)
         (65536, 1024)
         """
-        # Words of a book and bounds of bytes are found from rows as centroids are.
+        # Codewords and quantization bounds are trained on the same sample as centroids.
         is_learned = quantizer_name(self.name) in {"PQ", "SQ"}
-        words = 1 << min(self.bits or 8, 8) if is_learned else 1
-        return max(self.count_for(num_rows), words) * self.sample_rate
+        num_codewords = 1 << min(self.bits or 8, 8) if is_learned else 1
+        return max(self.count_for(num_rows), num_codewords) * self.sample_rate
 
     @staticmethod
     def like(segment: IvfSegment) -> IvfRequest:
-        """Return the request that a segment was made by, as far as it says."""
-        details, own = segment.details, segment.quantizer.settings()
-        asked = IvfRequest(
+        """Return the request that reproduces a segment, as far as it is recorded."""
+        details, settings = segment.details, segment.quantizer.settings()
+        request = IvfRequest(
             segment.name,
             segment.model.metric,
             target_rows=details.target_rows or None,
             partitions=None if details.target_rows else segment.model.partitions,
-            pieces=own.get("num_sub_vectors"),
-            bits=own.get("num_bits"),
-            transposed=not own.get("skip_transpose", False),
+            num_sub_vectors=settings.get("num_sub_vectors"),
+            bits=settings.get("num_bits"),
+            transposed=not settings.get("skip_transpose", False),
         )
         if segment.graphs is None:
-            return asked
-        built = segment.graphs.settings
+            return request
+        graph_settings = segment.graphs.settings
         return replace(
-            asked,
-            m=built.m,
-            ef_construction=built.ef_construction,
-            max_level=built.max_level,
+            request,
+            m=graph_settings.m,
+            ef_construction=graph_settings.ef_construction,
+            max_level=graph_settings.max_level,
         )
 
     @staticmethod
     def with_details(details: IvfDetails) -> IvfRequest:
-        """Return the request that an index without rows was made by."""
+        """Return the request recorded for an index without rows."""
         if details.name is None:
             raise UnsupportedError(
-                "a vector index does not say of what kind it is; drop it and build it again"
+                "the kind of a vector index is not recorded; drop the index and create it again"
             )
-        known = {"num_sub_vectors": "pieces", "num_bits": "bits"}
-        known |= {key: key for key in ("m", "ef_construction", "max_level")}
+        names = {"num_sub_vectors": "num_sub_vectors", "num_bits": "bits"}
+        names |= {key: key for key in ("m", "ef_construction", "max_level")}
         values: dict[str, Any] = {
-            own: int(details.values[key]) for key, own in known.items() if details.values.get(key)
+            name: int(details.values[key]) for key, name in names.items() if details.values.get(key)
         }
         return IvfRequest(
             details.name,
@@ -173,27 +173,27 @@ class IvfRequest:
         )
 
     def untrained_details(self, data_type: pa.DataType) -> IvfDetails:
-        """Return what the metadata say of an index that has no rows yet."""
+        """Return the details of an index without rows."""
         vector_type = self.comparable_type(data_type)
-        pieces = self.pieces or default_pieces(vector_type.list_size)
-        return self._details({"num_bits": self.bits or 8, "num_sub_vectors": pieces})
+        num_sub_vectors = self.num_sub_vectors or default_num_sub_vectors(vector_type.list_size)
+        return self._details({"num_bits": self.bits or 8, "num_sub_vectors": num_sub_vectors})
 
     def comparable_type(self, data_type: pa.DataType) -> pa.DataType:
-        """Return the type of the vectors of a column; raise unless the index can compare them."""
+        """Return the vector type of a column. Raise if the index does not support it."""
         check_metric(self.name, self.metric)
-        found = vector_type_of(data_type)
-        if found is None:
-            raise InvalidInputError("the column does not hold vectors", found=str(data_type))
-        if (found.value_type == pa.uint8()) != (self.metric is Metric.HAMMING):
+        vector_type = vector_type_of(data_type)
+        if vector_type is None:
+            raise InvalidInputError("the column does not contain vectors", found=str(data_type))
+        if (vector_type.value_type == pa.uint8()) != (self.metric is Metric.HAMMING):
             raise InvalidInputError(
-                "vectors of bytes are compared by hamming, others are not",
+                "the hamming metric requires uint8 vectors, other metrics require floats",
                 metric=METRIC_NAMES[self.metric],
-                found=str(found.value_type),
+                found=str(vector_type.value_type),
             )
-        return found
+        return vector_type
 
     def details(self, quantizer: Quantizer) -> IvfDetails:
-        """Return what the metadata say of the index."""
+        """Return the details of the index for the table metadata."""
         return self._details(quantizer.settings())
 
     def _details(self, settings: Mapping[str, Any]) -> IvfDetails:
@@ -205,11 +205,11 @@ class IvfRequest:
                 "max_level": self.max_level,
             }
         hints = {
-            "lance.ivf.max_iters": str(self.rounds),
+            "lance.ivf.max_iters": str(self.max_iterations),
             "lance.ivf.sample_rate": str(self.sample_rate),
         }
         if quantizer_name(self.name) == "PQ":
-            hints["lance.pq.max_iters"] = str(self.rounds)
+            hints["lance.pq.max_iters"] = str(self.max_iterations)
             hints["lance.pq.sample_rate"] = str(self.sample_rate)
             hints["lance.skip_transpose"] = "false" if self.transposed else "true"
         target, partitions = self.target_rows or 0, self.partitions or 0
@@ -217,7 +217,7 @@ class IvfRequest:
 
 
 def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quantizer]:
-    """Find what a request does not bring, from a sample of rows."""
+    """Train the models that the request does not provide, on a sample of the rows."""
     if request.models is not None:
         return request.models
     vector_type = request.comparable_type(rows.data_type)
@@ -236,37 +236,37 @@ def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quan
 
 
 def sample_rows(rows: IndexedRows, metric: Metric, count: int, seed: int) -> Matrix:
-    """Return about so many vectors, chosen by chance, or all if there are not more."""
+    """Return a random sample of about `count` vectors, or all vectors if there are fewer."""
     random = np.random.default_rng(seed)
     share = 1.0 if count >= rows.num_rows else count / rows.num_rows
-    found: list[Matrix] = []
+    samples: list[Matrix] = []
     for values, numbers in rows.parts:
         if share == 1:
-            found.append(matrix_of(values, numbers, metric)[0])
+            samples.append(matrix_of(values, numbers, metric)[0])
             continue
-        chosen = np.flatnonzero(random.random(len(values)) < share)
-        found.append(matrix_of(values.take(chosen), numbers[chosen], metric)[0])
-    if not found:
+        indices = np.flatnonzero(random.random(len(values)) < share)
+        samples.append(matrix_of(values.take(indices), numbers[indices], metric)[0])
+    if not samples:
         return np.empty((0, 0))
-    return np.concatenate(found)
+    return np.concatenate(samples)
 
 
 def _model(sample: Matrix, request: IvfRequest, dtype: np.dtype[Any], partitions: int) -> IvfModel:
     if request.centroids is not None:
         if request.centroids.ndim != 2 or request.centroids.shape[1] != sample.shape[1]:
             raise InvalidInputError(
-                "Ivf centroids must be vectors of the dimension of the column",
+                "IVF centroids must have the dimension of the column",
                 found=list(request.centroids.shape),
                 dimension=sample.shape[1],
             )
         return IvfModel(request.metric, request.centroids.astype(dtype))
     return IvfModel.train(
-        _some(sample, partitions * request.sample_rate, request.seed),
+        _subsample(sample, partitions * request.sample_rate, request.seed),
         request.metric,
         dtype,
         partitions=partitions,
         seed=request.seed,
-        rounds=request.rounds,
+        max_iterations=request.max_iterations,
     )
 
 
@@ -289,7 +289,7 @@ def _rotated_codes(dimension: int, request: IvfRequest) -> RotatedCodes:
     bits = request.bits or DEFAULT_BITS
     if dimension % 8 or bits > BITS_MAX:
         raise InvalidInputError(
-            "vector dimension must be divisible by 8 for IVF_RQ, which keeps 1 to 9 bits",
+            "IVF_RQ requires a vector dimension divisible by 8 and 1 to 9 bits",
             num_bits=bits,
             dimension=dimension,
         )
@@ -304,7 +304,7 @@ def _rotated_codes(dimension: int, request: IvfRequest) -> RotatedCodes:
         )
     if len(signs) != 4 * (dimension // 8):
         raise InvalidInputError(
-            "a rotation has not as many signs as it needs", found=len(signs), dimension=dimension
+            "wrong number of rotation signs", found=len(signs), dimension=dimension
         )
     rotation = FastRotation(dimension, signs)
     return RotatedCodes(request.metric, dimension, bits, rotation, request.transposed)
@@ -314,53 +314,55 @@ def _product_codes(
     sample: Matrix, model: IvfModel, request: IvfRequest, dtype: np.dtype[Any]
 ) -> ProductCodes:
     dimension, bits = sample.shape[1], request.bits or 8
-    pieces = request.pieces or default_pieces(dimension)
-    if dimension % pieces:
+    num_sub_vectors = request.num_sub_vectors or default_num_sub_vectors(dimension)
+    if dimension % num_sub_vectors:
         raise InvalidInputError(
-            f"dimension ({dimension}) must be divisible by num_sub_vectors ({pieces})"
+            f"dimension ({dimension}) must be divisible by num_sub_vectors ({num_sub_vectors})"
         )
-    if bits not in {4, 8} or pieces * bits % 8:
+    if bits not in {4, 8} or num_sub_vectors * bits % 8:
         raise InvalidInputError(
-            "codes have 8 bits, or 4 with an even number of sub-vectors",
+            "PQ codes require 8 bits, or 4 bits and an even number of sub-vectors",
             num_bits=bits,
-            num_sub_vectors=pieces,
+            num_sub_vectors=num_sub_vectors,
         )
     if request.codebook is not None:
         if request.codebook.size != dimension << bits:
             raise InvalidInputError(
-                "a codebook does not have the number of values that its codewords need",
+                "wrong number of values in a PQ codebook",
                 found=request.codebook.size,
                 expected=dimension << bits,
             )
-        book = request.codebook.reshape(pieces, 1 << bits, dimension // pieces).astype(dtype)
+        book = request.codebook.reshape(
+            num_sub_vectors, 1 << bits, dimension // num_sub_vectors
+        ).astype(dtype)
         return ProductCodes(request.metric, book, bits, request.transposed)
-    sample = _some(sample, request.sample_rate << bits, request.seed)
-    rest = residuals(sample, model.assign(sample), model.centroids, request.metric)
+    sample = _subsample(sample, request.sample_rate << bits, request.seed)
+    residual = residuals(sample, model.assign(sample), model.centroids, request.metric)
     return ProductCodes.train(
-        rest,
+        residual,
         request.metric,
         dtype,
-        pieces=pieces,
+        num_sub_vectors=num_sub_vectors,
         bits=bits,
         seed=request.seed,
-        rounds=request.rounds,
+        max_iterations=request.max_iterations,
         transposed=request.transposed,
-        progress=lambda done: request.progress("train_quantizer", done, pieces),
+        progress=lambda done: request.progress("train_quantizer", done, num_sub_vectors),
     )
 
 
-def _some(sample: Matrix, most: int, seed: int) -> Matrix:
-    """Return so many rows of a sample at most, chosen by chance."""
-    if len(sample) <= most:
+def _subsample(sample: Matrix, count_max: int, seed: int) -> Matrix:
+    """Return a random sample of at most `count_max` rows."""
+    if len(sample) <= count_max:
         return sample
-    chosen = np.random.default_rng(seed).choice(len(sample), most, replace=False)
-    return sample[np.sort(chosen)]
+    indices = np.random.default_rng(seed).choice(len(sample), count_max, replace=False)
+    return sample[np.sort(indices)]
 
 
-def default_pieces(dimension: int) -> int:
-    """Return into how many pieces a vector is cut: of 16 elements each, else 8, else one.
+def default_num_sub_vectors(dimension: int) -> int:
+    """Return the default number of sub-vectors: of 16 elements each, else 8, else 1 sub-vector.
 
-    >>> default_pieces(128), default_pieces(24), default_pieces(7)
+    >>> default_num_sub_vectors(128), default_num_sub_vectors(24), default_num_sub_vectors(7)
     (8, 3, 1)
     """
     for size in (16, 8):

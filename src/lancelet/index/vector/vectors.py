@@ -1,11 +1,11 @@
-"""Vectors of a column as matrices, prepared for a metric.
+"""Conversion of vector columns to matrices prepared for a metric.
 
     column    [3 4], null, [NaN 1]      rows 0 1 2
-    matrix    [3 4]                     row 0; what is not finite cannot be near anything
-    cosine    [0.6 0.8]                 length one, then compared by squared distance
-    lists     [[1 0] [0 1]], []         rows 0 0: each vector of a list stands for its row
+    matrix    [3 4]                     row 0; null and non-finite vectors are skipped
+    cosine    [0.6 0.8]                 normalized, then compared by squared distance
+    lists     [[1 0] [0 1]], []         rows 0 0: one matrix row per vector
 
-Computing is in single precision, in double for vectors of that; bits stay bytes.
+Matrices use single precision, double precision for double vectors, and bytes for bit vectors.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lancelet.rowids.address import UInt64s
 
 
 class NotVectorsError(InvalidInputError, TypeError):
-    """The column does not hold vectors."""
+    """The column does not contain vectors."""
 
 
 def vector_type_of(data_type: pa.DataType) -> pa.DataType | None:
-    """Return the type of the vectors of a column, which may hold lists of them; else None.
+    """Return the vector type of a column of vectors or lists of vectors; else None.
 
-    Vectors that are tensors to Arrow are compared as the lists that they are stored as.
+    Tensors are treated as their storage lists.
     """
     if isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
@@ -43,12 +43,12 @@ def vector_type_of(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def plain_vectors(array: pa.Array) -> pa.Array:
-    """Return vectors as the lists that they are stored as."""
+    """Return the storage of extension arrays."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def values_of(vectors: pa.Array) -> npt.NDArray[Any]:
-    """Return the elements of vectors one after another, whatever is there where one is null."""
+    """Return the flattened elements of vectors, including undefined elements of null vectors."""
     vectors = plain_vectors(vectors)
     dimension = vectors.type.list_size
     elements = vectors.values.slice(vectors.offset * dimension, len(vectors) * dimension)
@@ -60,7 +60,7 @@ def values_of(vectors: pa.Array) -> npt.NDArray[Any]:
 
 
 def matrix_of(values: pa.Array, numbers: UInt64s, metric: Metric) -> tuple[Matrix, UInt64s]:
-    """Return the vectors that can be compared, prepared, and the number of the row of each."""
+    """Return the valid vectors as a prepared matrix, and their row numbers."""
     values = plain_vectors(values)
     if not pa.types.is_fixed_size_list(values.type):
         lengths = np.where(
@@ -80,20 +80,20 @@ def matrix_of(values: pa.Array, numbers: UInt64s, metric: Metric) -> tuple[Matri
 
 
 def prepare(matrix: Matrix, metric: Metric) -> tuple[Matrix, npt.NDArray[np.bool_]]:
-    """Return vectors as the metric compares them, and which of them can be compared."""
+    """Prepare vectors for a metric; return them and a mask of the valid ones."""
     wide = matrix.astype(work_type(matrix.dtype), copy=False)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         squares = np.einsum("ij,ij->i", wide, wide)
         if metric is Metric.COSINE:
             wide = wide / np.sqrt(squares)[:, None]
             if matrix.dtype == np.float16:
-                wide = wide.astype(np.float16).astype(np.float32)  # as precise as what is stored
+                wide = wide.astype(np.float16).astype(np.float32)  # the precision of stored vectors
             squares = np.where(squares > 0, squares, np.inf)
     return wide, np.isfinite(squares)
 
 
 def prepare_query(query: Matrix, metric: Metric) -> Matrix | None:
-    """Return one vector as the metric compares it, or None if it cannot be compared.
+    """Prepare a query vector for a metric. Return None if it is not valid.
 
     >>> prepare_query(np.array([3.0, 4.0]), Metric.COSINE)
     array([0.6, 0.8])
@@ -101,7 +101,7 @@ def prepare_query(query: Matrix, metric: Metric) -> Matrix | None:
     if metric is Metric.HAMMING:
         return query
     if metric is Metric.COSINE or query.dtype == np.float16:
-        matrix, can_be_compared = prepare(query[None, :], metric)
-        return matrix[0] if can_be_compared[0] else None
+        matrix, is_valid = prepare(query[None, :], metric)
+        return matrix[0] if is_valid[0] else None
     wide = query.astype(work_type(query.dtype), copy=False)
     return wide if math.isfinite(wide.dot(wide)) else None

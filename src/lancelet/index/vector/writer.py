@@ -1,9 +1,9 @@
-"""Writing the two files of a segment, partition by partition.
+"""Writer of the two files of a segment.
 
-    part 0 rows 5 9    part 1 rows 2 7 8      auxiliary.idx   5 9 2 7 8, codes beside them
-    part 0 [0:2]       part 1 [2:5]           both files      where each begins
+    part 0 rows 5 9    part 1 rows 2 7 8      auxiliary.idx   5 9 2 7 8 with codes
+    part 0 [0:2]       part 1 [2:5]           both files      partition offsets
 
-Within a partition rows are in the order of their numbers.
+Rows of a partition are sorted by row number.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.tensor import render_tensor
 from lancelet.index.vector import layout
 from lancelet.index.vector.graph import GraphSettings, GraphWriter
+from lancelet.index.vector.legacy_file import Origin, write_legacy_file
 from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.one_file import Origin, write_one_file
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
-from lancelet.index.vector.spool import joined
+from lancelet.index.vector.spool import concatenate
 from lancelet.rowids.address import UInt64s
 
 _GROUP_BYTES: Final = 8 << 20
@@ -43,42 +43,42 @@ def write_segment(
     quantizer: Quantizer,
     parts: Iterable[tuple[UInt64s, Codes]],
     settings: GraphSettings | None,
-    left_out: int | None = None,
+    num_skipped: int | None = None,
     origin: Origin | None = None,
 ) -> None:
-    """Write a segment of partitions, each with the numbers of its rows and their codes.
+    """Write a segment from the row numbers and codes of each partition.
 
-    So many rows were `left_out`, if that is known. Both files grow side by side, so that nothing
-    is held of partitions that were written. With an `origin` it is one file instead.
+    `num_skipped` is recorded if not None. Both files are written in parallel, one partition at a
+    time. With an `origin`, the segment is written in the legacy layout.
     """
     if origin is not None:
-        write_one_file(folder, model, quantizer, parts, origin)
+        write_legacy_file(folder, model, quantizer, parts, origin)
         return
     graphs = None if settings is None else GraphWriter(settings, quantizer)
     schema = _MARKER if graphs is None else graphs.schema
     lengths: list[int] = []
     with folder.create(layout.INDEX_FILE, schema) as index:
 
-        def written(parts: Iterable[tuple[UInt64s, Codes]]) -> Iterator[tuple[UInt64s, Codes]]:
+        def track_parts(parts: Iterable[tuple[UInt64s, Codes]]) -> Iterator[tuple[UInt64s, Codes]]:
             for numbers, codes in parts:
                 lengths.append(len(numbers))
                 if graphs is not None:
                     index.write(graphs.add(codes, len(numbers)))
                 yield numbers, codes
 
-        _write_storage(folder, model, quantizer, written(parts), lengths, left_out)
+        _write_storage(folder, model, quantizer, track_parts(parts), lengths, num_skipped)
         _finish_index(index, name, model, graphs, len(lengths))
 
 
-def grouped(
+def group_by_partition(
     numbers: UInt64s, codes: Codes, labels: Int64s, count: int
 ) -> Iterator[tuple[UInt64s, Codes]]:
-    """Yield the rows of each of so many partitions, in the order of their numbers."""
+    """Yield the rows of each of `count` partitions, sorted by row number."""
     order = np.lexsort((numbers, labels))
     bounds = np.searchsorted(labels[order], np.arange(count + 1))
     for first, stop in itertools.pairwise(bounds):
-        chosen = order[first:stop]
-        yield numbers[chosen], {key: own[chosen] for key, own in codes.items()}
+        indices = order[first:stop]
+        yield numbers[indices], {key: values[indices] for key, values in codes.items()}
 
 
 def _write_storage(
@@ -87,27 +87,27 @@ def _write_storage(
     quantizer: Quantizer,
     parts: Iterable[tuple[UInt64s, Codes]],
     lengths: list[int],
-    left_out: int | None = None,
+    num_skipped: int | None = None,
 ) -> None:
     schema = pa.schema([_ROW_ID, *quantizer.fields])
     with folder.create(layout.STORAGE_FILE, schema) as file:
         group: list[list[npt.NDArray[Any]]] = []
-        waiting = 0
+        pending_bytes = 0
         for numbers, codes in parts:
             columns = [numbers, *quantizer.store(codes)]
             group.append(columns)
-            waiting += sum(column.nbytes for column in columns)
-            if waiting >= _GROUP_BYTES:
+            pending_bytes += sum(column.nbytes for column in columns)
+            if pending_bytes >= _GROUP_BYTES:
                 _write_group(file, schema, group)
-                group, waiting = [], 0
+                group, pending_bytes = [], 0
         _write_group(file, schema, group)
         partitions = _partitions(lengths)
         file.add_schema_metadata(layout.IVF_KEY, str(file.add_global_buffer(partitions)))
-        notes = quantizer.notes(file.add_global_buffer)
+        metadata = quantizer.storage_metadata(file.add_global_buffer)
         file.add_schema_metadata(layout.METRIC_KEY, layout.METRIC_NAMES[model.metric])
-        file.add_schema_metadata(layout.STORAGE_KEY, _text([_text(notes)]))
-        if left_out is not None:
-            file.add_schema_metadata(layout.LEFT_OUT_KEY, str(left_out))
+        file.add_schema_metadata(layout.STORAGE_KEY, _text([_text(metadata)]))
+        if num_skipped is not None:
+            file.add_schema_metadata(layout.NUM_SKIPPED_KEY, str(num_skipped))
 
 
 def _write_group(
@@ -116,8 +116,8 @@ def _write_group(
     if not group:
         return
     columns = [
-        array_of(joined(own), field.type)
-        for field, own in zip(schema, zip(*group, strict=True), strict=True)
+        to_column(concatenate(parts), field.type)
+        for field, parts in zip(schema, zip(*group, strict=True), strict=True)
     ]
     file.write(pa.Table.from_arrays(columns, schema=schema))
 
@@ -135,11 +135,11 @@ def _finish_index(
     if graphs is None:
         file.add_schema_metadata(layout.FLAT_KEY, _text([""] * count))
     else:
-        file.add_schema_metadata(layout.GRAPH_KEY, _text(graphs.notes))
+        file.add_schema_metadata(layout.GRAPH_KEY, _text(graphs.metadata))
 
 
 def _partitions(lengths: Sequence[int], model: IvfModel | None = None) -> bytes:
-    """Return where each partition begins, with the centroids if there is a model."""
+    """Encode the partition lengths, and the centroids if a model is given."""
     starts = np.cumsum([0, *lengths])[:-1]
     message = index_pb.IVF(offsets=starts.tolist(), lengths=lengths)
     if model is not None:
@@ -149,8 +149,8 @@ def _partitions(lengths: Sequence[int], model: IvfModel | None = None) -> bytes:
     return render_message(message)
 
 
-def array_of(values: npt.NDArray[Any], data_type: pa.DataType) -> pa.Array:
-    """Return the rows of a matrix as a column, of lists if that is its type."""
+def to_column(values: npt.NDArray[Any], data_type: pa.DataType) -> pa.Array:
+    """Convert a matrix to a column; rows become lists if the column has a list type."""
     if not pa.types.is_fixed_size_list(data_type):
         return pa.array(values.reshape(-1), data_type)
     elements = pa.array(np.ascontiguousarray(values).reshape(-1), data_type.value_type)

@@ -1,4 +1,4 @@
-"""Which rows differ between two versions of a table, and how."""
+"""Row changes between two versions of a table."""
 
 from lancelet.ops.changes.delta import Delta, open_delta
 from lancelet.ops.changes.feed import CHANGE_KINDS, ChangeFeed, changes

@@ -1,26 +1,26 @@
-"""The change feed: which rows differ between two versions, with their values before and after.
+"""The change feed: rows that differ between two versions, with their old and new values.
 
     kind     _rowid   before               after
     insert   7        null                 {id: 4, name: "d"}
     update   1        {id: 2, name: "b"}   {id: 2, name: "B"}
     delete   3        {id: 3, name: "c"}   null
 
-Inserted and updated rows come in the order of the later version, deleted ones behind them in the
-order of the earlier. What happened to a row in between is not told: a row that was inserted and
-deleted again is in no feed that spans both. Values are read block by block, so a feed needs no
-more memory than a block and what is recorded of the rows of a fragment.
+Inserted and updated rows have the order of the later version, followed by deleted rows in the order
+of the earlier version. Intermediate states are not reported: a row that was inserted and deleted
+between both versions does not appear. Values are read in blocks, so that memory is bounded by a
+block and the row ids of a fragment.
 
-Pairing the rows of two versions by the values of key columns, where ids do not tell.
+Without stable row ids, rows can be matched by key columns:
 
     version 3            version 7
     key   other          key   other
-    a     1              a     1          the same
+    a     1              a     1          unchanged
     b     2              b     5          updated
     c     3              -                deleted
     -                    d     4          inserted
 
-Only rows that are not where they were are looked at. Of the earlier version their keys are kept in
-memory, a hash and an address of each row, and the bytes of keys that do not fit into a hash.
+Only rows with a changed location are compared. The keys of the earlier version are held in memory:
+a hash and an address per row, and the bytes of long keys.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from lancelet.buffers import Int64s
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.file.pool import map_ordered
 from lancelet.format.schema import Schema
-from lancelet.ops.changes.between import check_followed, check_order
+from lancelet.ops.changes.between import check_order, check_trackable
 from lancelet.ops.changes.rows import (
     ChangedRows,
     ChangeKind,
     candidates,
-    deleted,
-    inserted,
+    deleted_rows,
+    inserted_rows,
     rows_changed,
 )
 from lancelet.ops.merge_insert.key_bytes import key_bytes
@@ -61,7 +61,7 @@ _BLOCK_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeFeed:
-    """The changes between two versions; they can be read as often as wanted."""
+    """The changes between two versions; can be read repeatedly."""
 
     begin: Snapshot
     end: Snapshot
@@ -72,7 +72,7 @@ class ChangeFeed:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the feed; see the top of the module."""
+        """The schema of the feed; see the example of this module."""
         return pa.schema(
             [
                 pa.field("kind", pa.string(), nullable=False),
@@ -83,25 +83,25 @@ class ChangeFeed:
         )
 
     def batches(self, *, first: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the changes, or those from the one numbered `first` to the one before `stop`."""
-        blocks = _between(self._blocks(), first, stop)
+        """Yield the changes with numbers from `first` to `stop`, exclusive; by default all."""
+        blocks = _slice_blocks(self._blocks(), first, stop)
         return map_ordered(partial(_batch, self), blocks, window=2)
 
     def count(self) -> int:
-        """Return how many changes there are; of values only keys are read, if there are any."""
+        """Return the number of changes; reads only key columns, if any."""
         return sum(map(len, self._blocks()))
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the changes as a stream of Arrow."""
+        """Return the changes as a record batch reader."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def _blocks(self) -> Iterator[ChangedRows]:
-        found = (
+        all_changes = (
             rows_changed(self.begin, self.end)
             if self.on is None
             else rows_changed_by_key(self.begin, self.end, self.on)
         )
-        for rows in found:
+        for rows in all_changes:
             if rows.kind in self.kinds:
                 for start in range(0, len(rows), _BLOCK_ROWS):
                     yield rows.slice(start, start + _BLOCK_ROWS)
@@ -115,25 +115,25 @@ def changes(
     kinds: Sequence[ChangeKind] = CHANGE_KINDS,
     on: Sequence[str] | None = None,
 ) -> ChangeFeed:
-    """Return the feed of the changes from one version to a later one.
+    """Return the changes from one version to a later one.
 
     Args:
-        begin: The version to compare with.
-        end: The version in which changes are looked for.
-        columns: The columns of the images; by default all that each version has.
-        kinds: What to return.
-        on: Columns by whose values rows are the same row, where the table does not record it. A
-            row whose other columns differ then is an update.
+        begin: The earlier version.
+        end: The later version.
+        columns: The columns to return; by default all columns of each version.
+        kinds: The kinds of changes to return.
+        on: Key columns that identify rows, if the table does not track rows. Rows with equal keys
+            and different values are updates.
 
     Raises:
-        RowsNotTrackedError: Which rows changed is not recorded.
-        VersionNotFoundError: A version between was cleaned up, so that it is not known.
+        RowsNotTrackedError: Row changes are not recorded.
+        VersionNotFoundError: A version in between was cleaned up.
     """
     check_order(begin.version, end.version)
     if on is None:
-        check_followed(begin, end)
+        check_trackable(begin, end)
     elif not on:
-        raise InvalidInputError("rows cannot be the same row by the values of no column")
+        raise InvalidInputError("`on` needs at least one column")
     return ChangeFeed(
         begin,
         end,
@@ -145,14 +145,14 @@ def changes(
 
 
 def _image(of: Snapshot, other: Snapshot, columns: Sequence[str] | None) -> Projection:
-    """Return how to read the image of rows; a column may be missing in one of the versions."""
+    """Return the projection of a row image; columns may be missing in one of the versions."""
     if columns is None:
         return projection_of(of, None)
-    found = tuple(name for name in columns if _has(of.schema, name))
+    existing = tuple(name for name in columns if _has(of.schema, name))
     for name in columns:
-        if name not in found and not _has(other.schema, name):
+        if name not in existing and not _has(other.schema, name):
             raise FieldNotFoundError("neither version has the column", column=name)
-    return projection_of(of, found)
+    return projection_of(of, existing)
 
 
 def _has(schema: Schema, path: str) -> bool:
@@ -163,8 +163,10 @@ def _has(schema: Schema, path: str) -> bool:
     return True
 
 
-def _between(blocks: Iterator[ChangedRows], first: int, stop: int | None) -> Iterator[ChangedRows]:
-    """Yield the rows of blocks from a number on and before another one."""
+def _slice_blocks(
+    blocks: Iterator[ChangedRows], first: int, stop: int | None
+) -> Iterator[ChangedRows]:
+    """Yield the rows with numbers from `first` to `stop`, exclusive."""
     start = 0
     for block in blocks:
         if stop is not None and start >= stop:
@@ -203,7 +205,7 @@ def _values(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeyBlock:
-    """Some rows of a version with their keys."""
+    """Rows of a version with their keys."""
 
     keys: Keys
     addresses: UInt64s
@@ -211,43 +213,43 @@ class _KeyBlock:
 
 
 def rows_changed_by_key(begin: Snapshot, end: Snapshot, on: Sequence[str]) -> Iterator[ChangedRows]:
-    """Yield the rows that changed, some at a time; deleted ones come last."""
-    before = _all_of(_key_blocks(begin, end, on))
+    """Yield the changed rows in blocks; deleted rows come last."""
+    before = _concatenate(_key_blocks(begin, end, on))
     index = KeyIndex.build(before.keys)
     _check_distinct(before, index, begin, on)
     seen = np.zeros(len(before.ids), np.bool_)
-    others = _compared(begin, end, on)
+    compared = _compared_columns(begin, end, on)
     for block in _key_blocks(end, begin, on):
-        which, rows = index.find(block.keys)
+        positions, rows = index.find(block.keys)
         if seen[rows].any() or len(np.unique(rows)) < len(rows):
-            raise _repeated(end, on)
+            raise _duplicate_key_error(end, on)
         seen[rows] = True
         is_new = np.ones(len(block.ids), np.bool_)
-        is_new[which] = False
+        is_new[positions] = False
         if is_new.any():
-            yield inserted(block.ids[is_new], block.addresses[is_new])
-        origin, now = before.addresses[rows], block.addresses[which]
-        differ = _differ(begin, origin, end, now, others)
+            yield inserted_rows(block.ids[is_new], block.addresses[is_new])
+        origin, current = before.addresses[rows], block.addresses[positions]
+        differ = _differ(begin, origin, end, current, compared)
         if differ.any():
             yield ChangedRows(
-                ChangeKind.UPDATE, block.ids[which][differ], origin[differ], now[differ]
+                ChangeKind.UPDATE, block.ids[positions][differ], origin[differ], current[differ]
             )
     if not seen.all():
-        yield deleted(before.ids[~seen], before.addresses[~seen])
+        yield deleted_rows(before.ids[~seen], before.addresses[~seen])
 
 
-def _key_blocks(here: Snapshot, there: Snapshot, on: Sequence[str]) -> Iterator[_KeyBlock]:
-    image = projection_of(here, tuple(on))
-    for found in candidates(here, there):
-        rows, addresses = FragmentRows(here, found.fragment), found.addresses
+def _key_blocks(snapshot: Snapshot, other: Snapshot, on: Sequence[str]) -> Iterator[_KeyBlock]:
+    image = projection_of(snapshot, tuple(on))
+    for candidate in candidates(snapshot, other):
+        rows, addresses = FragmentRows(snapshot, candidate.fragment), candidate.addresses
         for start in range(0, len(addresses), _BLOCK_ROWS):
-            chosen = slice(start, start + _BLOCK_ROWS)
-            table = take_addresses(here, addresses[chosen], image).combine_chunks()
+            block = slice(start, start + _BLOCK_ROWS)
+            table = take_addresses(snapshot, addresses[block], image).combine_chunks()
             keys = Keys.of([column.chunk(0) for column in table.columns])
-            yield _KeyBlock(keys, addresses[chosen], rows.ids(found.offsets[chosen]))
+            yield _KeyBlock(keys, addresses[block], rows.ids(candidate.offsets[block]))
 
 
-def _all_of(blocks: Iterator[_KeyBlock]) -> _KeyBlock:
+def _concatenate(blocks: Iterator[_KeyBlock]) -> _KeyBlock:
     parts = list(blocks)
     none = np.empty(0, np.uint64)
     return _KeyBlock(
@@ -260,46 +262,46 @@ def _all_of(blocks: Iterator[_KeyBlock]) -> _KeyBlock:
 def _check_distinct(rows: _KeyBlock, index: KeyIndex, of: Snapshot, on: Sequence[str]) -> None:
     first: Int64s = index.first_rows()
     if bool((first != np.arange(len(rows.ids))).any()):
-        raise _repeated(of, on)
+        raise _duplicate_key_error(of, on)
 
 
-def _repeated(snapshot: Snapshot, on: Sequence[str]) -> InvalidInputError:
+def _duplicate_key_error(snapshot: Snapshot, on: Sequence[str]) -> InvalidInputError:
     return InvalidInputError(
-        "several rows have the same key, so rows cannot be matched",
+        "several rows have the same key, so that rows cannot be matched; choose unique key columns",
         uri=snapshot.location.uri,
         version=snapshot.version,
         on=list(on),
     )
 
 
-def _compared(begin: Snapshot, end: Snapshot, on: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that tell whether a row changed."""
-    known = set(begin.schema.names)
-    return tuple(name for name in end.schema.names if name in known and name not in on)
+def _compared_columns(begin: Snapshot, end: Snapshot, on: Sequence[str]) -> tuple[str, ...]:
+    """Return the non-key columns that both versions have."""
+    before = set(begin.schema.names)
+    return tuple(name for name in end.schema.names if name in before and name not in on)
 
 
 def _differ(
-    begin: Snapshot, origin: UInt64s, end: Snapshot, now: UInt64s, columns: tuple[str, ...]
+    begin: Snapshot, origin: UInt64s, end: Snapshot, current: UInt64s, columns: tuple[str, ...]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which pairs of rows have different values in some column."""
+    """Return a mask of the row pairs that differ in some column."""
     differ = np.zeros(len(origin), np.bool_)
     if not columns or not len(origin):
         return differ
     before = take_addresses(begin, origin, projection_of(begin, columns)).combine_chunks()
-    after = take_addresses(end, now, projection_of(end, columns)).combine_chunks()
+    after = take_addresses(end, current, projection_of(end, columns)).combine_chunks()
     for name in columns:
-        one, other = (table.column(name).chunk(0) for table in (before, after))
-        if one.type != other.type:
-            one = one.cast(other.type)
-        if not one.equals(other):
-            differ |= _bytes(one) != _bytes(other)
+        old, new = (table.column(name).chunk(0) for table in (before, after))
+        if old.type != new.type:
+            old = old.cast(new.type)
+        if not old.equals(new):
+            differ |= _encode(old) != _encode(new)
     return differ
 
 
-def _bytes(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    """Return values as bytes that are equal if the values are, nulls being equal to nulls."""
+def _encode(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+    """Return an equality-preserving binary encoding of values; nulls are equal."""
     wrapped = pa.StructArray.from_arrays([values], ["value"])
-    found: np.ndarray[tuple[int], np.dtype[np.object_]] = key_bytes([wrapped]).to_numpy(
+    encoded: np.ndarray[tuple[int], np.dtype[np.object_]] = key_bytes([wrapped]).to_numpy(
         zero_copy_only=False
     )
-    return found
+    return encoded

@@ -1,4 +1,4 @@
-"""Checking that a table is sound, level by level."""
+"""Check the integrity of a table at several levels."""
 
 # ruff: noqa: TC004 - names are imported on demand, and here for readers of types only
 

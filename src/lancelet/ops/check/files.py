@@ -1,7 +1,6 @@
-"""Checking the files of one fragment: there, openable, as written, decodable.
+"""Check the files of a fragment: existence, size, footers, checksums and values.
 
-What was read of a file before is not trusted: each is opened anew, and its blocks are summed up
-again, whatever was verified earlier in this process.
+Every file is opened without caches, and its checksums are verified again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _BATCH_ROWS: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FragmentCheck:
-    """Checks a fragment of a version to some level."""
+    """Checks a fragment of a version at a level."""
 
     snapshot: Snapshot
     fragment: Fragment
@@ -53,21 +52,21 @@ class FragmentCheck:
     coverage: Coverage = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to count."""
+        """Initialize the coverage."""
         object.__setattr__(self, "coverage", Coverage(self.level))
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what is wrong."""
+        """Yield the findings of the fragment."""
         if not self.fragment.files:
             yield self._error("the fragment has no files", DATA)
         for file in self.fragment.files:
-            yield from self._guarded(f"{DATA}/{file.path}", self._of_file(file))
+            yield from self._report_errors(f"{DATA}/{file.path}", self._check_file(file))
         deletion = self.fragment.deletion_file
         if deletion is not None:
-            yield from self._guarded(deletion.path(self.fragment.id), self._of_deletions())
+            yield from self._report_errors(deletion.path(self.fragment.id), self._check_deletions())
 
-    def _guarded(self, path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-        """Yield findings, and the error that ends them, if one does."""
+    def _report_errors(self, path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+        """Yield findings; an error becomes the last finding."""
         try:
             yield from findings
         except ObjectNotFoundError:
@@ -75,10 +74,10 @@ class FragmentCheck:
         except LanceletError as error:
             yield self._error(str(error), path)
 
-    def _of_file(self, file: DataFile) -> Iterator[Finding]:
+    def _check_file(self, file: DataFile) -> Iterator[Finding]:
         self.coverage.files += 1
-        place = self._place(DATA, file.path, file.base_id)
-        size = place.store.size(place.path)
+        location = self._locate(DATA, file.path, file.base_id)
+        size = location.store.size(location.path)
         path = f"{DATA}/{file.path}"
         if file.size_bytes and size != file.size_bytes:
             yield self._error(f"the file has {size} bytes instead of {file.size_bytes}", path)
@@ -86,32 +85,32 @@ class FragmentCheck:
         if self.level < Level.FOOTERS:
             return
         reader = open_data_file(
-            place.store,
-            place.path,
+            location.store,
+            location.path,
             size=size,
             stored=self.snapshot.stored_fields(file),
-            name=data_file_identity(place.path),
+            name=data_file_identity(location.path),
             memo=CachedHeads(),
         )
         try:
-            yield from self._of_reader(reader, file, path)
+            yield from self._check_reader(reader, file, path)
         finally:
             reader.close()
 
-    def _of_reader(
+    def _check_reader(
         self, reader: FileReader | DataFileReader, file: DataFile, path: str
     ) -> Iterator[Finding]:
         rows = self.snapshot.physical_rows(self.fragment)
         if reader.num_rows != rows:
             yield self._error(
-                f"the file has {reader.num_rows} rows, and the fragment has {rows}",
+                f"the file has {reader.num_rows} rows, but the fragment has {rows}",
                 path,
-                "rebuild the counts of the table if the file is right",
+                "rebuild the counts of the table if the file is correct",
             )
             return
         if reader.version is not file.version:
             yield self._error(
-                f"the file is of version {reader.version.value}, and the manifest says "
+                f"the file has version {reader.version.value}, but the manifest has "
                 f"{file.version.value}",
                 path,
             )
@@ -121,15 +120,15 @@ class FragmentCheck:
                 self.coverage.files_without_checksums += 1
             else:
                 self.coverage.verified_files += 1
-                place = self._place(DATA, file.path, file.base_id)
-                for what in wrong_bytes(place, checksums):
+                location = self._locate(DATA, file.path, file.base_id)
+                for what in verify_checksums(location, checksums):
                     yield self._error(what, path)
         if self.level >= Level.DECODE:
-            for batch in decoded(reader):
-                yield from self._of_blobs(reader.schema.fields, batch)
+            for batch in decode_all(reader):
+                yield from self._check_blobs(reader.schema.fields, batch)
 
-    def _of_blobs(self, fields: Sequence[Field], batch: pa.RecordBatch) -> Iterator[Finding]:
-        """Yield the sidecars that blobs should be in, and are not."""
+    def _check_blobs(self, fields: Sequence[Field], batch: pa.RecordBatch) -> Iterator[Finding]:
+        """Yield missing or truncated blob files."""
         for field, array in zip(fields, batch.columns, strict=True):
             if not field.is_blob_v2:
                 continue
@@ -139,61 +138,61 @@ class FragmentCheck:
             ]
             addresses = addresses_of(self.fragment.id, np.zeros(len(rows), np.int64))
             ends: dict[str, tuple[Store, int]] = {}
-            for place in resolve_descriptors(self.snapshot, field, rows, addresses):
-                if place is not None and place.size:
-                    end = max(place.position + place.size, ends.get(place.path, (None, 0))[1])
-                    ends[place.path] = place.store, end
+            for extent in resolve_descriptors(self.snapshot, field, rows, addresses):
+                if extent is not None and extent.size:
+                    end = max(extent.position + extent.size, ends.get(extent.path, (None, 0))[1])
+                    ends[extent.path] = extent.store, end
             for path, (store, end) in ends.items():
-                found = store.size(path) if store.exists(path) else None
-                if found is None or found < end:
-                    what = "is missing" if found is None else f"ends at {found}, before {end}"
-                    yield self._error(f"the file of blobs of {field.name} {what}", path)
+                size = store.size(path) if store.exists(path) else None
+                if size is None or size < end:
+                    what = "is missing" if size is None else f"has {size} bytes instead of {end}"
+                    yield self._error(f"the blob file of column {field.name} {what}", path)
 
-    def _of_deletions(self) -> Iterator[Finding]:
+    def _check_deletions(self) -> Iterator[Finding]:
         deletion = self.fragment.deletion_file
         assert deletion is not None
         path = deletion.path(self.fragment.id)
-        place = self._place(DELETIONS, name(path), deletion.base_id)
+        location = self._locate(DELETIONS, name(path), deletion.base_id)
         if self.level < Level.FOOTERS:
-            place.store.size(place.path)
+            location.store.size(location.path)
             return
-        stored = place.store.read(place.path)
+        stored = location.store.read(location.path)
         rows = self.snapshot.physical_rows(self.fragment)
         deleted = DeletionVector.parse(stored, deletion.file_type, path, physical_rows=rows)
-        stated = deletion.num_deleted_rows
-        if stated and stated != len(deleted):
+        num_deleted = deletion.num_deleted_rows
+        if num_deleted and num_deleted != len(deleted):
             yield self._error(
-                f"the file deletes {len(deleted)} rows, and the manifest says {stated}",
+                f"the file has {len(deleted)} deleted rows, but the manifest has {num_deleted}",
                 path,
                 "rebuild the counts of the table",
             )
         deleted.check_within(rows)
 
-    def _place(self, directory: str, path: str, base_id: int | None) -> Place:
+    def _locate(self, directory: str, path: str, base_id: int | None) -> Place:
         return self.snapshot.location.place(directory, path, base_id, self.snapshot.manifest.bases)
 
     def _error(self, what: str, path: str, advice: str = _RESTORE) -> Finding:
         return Finding(Severity.ERROR, path, what, advice, fragment_id=int(self.fragment.id))
 
 
-def wrong_bytes(place: Place, checksums: Checksums) -> Iterator[str]:
-    """Yield a sentence for each block of a file that is not what was written."""
+def verify_checksums(location: Place, checksums: Checksums) -> Iterator[str]:
+    """Yield a message for each block of a file with a wrong checksum."""
     count, size = len(checksums.crcs), checksums.block_bytes
-    with place.store.open_reader(place.path, checksums.file_bytes) as source:
+    with location.store.open_reader(location.path, checksums.file_bytes) as source:
         for first in range(0, count, _STEP_BLOCKS):
             blocks = np.arange(first, min(first + _STEP_BLOCKS, count), dtype=np.int64)
             start = first * size
             stop = min((first + len(blocks)) * size, checksums.file_bytes)
-            found = source.read_ranges(Ranges.of((start, stop - start)))
-            shift = int(found.position[0]) - start
-            wrong = checksums.wrong_blocks(blocks, found.source, blocks * size + shift)
+            data = source.read_ranges(Ranges.of((start, stop - start)))
+            shift = int(data.position[0]) - start
+            wrong = checksums.wrong_blocks(blocks, data.source, blocks * size + shift)
             for block in wrong.tolist():
                 end = min((block + 1) * size, checksums.file_bytes)
-                yield f"bytes {block * size} to {end} are not what was written"
+                yield f"wrong checksum of bytes {block * size} to {end}"
 
 
-def decoded(reader: FileReader | DataFileReader) -> Iterator[pa.RecordBatch]:
-    """Yield every value of a file, in bounded memory; raise unless arrays are whole."""
+def decode_all(reader: FileReader | DataFileReader) -> Iterator[pa.RecordBatch]:
+    """Yield all values of a file in batches; raise if arrays are invalid."""
     fields = reader.schema.fields
     if not fields:
         return
@@ -204,7 +203,7 @@ def decoded(reader: FileReader | DataFileReader) -> Iterator[pa.RecordBatch]:
                 array.validate(full=True)
             except pa.ArrowInvalid as error:
                 raise CorruptDataError(
-                    f"the values of a field are not whole: {error}", field=field.name
+                    f"the values of a field are invalid: {error}", field=field.name
                 ) from error
             if not any(node.is_blob for node in field.walk()):
                 check_nulls(to_storage(array, field), field)

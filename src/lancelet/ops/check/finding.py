@@ -1,4 +1,4 @@
-"""What a check found: values that name a file, say what is wrong with it, and what to do."""
+"""The findings of a check: the affected file, the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from lancelet.values import dataclass
 
 
 class Level(IntEnum):
-    """How deep a check goes; each level includes those before it."""
+    """The depth of a check; each level includes the previous ones."""
 
     PRESENT = 1
-    """Every file that the version mentions is there, with its size."""
+    """All referenced files exist and have the expected size."""
 
     FOOTERS = 2
-    """Every file can be opened and agrees with the manifest about rows and fields."""
+    """All files can be opened and match the manifest in rows and fields."""
 
     CHECKSUMS = 3
-    """Every byte that has a checksum is as it was written."""
+    """All bytes with checksums are verified."""
 
     DECODE = 4
-    """Every value can be decoded."""
+    """All values can be decoded."""
 
     INDICES = 5
-    """What indices cover, counts and ids agree with the rows."""
+    """Index coverage, index entries and row ids match the rows."""
 
     @staticmethod
     def parse(level: str | int | Level) -> Level:
-        """Return the level of a name or number.
+        """Return the level with a name or number.
 
         >>> Level.parse("decode")
         <Level.DECODE: 4>
@@ -37,18 +37,18 @@ class Level(IntEnum):
         try:
             return Level[level.upper()] if isinstance(level, str) else Level(level)
         except (KeyError, ValueError):
-            known = [each.name.lower() for each in Level]
-            raise InvalidInputError("there is no such level", level=level, known=known) from None
+            names = [level_.name.lower() for level_ in Level]
+            raise InvalidInputError("unknown check level", level=level, known=names) from None
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
-    """Rows cannot be read, or would be read wrong."""
+    """Rows cannot be read, or their values are wrong."""
 
     WARNING = "warning"
-    """All rows can be read, but something is not as it should be."""
+    """All rows can be read, but metadata is inconsistent."""
 
     NOTE = "note"
     """Something could not be checked."""
@@ -56,13 +56,13 @@ class Severity(Enum):
 
 @dataclass(slots=True)
 class Coverage:
-    """How much a check looked at: no findings in files without checksums say little.
+    """The extent of a check; files without checksums are not fully verified.
 
     Attributes:
-        level: How deep the check went.
-        files: How many data files it looked at.
-        verified_files: In how many of them every byte was compared with its checksum.
-        files_without_checksums: How many have none, as other writers leave them.
+        level: The level of the check.
+        files: The number of checked data files.
+        verified_files: The number of data files with verified checksums.
+        files_without_checksums: The number of data files by writers without checksums.
     """
 
     level: Level
@@ -72,17 +72,17 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every byte of every data file was compared with a checksum."""
+        """Whether the checksums of all data files were verified."""
         return self.verified_files == self.files
 
     def add(self, other: Coverage) -> None:
-        """Add what a check of other files looked at."""
+        """Add the coverage of another check."""
         self.files += other.files
         self.verified_files += other.verified_files
         self.files_without_checksums += other.files_without_checksums
 
     def __str__(self) -> str:
-        """Return what was and was not verified, as a sentence."""
+        """Return the coverage as a sentence."""
         if self.level < Level.CHECKSUMS:
             return (
                 f"{self.files} files; no bytes were verified at the level {self.level.name.lower()}"
@@ -97,15 +97,15 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a check found.
+    """A problem reported by a check.
 
     Attributes:
-        severity: How bad it is.
-        path: The file or the thing it is about, below the root of the table.
-        what: What is wrong, with the facts.
-        advice: What to do.
-        fragment_id: The fragment whose rows it is about, if it is one's.
-        index: The name of the index it is about, if it is one's.
+        severity: The severity.
+        path: The affected file or object, relative to the root of the table.
+        what: The problem.
+        advice: The remedy.
+        fragment_id: The affected fragment, if any.
+        index: The name of the affected index, if any.
     """
 
     severity: Severity
@@ -116,15 +116,15 @@ class Finding:
     index: str | None = None
 
     def __str__(self) -> str:
-        """Return the finding as a line."""
+        """Return the finding as one line of text."""
         return f"{self.severity.value}: {self.path}: {self.what}; {self.advice}"
 
 
 class Findings(list[Finding]):
-    """What a check found, and as `coverage` how much it looked at."""
+    """A list of findings with the `coverage` of the check."""
 
     def __init__(self, findings: Iterable[Finding], coverage: Coverage) -> None:
-        """Hold findings."""
+        """Initialize the list."""
         super().__init__(findings)
         self.coverage = coverage
 

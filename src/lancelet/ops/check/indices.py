@@ -1,16 +1,14 @@
-"""Checking index segments: files that are whole, fields that exist, fragments that are known.
+"""Check index segments: files, fields, coverage and entries.
 
-What an index says of rows is checked by its kind, by one of `CHECKERS`. Of other kinds it is noted
-that their content was not looked at.
-
-Checking what scalar indices say of rows: each entry against the row that it is of.
+The entries of an index are checked by its type, using `CHECKERS`; unsupported types are noted as
+not checked. Scalar indices are compared with the rows they cover:
 
     table     row 0 = 'a'    row 1 = null    row 2 = 'a'
-    index     'a': 0 2       null: 1         sound
+    index     'a': 0 2       null: 1         OK
     index     'a': 0         null: 1         row 2 is missing
 
-Entries of rows that were deleted since are passed over. Kinds that know zones and not rows are
-asked for the values that are there: each row must be among those they would have looked at.
+Entries of deleted rows are ignored. Zone-based indices are queried with existing values, and must
+return the zones of all matching rows.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from lancelet.format.paths import INDICES, index_file_identity
 from lancelet.index.base import SupportsEntries
 from lancelet.index.query import IsNull, OneOf
 from lancelet.index.scalar.fm.kind import FmSegment, folded
-from lancelet.ops.check.files import decoded, wrong_bytes
+from lancelet.ops.check.files import decode_all, verify_checksums
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.segments import TEXT_INDICES, VECTOR_INDICES, SegmentChecker, covered_rows
 from lancelet.query.indexing.segments import TableSegment
@@ -48,20 +46,20 @@ from lancelet.table.snapshot import Snapshot
 
 _VECTORS: Final = ".idx"
 _SUFFIXES: Final = (".lance", _VECTORS)
-_DROP: Final = "drop the index and build it anew"
+_DROP: Final = "drop and rebuild the index"
 
 
 _KINDS: Final = frozenset(
     {"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER", "NGRAM", "FM"}
 )
-_VALUES_ASKED: Final = 256
-"""So many values of each batch of rows are asked of a kind that knows zones."""
+_QUERIED_VALUES: Final = 256
+"""Values per batch of rows with which a zone-based index is queried."""
 
 
 def check_indices(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
-    """Yield what is wrong with the indices of a version."""
+    """Yield the findings of all indices of a version."""
     indices = snapshot.indices.indices
-    for index, counted in zip(indices, without_overlaps(indices), strict=True):
+    for index, effective in zip(indices, without_overlaps(indices), strict=True):
         try:
             missing = index.missing_fields(snapshot.schema.by_id)
             if missing:
@@ -70,7 +68,7 @@ def check_indices(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
             if level >= Level.INDICES:
                 yield from _coverage(snapshot, index)
                 if not missing:
-                    yield from _content(snapshot, counted)
+                    yield from _content(snapshot, effective)
         except UnsupportedError as error:
             yield _unchecked(index, str(error))
         except LanceletError as error:
@@ -83,9 +81,9 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
     bases = snapshot.manifest.bases
     for file in index.files:
         path = f"{index.uuid}/{file.path}"
-        place = snapshot.location.place(INDICES, path, index.base_id, bases)
+        location = snapshot.location.place(INDICES, path, index.base_id, bases)
         try:
-            size = place.store.size(place.path)
+            size = location.store.size(location.path)
         except ObjectNotFoundError:
             yield _finding(Severity.ERROR, index, f"the file {file.path} is missing")
             continue
@@ -94,40 +92,40 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
             yield _finding(Severity.ERROR, index, what)
         elif level >= Level.FOOTERS and file.path.endswith(_SUFFIXES):
             try:
-                for what in _wrong_in(place, size, level):
+                for what in _check_file(location, size, level):
                     yield _finding(Severity.ERROR, index, f"in the file {file.path} {what}")
             except UnsupportedError as error:
-                # Of a release that is newer, or damaged where it says what it is.
+                # The file has a newer version, or its version is damaged.
                 yield _unchecked(index, f"file {file.path}: {error}")
 
 
-def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
-    """Yield what is wrong within a file, which is opened anew; its values mean nothing here."""
+def _check_file(location: Place, size: int, level: Level) -> Iterator[str]:
+    """Yield the problems of an index file; its values are not interpreted."""
     try:
-        if place.path.endswith(_VECTORS) and _is_of_older_layout(place, size):
+        if location.path.endswith(_VECTORS) and _has_legacy_layout(location, size):
             return
         reader = open_data_file(
-            place.store,
-            place.path,
+            location.store,
+            location.path,
             size=size,
-            name=index_file_identity(place.path),
+            name=index_file_identity(location.path),
             memo=CachedHeads(),
         )
         try:
             checksums = reader.metadata.checksums if isinstance(reader, FileReader) else None
             if level >= Level.CHECKSUMS and checksums is not None:
-                yield from wrong_bytes(place, checksums)
+                yield from verify_checksums(location, checksums)
             if level >= Level.DECODE:
-                deque(decoded(reader), maxlen=0)
+                deque(decode_all(reader), maxlen=0)
         finally:
             reader.close()
     except CorruptDataError as error:
         yield str(error)
 
 
-def _is_of_older_layout(place: Place, size: int) -> bool:
-    """Whether a file of vectors only ends like a data file, as those of old releases do."""
-    with place.store.open_reader(place.path, size) as source:
+def _has_legacy_layout(location: Place, size: int) -> bool:
+    """Return whether a vector file has the legacy layout with the footer of a data file."""
+    with location.store.open_reader(location.path, size) as source:
         tail = source.read_tail(VERSION_BYTES)
     return parse_version(tail, file_bytes=size) is FileVersion.V0_1
 
@@ -136,38 +134,38 @@ def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
     highest = snapshot.manifest.max_fragment_id
     covered = index.fragment_bitmap
     if covered and (highest is None or covered.max() > highest):
-        what = f"it covers fragment {covered.max()}, and the highest id ever given is {highest}"
+        what = f"it covers fragment {covered.max()}, but the highest fragment id is {highest}"
         yield _finding(Severity.ERROR, index, what)
     if index.dataset_version > snapshot.version:
-        what = f"it was built of version {index.dataset_version}, which is to come"
+        what = f"it is based on version {index.dataset_version}, which does not exist yet"
         yield _finding(Severity.ERROR, index, what)
 
 
 def _overlaps(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield segments that cover what others of the same index do, of which the first counts.
+    """Yield segments that overlap earlier segments of the same index, which take precedence.
 
-    Other readers may find such rows twice.
+    Other readers may return such rows twice.
     """
     covered: dict[str, FrozenBitMap] = {}
     for index in snapshot.indices.indices:
         before = covered.get(index.name, FrozenBitMap())
-        own = index.fragment_bitmap or FrozenBitMap()
-        if both := before & own:
+        fragments = index.fragment_bitmap or FrozenBitMap()
+        if both := before & fragments:
             what = (
-                f"another segment covers the fragments {list(both)[:10]} too; here the first "
-                "counts, and other readers may find rows twice"
+                f"another segment also covers the fragments {list(both)[:10]}; the first segment "
+                "takes precedence, and other readers may return rows twice"
             )
             yield _finding(Severity.WARNING, index, what)
-        covered[index.name] = before | own
+        covered[index.name] = before | fragments
 
 
 def _content(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
     if index.name == FRAGMENT_REUSE_INDEX:
         fragment_reuse_of(snapshot).check()
         return
-    own = next((checker for checker in CHECKERS if checker.knows(index)), None)
-    if own is not None:
-        yield from own.findings(snapshot, index)
+    matching = next((checker for checker in CHECKERS if checker.supports(index)), None)
+    if matching is not None:
+        yield from matching.findings(snapshot, index)
         return
     yield _unchecked(index, "unknown" if index.details is None else index.details.type_name)
 
@@ -177,7 +175,7 @@ def _unchecked(index: IndexMetadata, kind: str) -> Finding:
         Severity.NOTE,
         index.directory,
         f"the content of index {index.name} ({kind}) was not checked",
-        "its files were looked at, but what it says of rows was not compared with them",
+        "its files were checked, but its entries were not compared with the rows",
         index=index.name,
     )
 
@@ -192,26 +190,26 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     rows = covered_rows(snapshot, segment, by_address=not (segment.is_by_id and is_listing))
     if not isinstance(opened, SupportsEntries):
         for values, addresses in rows.parts:
-            yield from _overlooked(segment, values, addresses)
+            yield from _find_missed_rows(segment, values, addresses)
         return
     parts = list(rows.parts)
     numbers = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
     values = pa.concat_arrays([pa.array([], rows.data_type), *(part[0] for part in parts)])
     listed, listed_numbers = opened.entries()
     moved = segment.renumber(listed_numbers, by_address=not segment.is_by_id)
-    kept = (moved != NO_ADDRESS) & np.isin(moved, numbers)
+    is_live = (moved != NO_ADDRESS) & np.isin(moved, numbers)
     if isinstance(opened, FmSegment):
         numbers = numbers[values.is_valid().to_numpy(zero_copy_only=False)]
         values = folded(values.drop_null())
     if pa.types.is_list(rows.data_type) or pa.types.is_large_list(rows.data_type):
         parents = pc.list_parent_indices(values).to_numpy()
         numbers, values = numbers[parents], pc.list_flatten(values)
-    expected, found = _pairs(values, numbers, listed.filter(pa.array(kept)), moved[kept])
-    lacking, wrong = len(np.setdiff1d(expected, found)), len(np.setdiff1d(found, expected))
-    if lacking:
-        yield f"it lacks the values of {lacking} rows"
+    required, actual = _pairs(values, numbers, listed.filter(pa.array(is_live)), moved[is_live])
+    num_missing, wrong = len(np.setdiff1d(required, actual)), len(np.setdiff1d(actual, required))
+    if num_missing:
+        yield f"it lacks the values of {num_missing} rows"
     if wrong:
-        yield f"it has {wrong} rows with values that they do not have"
+        yield f"it has wrong values for {wrong} rows"
 
 
 SCALAR_INDICES: Final = SegmentChecker(_KINDS, _differences)
@@ -221,30 +219,30 @@ CHECKERS: Final[tuple[SegmentChecker, ...]] = (SCALAR_INDICES, TEXT_INDICES, VEC
 def _pairs(
     values: pa.Array, numbers: UInt64s, listed: pa.Array, listed_numbers: UInt64s
 ) -> tuple[Int64s, Int64s]:
-    """Return a number for each pair of row and value, of the rows and of the index."""
+    """Return a number for each pair of row and value, of the rows and of the index entries."""
     both = pa.concat_arrays([values, listed.cast(values.type)])
     if pa.types.is_float16(both.type):
         both = both.cast(pa.float32())
     codes = both.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
-    _, places = np.unique(np.concatenate([numbers, listed_numbers]), return_inverse=True)
-    pairs: Int64s = places.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes
+    _, row_indices = np.unique(np.concatenate([numbers, listed_numbers]), return_inverse=True)
+    pairs: Int64s = row_indices.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes
     return pairs[: len(values)], pairs[len(values) :]
 
 
-def _overlooked(segment: TableSegment, values: pa.Array, addresses: UInt64s) -> Iterator[str]:
-    """Yield how many rows a question about their own values would not find."""
+def _find_missed_rows(segment: TableSegment, values: pa.Array, addresses: UInt64s) -> Iterator[str]:
+    """Yield a message if queries for existing values miss rows."""
     opened = segment.open()
     present = values.drop_null()
-    step = max(1, len(present) // _VALUES_ASKED)
-    asked = present.take(pa.array(np.arange(0, len(present), step))).unique()
-    wanted = pc.is_in(values, asked).to_numpy(zero_copy_only=False)
+    step = max(1, len(present) // _QUERIED_VALUES)
+    sample = present.take(pa.array(np.arange(0, len(present), step))).unique()
+    is_sampled = pc.is_in(values, sample).to_numpy(zero_copy_only=False)
     missing = 0
-    if len(asked) and opened.estimate(OneOf(asked)) is not None:
-        found = segment.addresses(opened.search(OneOf(asked)).rows)
-        missing += int((~found.contains(addresses[wanted])).sum())
+    if len(sample) and opened.estimate(OneOf(sample)) is not None:
+        matches = segment.addresses(opened.search(OneOf(sample)).rows)
+        missing += int((~matches.contains(addresses[is_sampled])).sum())
     if values.null_count and opened.estimate(IsNull()) is not None:
         nulls = values.is_null().to_numpy(zero_copy_only=False)
-        found = segment.addresses(opened.search(IsNull()).rows)
-        missing += int((~found.contains(addresses[nulls])).sum())
+        matches = segment.addresses(opened.search(IsNull()).rows)
+        missing += int((~matches.contains(addresses[nulls])).sum())
     if missing:
-        yield f"it would not find {missing} rows by their values"
+        yield f"queries by value miss {missing} rows"

@@ -1,12 +1,12 @@
-"""Checking a version, or all of them, to a level.
+"""Check a version, or all versions of a table, at a level.
 
     present     one request per file
-    footers     reads the end of each
-    checksums   reads every byte
-    decode      and decodes it
-    indices     and compares ids, counts and indices with the rows
+    footers     reads the footer of each file
+    checksums   reads all bytes
+    decode      decodes all values
+    indices     compares ids, counts and indices with the rows
 
-A fragment that several versions share as it is is checked once.
+Fragments that versions share unchanged are checked once.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _MANIFEST_ADVICE = "restore an older version"
 def check(
     snapshot: Snapshot, level: Level = Level.DECODE, *, all_versions: bool = False
 ) -> Findings:
-    """Return what is wrong with a version, or with every version of the table.
+    """Return the findings of a version, or of all versions of the table.
 
-    Versions that others clean up meanwhile are left out.
+    Versions that are cleaned up during the check are skipped.
 
     Raises:
-        VersionRemovedError: The version was cleaned up while it was checked.
+        VersionRemovedError: The version was cleaned up during the check.
     """
     if not all_versions:
         return _check_version(snapshot, level, frozenset(), set())
-    found = Findings((), Coverage(level))
+    findings = Findings((), Coverage(level))
     seen: set[bytes] = set()
     location = snapshot.location
     for entry in location.handler.list_versions(location.store):
@@ -57,34 +57,34 @@ def check(
         try:
             version = open_entry(location, entry)
         except ObjectNotFoundError:
-            continue  # cleaned up since it was listed
+            continue  # The version was cleaned up.
         except LanceletError as error:
-            advice = "restore the manifest from a copy; other versions can be read"
-            found.append(Finding(Severity.ERROR, entry.path, str(error), advice))
+            advice = "restore the manifest from a copy; other versions remain readable"
+            findings.append(Finding(Severity.ERROR, entry.path, str(error), advice))
             continue
         try:
-            own = _check_version(version, level, seen, fragments)
+            version_findings = _check_version(version, level, seen, fragments)
         except VersionRemovedError:
-            continue  # and what it shares with others is looked at with them
-        found += own
-        found.coverage.add(own.coverage)
+            continue  # Its shared fragments are checked with other versions.
+        findings += version_findings
+        findings.coverage.add(version_findings.coverage)
         seen |= fragments
-    return found
+    return findings
 
 
-def check_still_there(snapshot: Snapshot, findings: Sequence[Finding]) -> None:
-    """Refuse findings that are no damage, as the version was cleaned up since.
+def check_not_removed(snapshot: Snapshot, findings: Sequence[Finding]) -> None:
+    """Raise if findings are caused by a concurrent cleanup of the version.
 
-    Its manifest goes before its files, so it is looked for once files are missed.
+    The manifest is deleted before other files, so that it is checked after files are missing.
 
     Raises:
         VersionRemovedError: The version was cleaned up.
-        VersionNotFoundError: The table was deleted and made again.
+        VersionNotFoundError: The table was deleted and created again.
     """
     if not findings or (snapshot.is_there() and snapshot.is_where_it_was()):
         return
     with snapshot.while_there():
-        raise ObjectNotFoundError("files of the version are gone", finding=str(findings[0]))
+        raise ObjectNotFoundError("files of the version are missing", finding=str(findings[0]))
 
 
 def check_fragments(
@@ -93,7 +93,7 @@ def check_fragments(
     level: Level,
     coverage: Coverage | None = None,
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the files of fragments; `coverage` counts what was looked at."""
+    """Yield the findings of fragments, and add to `coverage` what was checked."""
 
     def check_one(fragment: Fragment) -> Findings:
         check = FragmentCheck(snapshot, fragment, level)
@@ -107,8 +107,8 @@ def check_fragments(
         yield from findings
 
 
-def check_beside_fragments(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
-    """Yield what is wrong with a version apart from the files of its fragments."""
+def check_metadata(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
+    """Yield the findings of a version, except for the files of its fragments."""
     yield from check_manifest(snapshot)
     yield from _check_transaction(snapshot)
     yield from check_indices(snapshot, level)
@@ -119,7 +119,7 @@ def check_beside_fragments(snapshot: Snapshot, level: Level) -> Iterator[Finding
 def _check_version(
     snapshot: Snapshot, level: Level, seen: Collection[bytes], fragments: set[bytes]
 ) -> Findings:
-    """Check a version, but for fragments that were `seen`, and add those that it did check."""
+    """Check a version except for `seen` fragments, and add the checked ones to `fragments`."""
 
     def is_new(fragment: Fragment) -> bool:
         entry = fragment.render()
@@ -131,10 +131,10 @@ def _check_version(
     coverage = Coverage(level)
     with snapshot.while_there():
         new = filter(is_new, snapshot.fragments)
-        of_files = check_fragments(snapshot, new, level, coverage)
-        found = Findings(chain(of_files, check_beside_fragments(snapshot, level)), coverage)
-    check_still_there(snapshot, found)
-    return found
+        file_findings = check_fragments(snapshot, new, level, coverage)
+        findings = Findings(chain(file_findings, check_metadata(snapshot, level)), coverage)
+    check_not_removed(snapshot, findings)
+    return findings
 
 
 def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:
@@ -146,40 +146,40 @@ def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:
             Severity.WARNING,
             f"{TRANSACTIONS}/{name}",
             "the file is missing",
-            "writers who read an older version have to do their work again",
+            "writers based on an older version must retry their commit",
         )
 
 
 def check_manifest(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield contradictions within the manifest."""
+    """Yield inconsistencies of the manifest."""
     path, manifest = snapshot.entry.path, snapshot.manifest
     ids = snapshot.fragments.ids
     if not bool((np.diff(ids) > 0).all()):
-        yield _error(path, "fragments are not in the order of their ids, or two have one id")
+        yield _error(path, "fragment ids are not ascending and unique")
     highest = manifest.max_fragment_id
     if len(ids) and (highest is None or highest < int(ids.max())):
-        yield _error(path, f"a fragment has the id {int(ids.max())}, and the highest is {highest}")
+        yield _error(path, f"a fragment has id {int(ids.max())}, but the highest id is {highest}")
     counts = Counter(int(field.id) for field in snapshot.schema.walk())
-    twice = sorted(field_id for field_id, count in counts.items() if count > 1)
-    if twice:
-        yield _error(path, f"several fields have the ids {twice[:10]}")
+    duplicates = sorted(field_id for field_id, count in counts.items() if count > 1)
+    if duplicates:
+        yield _error(path, f"several fields have the same ids {duplicates[:10]}")
     for fragment in snapshot.fragments:
-        held = Counter(
+        field_counts = Counter(
             field_id for file in fragment.files for field_id in file.fields if field_id >= 0
         )
-        doubled = sorted(field_id for field_id, count in held.items() if count > 1)
-        if doubled:
+        repeated = sorted(field_id for field_id, count in field_counts.items() if count > 1)
+        if repeated:
             yield Finding(
                 Severity.WARNING,
                 path,
-                f"several files of fragment {fragment.id} hold the fields {doubled[:10]}",
-                "compact the table; until then the first file counts",
+                f"several files of fragment {fragment.id} contain the fields {repeated[:10]}",
+                "compact the table; until then the first file takes precedence",
                 fragment_id=int(fragment.id),
             )
 
 
 def check_ids(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield contradictions between row ids, row versions and the manifest."""
+    """Yield inconsistencies of row ids, row versions and the manifest."""
     manifest = snapshot.manifest
     if not manifest.uses_stable_row_ids:
         return
@@ -187,8 +187,8 @@ def check_ids(snapshot: Snapshot) -> Iterator[Finding]:
     for fragment in snapshot.fragments:
         number = int(fragment.id)
         path = f"fragment {number}"
-        if not _has_rows_of_files(snapshot, fragment):
-            is_counted = False  # a finding of the files, and its ids could be any number
+        if not _row_count_matches(snapshot, fragment):
+            is_counted = False  # Reported as a finding of the files; row ids may be of any number.
             continue
         try:
             ids = row_ids_of(snapshot, fragment).to_array()
@@ -200,20 +200,20 @@ def check_ids(snapshot: Snapshot) -> Iterator[Finding]:
         if len(ids) and int(ids.max()) >= manifest.next_row_id:
             yield _error(
                 path,
-                f"a row has the id {int(ids.max())}, and the next one is {manifest.next_row_id}",
+                f"a row has id {int(ids.max())}, but the next row id is {manifest.next_row_id}",
                 fragment_id=number,
             )
         newest = max(int(versions.max(initial=0)) for versions in (created, updated))
         if newest > snapshot.version:
             yield _error(
-                path, f"rows are of version {newest}, which is to come", fragment_id=number
+                path, f"rows have version {newest}, which does not exist yet", fragment_id=number
             )
         if bool((created > updated).any()):
             yield Finding(
                 Severity.WARNING,
                 path,
-                "rows changed before they were created",
-                "what changed since a version cannot be told of these rows",
+                "rows were updated before they were created",
+                "change feeds may omit these rows",
                 fragment_id=number,
             )
     if not is_counted:
@@ -224,8 +224,8 @@ def check_ids(snapshot: Snapshot) -> Iterator[Finding]:
         yield _error(snapshot.entry.path, str(error))
 
 
-def _has_rows_of_files(snapshot: Snapshot, fragment: Fragment) -> bool:
-    """Return whether a fragment has as many rows as its files, which the manifest only claims."""
+def _row_count_matches(snapshot: Snapshot, fragment: Fragment) -> bool:
+    """Return whether the row count of a fragment matches its files."""
     try:
         rows = {snapshot.open_file(file).num_rows for file in fragment.files}
     except LanceletError:

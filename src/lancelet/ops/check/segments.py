@@ -1,22 +1,22 @@
-"""What checks of index segments have in common, whatever kind the index is of.
+"""Compare the entries of vector and text indices with the rows they cover.
 
-Checking what vector indices say of rows: each row once, in codes of its own vector.
+Vector indices: each row once, with the code of its vector.
 
     table     rows 0 1 2, row 1 without a vector
-    index     partition 0: row 2    partition 1: row 0      sound
-    index     partition 0: row 2    partition 1: row 2      row 2 is there twice, row 0 is missing
+    index     partition 0: row 2    partition 1: row 0      OK
+    index     partition 0: row 2    partition 1: row 2      row 2 is duplicated, row 0 is missing
 
-Every partition and every graph is read. Codes are worked out anew from the vectors; as sums are
-rounded differently elsewhere, a few that differ are no fault.
+All partitions and graphs are read. Codes are recomputed from the vectors; since rounding differs
+between machines, a small share of differences is tolerated.
 
-Checking what text indices say of rows: each word of each row, and how often it is there.
+Text indices: each token of each row, with its frequency.
 
     table     row 0 = 'red fox'         row 1 = 'fox, fox'
-    index     red: 0    fox: 0, 1 twice      sound
-    index     red: 0    fox: 0, 1            row 1 has a word more often than the index says
+    index     red: 0    fox: 0, 1 twice      OK
+    index     red: 0    fox: 0, 1            a token of row 1 has a wrong frequency
 
-Texts are cut into words anew, as the segment was asked to; words of rows that were deleted since
-are passed over. Where the words stand within a text is not compared.
+Texts are tokenized with the parameters of the segment; tokens of deleted rows are ignored. Token
+positions are not compared.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import IndexedRows
-from lancelet.index.inverted.kind import TEXTS_TOGETHER, InvertedSegment
+from lancelet.index.inverted.kind import TEXTS_PER_BATCH, InvertedSegment
 from lancelet.index.text.analyzer import Vocabulary
-from lancelet.index.text.elements import elements_of, texts_per_row
-from lancelet.index.vector.kind import IVF, EncodedRows, concatenated_codes, encoded_parts
+from lancelet.index.text.elements import list_elements, texts_per_row
+from lancelet.index.vector.kind import IVF, EncodedRows, concatenate_codes, encode_parts
 from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
@@ -46,28 +46,28 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 Differences: TypeAlias = Callable[[Snapshot, TableSegment], Iterator[str]]
-"""Yields where a segment and the rows that it covers disagree."""
+"""Yields the differences between a segment and the rows that it covers."""
 
 _ROUNDED_SHARE: Final = 0.1
-"""Up to this share of rows may have codes that are not quite those found anew."""
+"""Maximum share of rows whose codes may differ because of rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentChecker:
-    """Checks segments of some kinds against the rows that they cover."""
+    """Checks segments of some index types against the rows that they cover."""
 
     kinds: frozenset[str]
     differences: Differences
 
-    def knows(self, index: IndexMetadata) -> bool:
-        """Say whether a segment is of one of the kinds, in a version that is understood."""
+    def supports(self, index: IndexMetadata) -> bool:
+        """Return whether the index type and version are supported."""
         kind = kind_of(index.details)
         if kind is None or kind.name not in self.kinds:
             return False
         return (index.index_version or 0) <= kind.newest_version
 
     def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
-        """Yield what differs in a segment that covers rows; what cannot be read is raised."""
+        """Yield the differences of a segment; raise if it cannot be read."""
         segment = table_segment(snapshot, index)
         if segment is None or not segment.covered:
             return
@@ -82,7 +82,7 @@ class SegmentChecker:
 
 
 def covered_rows(snapshot: Snapshot, segment: TableSegment, *, by_address: bool) -> IndexedRows:
-    """Return what the segment should be about: the column in the fragments that it covers."""
+    """Return the rows of the indexed column in the covered fragments."""
     path = snapshot.schema.path_of(segment.metadata.fields[0])
     return rows_to_index(
         snapshot,
@@ -97,105 +97,111 @@ def covered_rows(snapshot: Snapshot, segment: TableSegment, *, by_address: bool)
 
 def _vector_differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
-    assert isinstance(opened, IvfSegment), "only these are known"
+    assert isinstance(opened, IvfSegment), "guaranteed by the index type"
     rows = covered_rows(snapshot, segment, by_address=not segment.is_by_id)
-    expected = _joined(list(encoded_parts(rows, opened.model, opened.quantizer)))
-    numbers, labels, codes = _listed(segment, opened)
-    lacking = np.setdiff1d(expected.numbers, numbers)
-    if len(lacking):
-        yield f"it lacks {len(lacking)} rows that have a vector"
+    computed = _concatenate(list(encode_parts(rows, opened.model, opened.quantizer)))
+    numbers, labels, codes = _read_entries(segment, opened)
+    missing = np.setdiff1d(computed.numbers, numbers)
+    if len(missing):
+        yield f"it lacks {len(missing)} rows that have a vector"
     live = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in rows.parts)])
-    strange = np.setdiff1d(np.intersect1d(numbers, live), expected.numbers)
-    if len(strange):
-        yield f"it has {len(strange)} rows that have no vector"
-    if len(np.unique(expected.numbers)) < len(expected.numbers):
-        return  # rows of several vectors are there several times
-    once, own = np.unique(numbers, return_index=True)
-    if len(once) < len(numbers):
-        yield f"it has {len(numbers) - len(once)} rows more than once"
-    shared, places, found = np.intersect1d(once, expected.numbers, return_indices=True)
+    unexpected = np.setdiff1d(np.intersect1d(numbers, live), computed.numbers)
+    if len(unexpected):
+        yield f"it has {len(unexpected)} rows that have no vector"
+    if len(np.unique(computed.numbers)) < len(computed.numbers):
+        return  # Multivector rows occur several times.
+    unique_numbers, entries = np.unique(numbers, return_index=True)
+    if len(unique_numbers) < len(numbers):
+        yield f"it has {len(numbers) - len(unique_numbers)} duplicate rows"
+    shared, entry_positions, computed_positions = np.intersect1d(
+        unique_numbers, computed.numbers, return_indices=True
+    )
     if not len(shared):
         return
-    own = own[places]
-    same = labels[own] == expected.labels[found]
+    entries = entries[entry_positions]
+    same = labels[entries] == computed.labels[computed_positions]
     if (~same).sum() > _ROUNDED_SHARE * len(shared):
-        yield f"{(~same).sum()} rows are not in the partition of their vector"
+        yield f"{(~same).sum()} rows are in the wrong partition"
     slack = 0 if isinstance(opened.quantizer, ProductCodes) else 1
-    wrong = _different(_rows_of(codes, own[same]), _rows_of(expected.codes, found[same]), slack)
+    wrong = _count_differences(
+        _take(codes, entries[same]), _take(computed.codes, computed_positions[same]), slack
+    )
     if wrong > _ROUNDED_SHARE * len(shared):
-        yield f"{wrong} rows have codes that are not those of their vector"
+        yield f"{wrong} rows have wrong codes"
 
 
 VECTOR_INDICES: Final = SegmentChecker(frozenset({IVF.name}), _vector_differences)
 
 
-def _joined(parts: list[EncodedRows]) -> EncodedRows:
+def _concatenate(parts: list[EncodedRows]) -> EncodedRows:
     return EncodedRows(
         np.concatenate([np.empty(0, np.uint64), *(part.numbers for part in parts)]),
         np.concatenate([np.empty(0, np.int64), *(part.labels for part in parts)]),
-        concatenated_codes([part.codes for part in parts]),
+        concatenate_codes([part.codes for part in parts]),
     )
 
 
-def _listed(
+def _read_entries(
     segment: TableSegment, opened: IvfSegment
 ) -> tuple[UInt64s, npt.NDArray[np.int64], Codes]:
-    """Return the rows of all partitions that still are, their partitions and their codes."""
+    """Return the live rows of all partitions, with their partitions and codes."""
     numbers: list[UInt64s] = [np.empty(0, np.uint64)]
     labels: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
     codes: list[Codes] = []
     for partition in range(opened.model.partitions):
         opened.graph(partition)
-        listed, own = opened.codes(partition)
-        moved = segment.renumber(listed, by_address=not segment.is_by_id)
-        kept = np.flatnonzero(moved != NO_ADDRESS)
-        numbers.append(moved[kept])
-        labels.append(np.full(len(kept), partition))
-        codes.append(_rows_of(own, kept))
-    return np.concatenate(numbers), np.concatenate(labels), concatenated_codes(codes)
+        partition_numbers, partition_codes = opened.codes(partition)
+        moved = segment.renumber(partition_numbers, by_address=not segment.is_by_id)
+        live = np.flatnonzero(moved != NO_ADDRESS)
+        numbers.append(moved[live])
+        labels.append(np.full(len(live), partition))
+        codes.append(_take(partition_codes, live))
+    return np.concatenate(numbers), np.concatenate(labels), concatenate_codes(codes)
 
 
-def _rows_of(codes: Codes, rows: npt.NDArray[np.integer]) -> Codes:
-    return {key: each[rows] for key, each in codes.items()}
+def _take(codes: Codes, rows: npt.NDArray[np.integer]) -> Codes:
+    return {key: values[rows] for key, values in codes.items()}
 
 
-def _different(found: Codes, expected: Codes, slack: int) -> int:
-    """Return how many rows differ: whole numbers by more than a slack, others by a thousandth."""
-    differs = np.zeros(len(next(iter(found.values()), ())), np.bool_)
-    for key, each in found.items():
-        own, other = (each.reshape(len(each), -1), expected[key].reshape(len(each), -1))
-        apart = np.abs(own.astype(np.float64) - other)
-        allowed = slack if own.dtype.kind == "u" else 1e-3 * np.maximum(np.abs(other), 1)
-        differs |= (apart > allowed).any(axis=1)
+def _count_differences(actual: Codes, expected: Codes, slack: int) -> int:
+    """Count differing rows: integers by more than `slack`, others by 0.1 percent."""
+    differs = np.zeros(len(next(iter(actual.values()), ())), np.bool_)
+    for key, values in actual.items():
+        left, right = (values.reshape(len(values), -1), expected[key].reshape(len(values), -1))
+        difference = np.abs(left.astype(np.float64) - right)
+        allowed = slack if left.dtype.kind == "u" else 1e-3 * np.maximum(np.abs(right), 1)
+        differs |= (difference > allowed).any(axis=1)
     return int(differs.sum())
 
 
 def _text_differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
-    assert isinstance(opened, InvertedSegment), "only these are known"
+    assert isinstance(opened, InvertedSegment), "guaranteed by the index type"
     rows = covered_rows(snapshot, segment, by_address=not segment.is_by_id)
     vocabulary = Vocabulary()
-    live, expected = _words_of(rows, opened, vocabulary)
-    found, wrong_lengths = _words_listed(segment, opened, vocabulary, live)
+    live, computed = _compute_tokens(rows, opened, vocabulary)
+    indexed, wrong_lengths = _read_tokens(segment, opened, vocabulary, live)
     if wrong_lengths:
-        yield f"it has {wrong_lengths} documents with another number of words than it says"
-    own, counts = _counted(expected, len(vocabulary.tokens))
-    other, listed = _counted(found, len(vocabulary.tokens))
-    shared, places, others = np.intersect1d(own, other, assume_unique=True, return_indices=True)
-    if len(shared) < len(own):
-        yield f"it lacks {len(own) - len(shared)} words of rows"
-    if len(shared) < len(other):
-        yield f"it has {len(other) - len(shared)} words of rows that do not have them"
-    differs = int((counts[places] != listed[others]).sum())
+        yield f"it has a wrong number of tokens for {wrong_lengths} documents"
+    computed_pairs, counts = _count_pairs(computed, len(vocabulary.tokens))
+    indexed_pairs, indexed_counts = _count_pairs(indexed, len(vocabulary.tokens))
+    shared, computed_positions, indexed_positions = np.intersect1d(
+        computed_pairs, indexed_pairs, assume_unique=True, return_indices=True
+    )
+    if len(shared) < len(computed_pairs):
+        yield f"it lacks {len(computed_pairs) - len(shared)} tokens of rows"
+    if len(shared) < len(indexed_pairs):
+        yield f"it has {len(indexed_pairs) - len(shared)} wrong tokens of rows"
+    differs = int((counts[computed_positions] != indexed_counts[indexed_positions]).sum())
     if differs:
-        yield f"it has {differs} words of rows another number of times than they are there"
+        yield f"it has {differs} tokens with a wrong frequency"
 
 
 TEXT_INDICES: Final = SegmentChecker(frozenset({"INVERTED"}), _text_differences)
 
 
-class _Words:
-    """Words of rows, by the place of the row among all and the number of the word."""
+class _TokenCounts:
+    """Tokens of rows, by row index and token id."""
 
     def __init__(self) -> None:
         self.rows: list[Int64s] = [np.empty(0, np.int64)]
@@ -203,64 +209,64 @@ class _Words:
         self.counts: list[Int64s] = [np.empty(0, np.int64)]
 
     def add(self, rows: Int64s, tokens: npt.NDArray[np.integer], counts: Int64s) -> None:
-        """Add words, each with how often it is there."""
+        """Add tokens with their frequencies."""
         self.rows.append(rows)
         self.tokens.append(tokens.astype(np.int64))
         self.counts.append(counts)
 
 
-def _words_of(
+def _compute_tokens(
     rows: IndexedRows, opened: InvertedSegment, vocabulary: Vocabulary
-) -> tuple[UInt64s, _Words]:
-    """Return the numbers of all rows, and the words that their texts have."""
-    found, numbers, before = _Words(), [np.empty(0, np.uint64)], 0
-    for values, own in rows.parts:
-        for start in range(0, len(values), TEXTS_TOGETHER):
-            texts, places = _texts_of(values.slice(start, TEXTS_TOGETHER), opened)
-            words = opened.analyzer.analyze(texts, vocabulary)
-            at = np.repeat(places + (before + start), words.counts)
-            found.add(at, words.ids, np.ones(len(at), np.int64))
-        numbers.append(own)
+) -> tuple[UInt64s, _TokenCounts]:
+    """Return the row numbers and the tokens of all rows."""
+    token_counts, numbers, before = _TokenCounts(), [np.empty(0, np.uint64)], 0
+    for values, part_numbers in rows.parts:
+        for start in range(0, len(values), TEXTS_PER_BATCH):
+            texts, text_rows = _extract_texts(values.slice(start, TEXTS_PER_BATCH), opened)
+            analyzed = opened.analyzer.analyze(texts, vocabulary)
+            token_rows = np.repeat(text_rows + (before + start), analyzed.counts)
+            token_counts.add(token_rows, analyzed.ids, np.ones(len(token_rows), np.int64))
+        numbers.append(part_numbers)
         before += len(values)
-    return np.concatenate(numbers), found
+    return np.concatenate(numbers), token_counts
 
 
-def _texts_of(values: pa.Array, opened: InvertedSegment) -> tuple[pa.Array, Int64s]:
-    """Return the documents of rows, and the place of the row of each."""
+def _extract_texts(values: pa.Array, opened: InvertedSegment) -> tuple[pa.Array, Int64s]:
+    """Return the documents of rows, and the row index of each document."""
     if not opened.by_element:
         return texts_per_row(values), np.arange(len(values))
-    elements = elements_of(values)
+    elements = list_elements(values)
     return elements.texts, elements.rows
 
 
-def _words_listed(
+def _read_tokens(
     segment: TableSegment, opened: InvertedSegment, vocabulary: Vocabulary, live: UInt64s
-) -> tuple[_Words, int]:
-    """Return the words that a segment has of live rows, and how many documents lack some."""
+) -> tuple[_TokenCounts, int]:
+    """Return the tokens of live rows, and the number of documents with a wrong length."""
     order = np.argsort(live)
-    found, wrong = _Words(), 0
+    token_counts, wrong = _TokenCounts(), 0
     for partition in opened.partitions:
-        tokens, postings = partition.everything()
+        tokens, postings = partition.read_all()
         freqs = postings.freqs.astype(np.int64)
         sums = np.bincount(postings.docs, freqs, minlength=len(partition.numbers))
         wrong += int((sums != partition.lengths).sum())
         moved = segment.renumber(partition.numbers, by_address=not segment.is_by_id)
-        places = np.searchsorted(live, moved, sorter=order)
-        places = order[np.minimum(places, len(order) - 1)] if len(order) else places
-        lives = np.isin(moved, live)
-        kept = lives[postings.docs]
-        ids = _numbers_of(tokens, vocabulary)[postings.tokens[kept]]
-        found.add(places[postings.docs[kept]], ids, freqs[kept])
-    return found, wrong
+        row_indices = np.searchsorted(live, moved, sorter=order)
+        row_indices = order[np.minimum(row_indices, len(order) - 1)] if len(order) else row_indices
+        is_live = np.isin(moved, live)
+        is_live_posting = is_live[postings.docs]
+        ids = _token_ids(tokens, vocabulary)[postings.tokens[is_live_posting]]
+        token_counts.add(row_indices[postings.docs[is_live_posting]], ids, freqs[is_live_posting])
+    return token_counts, wrong
 
 
-def _numbers_of(tokens: Sequence[str], vocabulary: Vocabulary) -> Int64s:
+def _token_ids(tokens: Sequence[str], vocabulary: Vocabulary) -> Int64s:
     return np.fromiter((vocabulary.number(token) for token in tokens), np.int64, len(tokens))
 
 
-def _counted(words: _Words, num_tokens: int) -> tuple[Int64s, Int64s]:
-    """Return a number for each pair of row and word that there is, in order, and how often."""
-    pairs = np.concatenate(words.rows) * max(num_tokens, 1) + np.concatenate(words.tokens)
-    distinct, places = np.unique(pairs, return_inverse=True)
-    counts = np.bincount(places, np.concatenate(words.counts), minlength=len(distinct))
+def _count_pairs(tokens: _TokenCounts, num_tokens: int) -> tuple[Int64s, Int64s]:
+    """Return the sorted, distinct pairs of row and token as numbers, with their frequencies."""
+    pairs = np.concatenate(tokens.rows) * max(num_tokens, 1) + np.concatenate(tokens.tokens)
+    distinct, positions = np.unique(pairs, return_inverse=True)
+    counts = np.bincount(positions, np.concatenate(tokens.counts), minlength=len(distinct))
     return distinct, counts.astype(np.int64)

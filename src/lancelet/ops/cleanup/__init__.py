@@ -1,4 +1,4 @@
-"""Deleting old versions and the files that no version needs."""
+"""Delete old versions and unreferenced files."""
 
 from lancelet.ops.cleanup.auto import CleanupWarning, auto_cleanup, parse_duration
 from lancelet.ops.cleanup.plan import (

@@ -1,10 +1,10 @@
-"""Cleaning up as part of commits, as the config of a table says.
+"""Automatic cleanup after commits, configured per table.
 
-    lance.auto_cleanup.interval = 20           with every 20th version
-    lance.auto_cleanup.older_than = 14days     what is older than that
-    lance.auto_cleanup.retain_versions = 100   and not among the last 100
+    lance.auto_cleanup.interval = 20           every 20th version
+    lance.auto_cleanup.older_than = 14days     deletes older versions
+    lance.auto_cleanup.retain_versions = 100   except for the newest 100
 
-The commit has happened by then, so a cleanup that fails is a warning and no error.
+The version is already committed, so that a failed cleanup raises a warning instead of an error.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _PART: Final = re.compile(r"\s*(\d+)\s*([A-Za-z]+)")
 
 
 class CleanupWarning(RuntimeWarning):
-    """A commit succeeded, and the cleanup that was due with it did not."""
+    """Automatic cleanup failed after a successful commit."""
 
 
 def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
-    """Clean up if the version that was just committed is one at which that is due."""
+    """Clean up if it is due for a committed version."""
     config = snapshot.manifest.config
     if f"{PREFIX}interval" not in config:
         return None
@@ -56,7 +56,7 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
             return None
         policy = CleanupPolicy(
             before=ago(_setting(config, "older_than", parse_duration)),
-            # The version before stays, as whoever committed may go on from there.
+            # The previous version is retained, since the committer may still use it.
             before_version=snapshot.version - 1,
             retain_versions=_setting(config, "retain_versions", _count),
             error_if_tagged_old_versions=False,
@@ -67,7 +67,10 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
     except Exception as error:  # noqa: BLE001 - an error would say that the commit failed
         kind = "" if isinstance(error, LanceletError) else f"{type(error).__name__}: "
         warnings.warn(
-            f"version {snapshot.version} was committed, but cleaning up failed: {kind}{error}",
+            (
+                f"version {snapshot.version} was committed, but automatic cleanup failed: "
+                f"{kind}{error}"
+            ),
             CleanupWarning,
             stacklevel=2,
         )
@@ -75,24 +78,24 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return the length of time that a text says.
+    """Parse a duration.
 
     >>> parse_duration("1m 40s"), parse_duration("2days 3h")
     (datetime.timedelta(seconds=100), datetime.timedelta(days=2, seconds=10800))
     """
-    total, at = timedelta(), 0
-    while found := _PART.match(text, at):
-        number, unit = found.groups()
+    total, offset = timedelta(), 0
+    while match := _PART.match(text, offset):
+        number, unit = match.groups()
         if unit not in _BY_NAME:
-            raise InvalidInputError("a length of time has an unknown unit", text=text, unit=unit)
+            raise InvalidInputError("unknown unit in duration", text=text, unit=unit)
         try:
             total += _number(number) * _BY_NAME[unit]
         except OverflowError:
-            return timedelta.max  # nothing is so old
-        at = found.end()
-    if text[at:].strip() or not at:
+            return timedelta.max  # No version is older.
+        offset = match.end()
+    if text[offset:].strip() or not offset:
         raise InvalidInputError(
-            "a length of time is numbers with units, such as `14days` or `1h 30m`", text=text
+            "a duration consists of numbers with units, such as `14days` or `1h 30m`", text=text
         )
     return total
 

@@ -1,10 +1,10 @@
-"""What the versions of a table mention: the files that must not go while a version stays.
+"""Collect the files that versions refer to, which cleanup must not delete.
 
     version 7    data/a.lance   _deletions/0-6-1.arrow   _transactions/6-x.txn   _indices/5f..
-    branch x     data/a.lance of the main table, which it started from
+    branch x     data/a.lance of the main table, from which it was created
 
-Files have names that nobody else has, so they are told apart by name alone, whichever base a
-version says they are in. That keeps a few too many at worst, and never one too few.
+File names are unique, so that files are compared by name, whatever their base is. At worst, this
+retains some unreferenced files.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ from lancelet.table.manifests import ManifestEntry, find_lone_latest
 from lancelet.table.refs import list_branches
 from lancelet.values import dataclass
 
-_LOOKS_MAX: Final = 100
-"""How often the newest of the listed versions may be gone, before that is an error."""
+_LISTINGS_MAX: Final = 100
+"""Maximum number of listings, if the newest listed version was always removed before it was read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownVersion:
-    """A version of which only is known what it mentions, and when it was committed."""
+class VersionOutline:
+    """The entry, outline and indices of a version."""
 
     entry: ManifestEntry
     outline: Outline
@@ -55,30 +56,30 @@ class KnownVersion:
 
     @property
     def version(self) -> int:
-        """The number of the version."""
+        """The version number."""
         return self.entry.version
 
 
 @dataclass(slots=True)
 class Mentions:
-    """Paths below the root of a table, and directories of index segments.
+    """Paths relative to the root of a table, and directories of index segments.
 
-    Versions share most of their fragments, so each is taken apart once; `known` has the paths of
-    fragments that were, by their bytes, and may serve several.
+    Versions share most fragments, so that each distinct fragment is parsed once. `parsed` maps
+    serialized fragments to their paths, and can be shared.
     """
 
-    known: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
+    parsed: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     paths: set[str] = field(default_factory=set)
     index_directories: set[str] = field(default_factory=set)
     _last: bytes = b""
 
-    def add(self, version: KnownVersion) -> None:
-        """Add what a version mentions."""
-        for fragment in self._unseen(version.outline.fragments):
-            found = self.known.get(fragment)
-            if found is None:
-                found = self.known[fragment] = tuple(_paths_of(Fragment.parse(fragment)))
-            self.paths.update(found)
+    def add(self, version: VersionOutline) -> None:
+        """Add the files that a version refers to."""
+        for fragment in self._new_fragments(version.outline.fragments):
+            paths = self.parsed.get(fragment)
+            if paths is None:
+                paths = self.parsed[fragment] = tuple(_fragment_paths(Fragment.parse(fragment)))
+            self.paths.update(paths)
         transaction = version.outline.transaction_file
         if transaction:
             self.paths.add(f"{TRANSACTIONS}/{transaction}")
@@ -86,23 +87,23 @@ class Mentions:
             self.index_directories.add(index_directory(index.uuid))
 
     def __contains__(self, path: str) -> bool:
-        """Return whether a file is mentioned, or belongs to one that is."""
+        """Return whether a file is referenced, or belongs to a referenced file."""
         if path in self.paths:
             return True
         folders = path.split("/")
         if "/".join(folders[:2]) in self.index_directories:
             return True
-        # The blobs of data/a.lance are below data/a.
+        # The blobs of data/a.lance are stored in data/a.
         return len(folders) > 2 and any(
             f"{'/'.join(folders[:depth])}.lance" in self.paths for depth in range(2, len(folders))
         )
 
-    def _unseen(self, fragments: FragmentWire) -> Iterator[bytes]:
-        """Yield the fragments that the version before did not have, byte for byte."""
+    def _new_fragments(self, fragments: FragmentWire) -> Iterator[bytes]:
+        """Yield the serialized fragments that the previously added version does not contain."""
         wire, last = fragments.wire.tobytes(), self._last
         self._last = wire
-        # Most versions add fragments to those of the one before, or, listed from the newest
-        # on, lack the last few of it.
+        # Most versions append fragments to those of the previous version or, in descending order,
+        # lack the last few.
         if last.startswith(wire):
             return
         first = int(fragments.position.searchsorted(len(last))) if wire.startswith(last) else 0
@@ -113,75 +114,80 @@ class Mentions:
 
 
 def read_versions(
-    location: TableLocation, least: int, *, wants: Callable[[ManifestEntry], bool] | None = None
-) -> tuple[list[ObjectInfo], list[KnownVersion]]:
-    """List the folder of versions, and read those that somebody `wants`, detached ones included.
+    location: TableLocation,
+    version_min: int,
+    *,
+    selects: Callable[[ManifestEntry], bool] | None = None,
+) -> tuple[list[ObjectInfo], list[VersionOutline]]:
+    """List the version folder, and read the selected versions, including detached ones.
 
-    Others may clean up what was listed before it is read. That is no loss as long as the newest
-    version of the listing is read, and is not older than the `least`: else nobody would know what
-    those need that came instead, so the folder is listed again.
+    Versions may be cleaned up between listing and reading. If the newest listed version was removed
+    or is older than `version_min`, newer versions may refer to any file,
+    and the folder is listed again.
 
     Raises:
-        CorruptDataError: A version cannot be read, so nobody knows what it needs.
-        UnsupportedError: A version has features of a newer release, which may need any file.
-        VersionNotFoundError: The newest version was gone whenever it was read.
+        CorruptDataError: A version cannot be read, so that its files are unknown.
+        UnsupportedError: A version has newer features, which may refer to any file.
+        VersionNotFoundError: The newest version was removed before every read.
     """
-    for _ in range(_LOOKS_MAX):
+    for _ in range(_LISTINGS_MAX):
         listed = list(location.store.list(VERSIONS))
         entries = [entry for info in listed if (entry := manifest_entry(info)) is not None]
-        if not entries and (alone := find_lone_latest(location.store)) is not None:
-            entries = [alone]
-        numbers = [entry.version for entry in entries if not is_on_no_branch(entry)]
+        if not entries and (single := find_lone_latest(location.store)) is not None:
+            entries = [single]
+        numbers = [entry.version for entry in entries if not is_detached_entry(entry)]
         newest = max(numbers, default=0)
-        wanted = entries if wants is None else filter(wants, entries)
-        read = {entry: _open_surely(location, entry) for entry in wanted}
-        are_gone = {entry.version for entry, version in read.items() if version is None}
-        if newest >= least and newest not in are_gone:
+        selected = entries if selects is None else filter(selects, entries)
+        read = {entry: _read_outline_if_exists(location, entry) for entry in selected}
+        missing = {entry.version for entry, version in read.items() if version is None}
+        if newest >= version_min and newest not in missing:
             return listed, [version for version in read.values() if version is not None]
     raise VersionNotFoundError(
-        "whenever the versions were listed, others had removed them before they were read; "
-        "nothing more was cleaned up, try again",
+        "the newest version was removed before it could be read, in every attempt; nothing more "
+        "was cleaned up, try again",
         uri=location.uri,
-        version=least,
+        version=version_min,
     )
 
 
-def _open_surely(location: TableLocation, entry: ManifestEntry) -> KnownVersion | None:
-    """Read a version if it still is there, or say that nothing may be cleaned up because of it."""
+def _read_outline_if_exists(location: TableLocation, entry: ManifestEntry) -> VersionOutline | None:
+    """Read a version; None if it was removed. Raise if it is unreadable."""
     try:
         data = np.frombuffer(location.store.read(entry.path), np.uint8)
         outline, indices = read_outline(data)
         check_writable(outline.reader_flags, outline.writer_flags)
-        return KnownVersion(entry, outline, indices)
+        return VersionOutline(entry, outline, indices)
     except ObjectNotFoundError:
         return None
     except CorruptDataError as error:
-        error.add_note("a version that cannot be read may need any file; nothing was cleaned up")
+        error.add_note(
+            "a version that cannot be read may refer to any file; nothing was cleaned up"
+        )
         raise error.with_facts(path=entry.path, uri=location.uri) from None
 
 
 def manifest_entry(info: ObjectInfo) -> ManifestEntry | None:
-    """Return what a listed file is a manifest of, detached versions included."""
-    found = parse_manifest_name(last_part(info.path))
-    if found is None or found.staging_id is not None or not info.size:
+    """Return the manifest entry of a listed file, including detached versions, or None."""
+    parsed = parse_manifest_name(last_part(info.path))
+    if parsed is None or parsed.staging_id is not None or not info.size:
         return None
     if parent(info.path) != VERSIONS:
         return None
     return ManifestEntry(
-        found.version, found.naming, info.path, info.size, info.modified, info.etag
+        parsed.version, parsed.naming, info.path, info.size, info.modified, info.etag
     )
 
 
-def is_on_no_branch(entry: ManifestEntry) -> bool:
-    """Return whether a manifest is that of a detached version."""
+def is_detached_entry(entry: ManifestEntry) -> bool:
+    """Return whether a manifest belongs to a detached version."""
     return is_detached(entry.version)
 
 
 def branch_locations(main: TableLocation) -> Iterator[TableLocation]:
-    """Yield where the branches of a table are, also those that have no name yet.
+    """Yield the locations of all branches, including unnamed ones.
 
-    Those that have one are where it says, even among files of other branches; for others all
-    folders are looked at, but for those in which tables have their files.
+    Named branches are located by name, even below other branches. Others are found by listing all
+    folders except for those with table files.
     """
     named = {branch_root(name) for name in list_branches(main)}
     yield from map(main.below, sorted(named))
@@ -197,7 +203,7 @@ def branch_locations(main: TableLocation) -> Iterator[TableLocation]:
         ]
 
 
-def _paths_of(fragment: Fragment) -> Iterator[str]:
+def _fragment_paths(fragment: Fragment) -> Iterator[str]:
     for file in (*fragment.files, *(overlay.data_file for overlay in fragment.overlays)):
         yield f"{DATA}/{file.path}"
     if fragment.deletion_file is not None:

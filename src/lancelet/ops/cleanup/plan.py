@@ -1,11 +1,11 @@
-"""Working out what a cleanup deletes, and why each file, without deleting anything.
+"""Plan a cleanup: select the files to delete, with a reason for each.
 
-    _versions/..3.manifest   version 3 goes
-    data/a.lance             only versions that go mention it
-    data/b.lance             no version mentions it, and it is 9 days old
-    data/c.lance             no version mentions it, and it is new: stays, somebody may be writing
+    _versions/..3.manifest   version 3 is removed
+    data/a.lance             only removed versions refer to it
+    data/b.lance             no version refers to it, and it is 9 days old
+    data/c.lance             no version refers to it, but it is new: retained, a writer may need it
 
-Only folders and names of the format are looked at; whatever else lies there stays.
+Only the folders and file names of the format are examined; other files are retained.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.ops.cleanup.mentions import (
-    KnownVersion,
     Mentions,
+    VersionOutline,
     branch_locations,
-    is_on_no_branch,
+    is_detached_entry,
     read_versions,
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, CleanupPolicy
@@ -57,7 +57,7 @@ _DELETION_SUFFIXES: Final = (".arrow", ".bin")
 
 
 class FileKind(Enum):
-    """What a file is; the values are the reference's."""
+    """The kind of a file, with the values of the reference."""
 
     MANIFEST = "manifest"
     TEMPORARY_MANIFEST = "temporary_manifest"
@@ -69,7 +69,7 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CleanupCandidateFile:
-    """A file that may go, and why; `unverified` if no version ever mentioned it."""
+    """A file to delete, with the reason; `unverified` if no version has referred to it."""
 
     path: str
     file_kind: FileKind
@@ -79,13 +79,13 @@ class CleanupCandidateFile:
 
     @property
     def kind(self) -> str:
-        """What the file is, as text."""
+        """The kind of the file as text."""
         return self.file_kind.value
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupReferencedBranch:
-    """A branch that needs files of the table, and the version it started from."""
+    """A branch that refers to files of the table, and the version it was created from."""
 
     name: str
     referenced_version: int
@@ -94,10 +94,10 @@ class CleanupReferencedBranch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CleanupPlan:
-    """What a cleanup deletes: the manifests of versions, oldest first, then other files.
+    """The files that a cleanup deletes: manifests from the oldest version on, then other files.
 
-    `removed` has the names of the transaction files of the versions that go. `main` is where the
-    tags and branches are, and `seen` the manifests of other tables that were read.
+    `removed` has the names of the transaction files of removed versions. `main` is the location of
+    tags and branches, and `seen` has the manifests of other tables that were read.
     """
 
     location: TableLocation
@@ -113,10 +113,10 @@ class CleanupPlan:
     removed: Mapping[int, str]
     seen: frozenset[tuple[str, str]]
     modified: Mapping[str, datetime]
-    """When files that no version mentions were written, by the clock of the store."""
+    """Modification times of unreferenced files, by the clock of the store."""
 
     def may_go(self, file: CleanupCandidateFile, store_time: datetime) -> bool:
-        """Return whether a file is also old enough by the clock of the store.
+        """Return whether a file is old enough by the clock of the store.
 
         The clock of this machine may be wrong by days.
         """
@@ -126,52 +126,54 @@ class CleanupPlan:
 
     @property
     def candidates(self) -> tuple[CleanupCandidateFile, ...]:
-        """Every file that goes."""
+        """All files to delete."""
         return (*self.manifests, *self.files)
 
 
 @dataclass(slots=True)
 class _Versions:
-    """The versions of a table, sorted into those that go and those that stay."""
+    """The versions of a table, classified as removed or retained."""
 
-    known: Mentions
-    needed: Mentions
-    going: list[ManifestEntry] = field(default_factory=list)
+    removed_references: Mentions
+    retained_references: Mentions
+    removed_entries: list[ManifestEntry] = field(default_factory=list)
     late: list[ManifestEntry] = field(default_factory=list)
     removed: dict[int, str] = field(default_factory=dict)
-    kept_by_tags: set[int] = field(default_factory=set)
+    tagged: set[int] = field(default_factory=set)
     newest: int = 0
 
 
 def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
-    """Return what a cleanup of the table deletes, as seen from a version of it.
+    """Return the files that a cleanup of the table deletes.
 
     Raises:
-        CleanupInputError: A tag keeps a version that would go, and that was to be an error.
-        CorruptDataError: A version cannot be read, so nobody knows what it needs.
+        CleanupInputError: A version to remove is tagged, and the policy forbids that.
+        CorruptDataError: A version cannot be read, so that its files are unknown.
     """
     location, main = snapshot.location, main_location(snapshot)
     branch = snapshot.manifest.branch
     branches = list_branches(main)
-    _check_apart(branches, branch)
-    started = {each.parent_version for each in branches.values() if each.parent_branch == branch}
-    tags = _tags_here(main, branch)
+    _check_no_nested_branches(branches, branch)
+    branch_points = {
+        info.parent_version for info in branches.values() if info.parent_branch == branch
+    }
+    tags = _branch_tags(main, branch)
     listed, read = read_versions(location, _number(snapshot))
-    versions = _sort_versions(snapshot, read, policy, tags, started)
-    if versions.kept_by_tags and policy.error_if_tagged_old_versions:
-        kept = {name: version for name, version in tags.items() if version in versions.kept_by_tags}
+    versions = _classify_versions(snapshot, read, policy, tags, branch_points)
+    if versions.tagged and policy.error_if_tagged_old_versions:
+        tagged = {name: version for name, version in tags.items() if version in versions.tagged}
         raise CleanupInputError(
-            f"Cleanup error: {len(kept)} tagged version(s) have been marked for cleanup. Either "
+            f"Cleanup error: {len(tagged)} tagged version(s) have been marked for cleanup. Either "
             "set `error_if_tagged_old_versions=false` or delete the following tag(s) to enable "
-            f"cleanup: {kept}"
+            f"cleanup: {tagged}"
         )
     seen: set[tuple[str, str]] = set()
-    for other in _others(location, main, policy):
-        for version in read_versions(other, _latest_number(other))[1]:
-            versions.needed.add(version)
-            seen.add((other.store.uri, version.entry.path))
-    versions.going.sort(key=lambda entry: entry.version)
-    gone = {entry.version for entry in versions.going}
+    for table in _other_tables(location, main, policy):
+        for version in read_versions(table, _latest_number(table))[1]:
+            versions.retained_references.add(version)
+            seen.add((table.store.uri, version.entry.path))
+    versions.removed_entries.sort(key=lambda entry: entry.version)
+    removed = {entry.version for entry in versions.removed_entries}
     modified: dict[str, datetime] = {}
     return CleanupPlan(
         location=location,
@@ -179,10 +181,10 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         branch=branch,
         policy=policy,
         read_version=snapshot.version,
-        versions=tuple(entry.version for entry in versions.going),
+        versions=tuple(entry.version for entry in versions.removed_entries),
         manifests=tuple(_manifests(versions)),
         files=tuple(_files(location, listed, versions, policy, modified)),
-        branches=tuple(_branches(snapshot, branches, gone)),
+        branches=tuple(_branches(snapshot, branches, removed)),
         newest_version=versions.newest,
         removed=versions.removed,
         seen=frozenset(seen),
@@ -191,38 +193,38 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
 
 
 def referred_since(plan: CleanupPlan) -> set[int]:
-    """Return the versions of a plan that a tag has, or that somebody is about to refer to."""
-    # Who refers to a version lets go of it afterwards, so tags must be looked at last.
+    """Return the planned versions that have a tag or a hold now."""
+    # Holds are released after tags are created, so that tags must be read last.
     held = held_versions(plan.location.store)
-    tagged = set(_tags_here(plan.main, plan.branch).values())
+    tagged = set(_branch_tags(plan.main, plan.branch).values())
     return (held | tagged) & set(plan.versions)
 
 
-def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
-    """Return what versions mention that were committed after the plan, or stayed against it.
+def mentioned_since(plan: CleanupPlan, retained: Iterable[int] = ()) -> Mentions:
+    """Return the references of versions that are newer than the plan or were retained after all.
 
-    Other tables that need files of this one, such as branches, may have come since.
+    Other tables that refer to files of this one, such as branches, may be new too.
     """
-    wanted = set(kept)
+    retained_versions = set(retained)
     mentions = Mentions()
-    for other in _others(plan.location, plan.main, plan.policy):
+    for other in _other_tables(plan.location, plan.main, plan.policy):
 
         def is_new(entry: ManifestEntry, uri: str = other.store.uri) -> bool:
             return (uri, entry.path) not in plan.seen
 
-        for version in read_versions(other, _latest_number(other), wants=is_new)[1]:
+        for version in read_versions(other, _latest_number(other), selects=is_new)[1]:
             mentions.add(version)
 
     def may_need(entry: ManifestEntry) -> bool:
-        return entry.version in wanted or entry.version > plan.newest_version
+        return entry.version in retained_versions or entry.version > plan.newest_version
 
-    for version in read_versions(plan.location, plan.newest_version, wants=may_need)[1]:
+    for version in read_versions(plan.location, plan.newest_version, selects=may_need)[1]:
         mentions.add(version)
     return mentions
 
 
 def newest_version(plan: CleanupPlan) -> int:
-    """Return the newest version of the table that a plan is for, as it is now."""
+    """Return the current newest version of the table of a plan."""
     return _latest_number(plan.location)
 
 
@@ -232,79 +234,85 @@ def _latest_number(location: TableLocation) -> int:
 
 
 def _number(snapshot: Snapshot) -> int:
-    """Return the number of a version, or 0 for one on no branch."""
+    """Return the version number, or 0 for a detached version."""
     return 0 if is_detached(snapshot.version) else snapshot.version
 
 
-def _tags_here(main: TableLocation, branch: str | None) -> dict[str, int]:
+def _branch_tags(main: TableLocation, branch: str | None) -> dict[str, int]:
     return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
 
 
-def _check_apart(branches: Iterable[str], branch: str | None) -> None:
-    """Refuse to clean up a branch among whose files another branch lies."""
-    within = sorted(name for name in branches if branch and is_inside_table_directory(name, branch))
-    if within:
+def _check_no_nested_branches(branches: Iterable[str], branch: str | None) -> None:
+    """Raise if other branches are stored inside the folder of a branch."""
+    nested = sorted(name for name in branches if branch and is_inside_table_directory(name, branch))
+    if nested:
         raise CleanupInputError(
-            "other branches lie among the files of this one; delete them first, or copy them",
+            "other branches are stored inside the folder of this branch; delete or copy them first",
             branch=branch,
-            within=within,
+            within=nested,
         )
 
 
-def _sort_versions(
+def _classify_versions(
     snapshot: Snapshot,
-    read: Collection[KnownVersion],
+    read: Collection[VersionOutline],
     policy: CleanupPolicy,
     tags: dict[str, int],
-    started: Collection[int],
+    branch_points: Collection[int],
 ) -> _Versions:
-    """Sort the versions; one that a branch started from stays, as whoever compares needs it."""
+    """Classify the versions. Branch points are retained because comparisons need them."""
     tagged = set(tags.values())
-    known = Mentions()
-    numbers = [version.version for version in read if not is_on_no_branch(version.entry)]
+    removed_references = Mentions()
+    numbers = [version.version for version in read if not is_detached_entry(version.entry)]
     newest = max([_number(snapshot), *numbers])
-    sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=newest)
+    classified = _Versions(
+        removed_references=removed_references,
+        retained_references=Mentions(removed_references.parsed),
+        newest=newest,
+    )
     limit = _number(snapshot) or newest
-    # What is recorded by now says of each manifest that was read whether it is the version.
+    # The removal records tell whether a manifest that was read is the published version.
     removals = Removals.of(snapshot.location.store).transactions
-    versions: list[KnownVersion] = []
+    versions: list[VersionOutline] = []
     for version in read:
         file = version.outline.transaction_file
         if removals.get(version.version, file) == file:
             check_name(version.entry, version.outline.version, uri=snapshot.location.uri)
             versions.append(version)
         else:
-            # Whoever put it comes back to its files with another number.
-            sorted_.late.append(version.entry)
+            # Its writer retries with another version number, and still needs the files.
+            classified.late.append(version.entry)
     first_retained = _first_retained(versions, policy)
     for version in versions:
         number = version.version
-        may_go = number < limit and number not in started and not is_on_no_branch(version.entry)
+        may_go = (
+            number < limit and number not in branch_points and not is_detached_entry(version.entry)
+        )
         may_go = may_go and number < first_retained
         may_go = may_go and policy.selects(number, version.outline.timestamp)
         if may_go and number in tagged:
-            sorted_.kept_by_tags.add(number)
+            classified.tagged.add(number)
         if may_go and number not in tagged:
-            sorted_.going.append(version.entry)
-            sorted_.removed[number] = version.outline.transaction_file
-            sorted_.known.add(version)
+            classified.removed_entries.append(version.entry)
+            classified.removed[number] = version.outline.transaction_file
+            classified.removed_references.add(version)
         else:
-            sorted_.needed.add(version)
-    return sorted_
+            classified.retained_references.add(version)
+    return classified
 
 
-def _first_retained(versions: Iterable[KnownVersion], policy: CleanupPolicy) -> float:
-    """Return the first of the newest versions that stay because they are so many."""
+def _first_retained(versions: Iterable[VersionOutline], policy: CleanupPolicy) -> float:
+    """Return the first version that `retain_versions` retains."""
     if policy.retain_versions is None:
         return math.inf
-    numbers = {version.version for version in versions if not is_on_no_branch(version.entry)}
+    numbers = {version.version for version in versions if not is_detached_entry(version.entry)}
     return min(sorted(numbers)[-policy.retain_versions :], default=0)
 
 
-def _others(
+def _other_tables(
     location: TableLocation, main: TableLocation, policy: CleanupPolicy
 ) -> Iterator[TableLocation]:
-    """Yield other tables that may need files of this one."""
+    """Yield other tables that may refer to files of this one."""
     for other in (main, *branch_locations(main)):
         if other.store.uri != location.store.uri:
             yield other
@@ -313,17 +321,17 @@ def _others(
 
 
 def _branches(
-    snapshot: Snapshot, branches: Mapping[str, Branch], gone: Collection[int]
+    snapshot: Snapshot, branches: Mapping[str, Branch], removed: Collection[int]
 ) -> Iterator[CleanupReferencedBranch]:
     for name, branch in sorted(branches.items()):
         if branch.parent_branch == snapshot.manifest.branch:
-            is_gone = branch.parent_version in gone
-            yield CleanupReferencedBranch(name, branch.parent_version, is_gone)
+            is_removed = branch.parent_version in removed
+            yield CleanupReferencedBranch(name, branch.parent_version, is_removed)
 
 
 def _manifests(versions: _Versions) -> Iterator[CleanupCandidateFile]:
-    for entry in versions.going:
-        reason = f"version {entry.version} goes"
+    for entry in versions.removed_entries:
+        reason = f"version {entry.version} is removed"
         yield CleanupCandidateFile(entry.path, FileKind.MANIFEST, entry.size, False, reason)
 
 
@@ -334,45 +342,51 @@ def _files(
     policy: CleanupPolicy,
     modified: dict[str, datetime],
 ) -> Iterator[CleanupCandidateFile]:
-    """Yield the files that may go, in the folder of versions those that were `listed` there.
+    """Yield the files to delete; files in the version folder are those of `listed`.
 
-    The times of files that no version mentions are added to `modified`.
+    The modification times of unreferenced files are added to `modified`.
     """
-    needed, known = versions.needed, versions.known
-    own: dict[str, bool] = {}
+    retained_references, removed_references = (
+        versions.retained_references,
+        versions.removed_references,
+    )
+    owned_folders: dict[str, bool] = {}
 
-    def is_own(path: str) -> bool:
-        # What a link leads to may be the files of another table.
+    def is_owned(path: str) -> bool:
+        # A symbolic link may lead to the files of another table.
         folder = parent(path)
-        if folder not in own:
-            own[folder] = location.store.is_own(path)
-        return own[folder]
+        if folder not in owned_folders:
+            owned_folders[folder] = location.store.is_own(path)
+        return owned_folders[folder]
 
     now = surroundings.now()
     for entry in versions.late:
-        temporary, reason = FileKind.TEMPORARY_MANIFEST, "it came too late to be a version"
+        temporary, reason = (
+            FileKind.TEMPORARY_MANIFEST,
+            "the manifest was written too late to become a version",
+        )
         yield CleanupCandidateFile(entry.path, temporary, entry.size, True, reason)
     for folder in (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES):
         for info in listed if folder == VERSIONS else location.store.list(folder):
-            kind = _kind_of(location, folder, info)
-            if kind is None or info.path in needed or not is_own(info.path):
+            kind = _file_kind(location, folder, info)
+            if kind is None or info.path in retained_references or not is_owned(info.path):
                 continue
-            age, is_known = now - info.modified, info.path in known
-            if is_known:
-                reason = "only versions that go mention it"
+            age, is_referenced = now - info.modified, info.path in removed_references
+            if is_referenced:
+                reason = "only removed versions refer to it"
             elif policy.delete_unverified:
-                reason = "no version mentions it, and nobody is said to be writing"
+                reason = "no version refers to it, and delete_unverified is set"
             elif age >= UNVERIFIED_AGE:
-                reason = f"no version mentions it, and it is {age.days} days old"
+                reason = f"no version refers to it, and it is {age.days} days old"
             else:
                 continue
-            if not is_known:
+            if not is_referenced:
                 modified[info.path] = info.modified
-            yield CleanupCandidateFile(info.path, kind, info.size, not is_known, reason)
+            yield CleanupCandidateFile(info.path, kind, info.size, not is_referenced, reason)
 
 
-def _kind_of(location: TableLocation, folder: str, info: ObjectInfo) -> FileKind | None:
-    """Return what a file is if it is one of the format's, else None."""
+def _file_kind(location: TableLocation, folder: str, info: ObjectInfo) -> FileKind | None:
+    """Return the kind of a file of the format, or None."""
     path = info.path
     match folder:
         case "data" if path.endswith((DATA_SUFFIX, _BLOB_SUFFIX)):
@@ -383,22 +397,22 @@ def _kind_of(location: TableLocation, folder: str, info: ObjectInfo) -> FileKind
             return FileKind.TRANSACTION
         case "_indices" if _is_uuid(path.split("/")[1]):
             return FileKind.INDEX
-        case "_versions" if _is_left_over(location, path):
+        case "_versions" if _is_temporary(location, path):
             return FileKind.TEMPORARY_MANIFEST
         case _:
             return None
 
 
-def _is_left_over(location: TableLocation, path: str) -> bool:
-    """Return whether a file is what an unfinished commit left beside the manifests."""
+def _is_temporary(location: TableLocation, path: str) -> bool:
+    """Return whether a file was left by an unfinished commit."""
     if path == LATEST_VERSION_HINT:
         return False
-    found = parse_manifest_name(last_part(path))
-    if found is None:
+    parsed = parse_manifest_name(last_part(path))
+    if parsed is None:
         return last_part(path).startswith(".tmp") or is_hold(last_part(path))
-    if found.staging_id is None:
+    if parsed.staging_id is None:
         return False
-    # Until it is copied to its final name, a staged manifest may be the version itself.
+    # A staged manifest may be the version itself until it is copied to its final name.
     final = path[: path.index(MANIFEST_SUFFIX) + len(MANIFEST_SUFFIX)]
     return location.store.exists(final)
 

@@ -1,9 +1,9 @@
-"""Which versions may go, and what of the rest.
+"""The policy that selects the versions and files to clean up.
 
-    older than 14 days, and not among the last 5      both have to hold
-    versions 3, 7                                     these alone
+    older than 14 days, and not among the last 5      both conditions must hold
+    versions 3, 7                                     only these
 
-The version that is looked at and those after it always stay, and so do tagged ones.
+The current version, newer versions and tagged versions are always retained.
 """
 
 from __future__ import annotations
@@ -16,29 +16,28 @@ from lancelet.errors import InvalidInputError
 from lancelet.values import dataclass
 
 UNVERIFIED_AGE: Final = timedelta(days=7)
-"""From this age on, a file that no version mentions is not being written any more."""
+"""Minimum age at which unreferenced files are assumed to have no active writer."""
 
 
 class CleanupInputError(InvalidInputError, OSError):
-    """What was asked of a cleanup makes no sense."""
+    """The arguments of a cleanup are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupPolicy:
-    """What to clean up.
+    """The policy of a cleanup.
 
     Attributes:
-        before: Versions that were committed earlier may go.
-        before_version: Versions with a lower number may go.
-        retain_versions: How many of the newest versions stay.
-        versions: Only these may go.
-        delete_unverified: Whether files that no version mentions go however new they are; only
-            for a table that nobody is writing to.
-        error_if_tagged_old_versions: Whether it is an error if a tag keeps a version.
-        delete_rate_limit: The most files that are deleted in a second.
-        delete_concurrency: How many files are deleted at a time.
-        clones: The URIs of tables elsewhere that are shallow clones of this one; what they
-            mention stays.
+        before: Removes versions committed before this time.
+        before_version: Removes versions with a lower number.
+        retain_versions: The number of newest versions to retain.
+        versions: Restricts the removal to these versions.
+        delete_unverified: Whether unreferenced files are deleted regardless of their age; requires
+            that no other process writes to the table.
+        error_if_tagged_old_versions: Whether a tag on a version to remove is an error.
+        delete_rate_limit: The maximum number of files deleted per second.
+        delete_concurrency: The number of concurrent deletions.
+        clones: The URIs of shallow clones of this table, whose files are retained.
     """
 
     before: datetime | None = None
@@ -52,16 +51,16 @@ class CleanupPolicy:
     clones: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing can be done."""
+        """Raise for invalid limits."""
         for name in ("retain_versions", "delete_rate_limit", "delete_concurrency"):
-            found = getattr(self, name)
-            if found is not None and found < 1:
-                raise CleanupInputError(f"{name} must be greater than 0, got {found}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise CleanupInputError(f"{name} must be greater than 0, got {value}")
         if self.versions is not None and not self.versions:
             raise CleanupInputError("versions must not be empty when specified")
 
     def selects(self, version: int, committed_at: datetime) -> bool:
-        """Return whether a version may go, by what it is alone."""
+        """Return whether the policy selects a version by its number and commit time."""
         if self.before is not None and committed_at >= self.before:
             return False
         if self.before_version is not None and version >= self.before_version:
@@ -70,7 +69,7 @@ class CleanupPolicy:
 
 
 def ago(length: timedelta | None) -> datetime | None:
-    """Return the moment that was so long ago, or the first that there is; None if nobody asked."""
+    """Return the time `length` before now, or the minimum datetime; None for None."""
     if length is None:
         return None
     try:

@@ -1,15 +1,15 @@
-"""Deleting what a plan says, in an order in which every version that is listed can be read.
+"""Run a cleanup plan, deleting files in an order that leaves every listed version readable.
 
-    1  a record of the versions that go     from here on none of these numbers is published again,
-                                            and nobody begins to refer to these versions
-    2  a look at tags and holds             what somebody began to refer to before stays
-    3  manifests, oldest first              from here on nobody finds these versions
-    4  a marker in the folder of versions   a commit in flight whose files may be deleted finds it
-    5  a look at versions that are new      what they mention stays, and so does what a version
-                                            mentions whose manifest could not be deleted
-    6  other files
+    1  record the versions to remove        their numbers are not published again, and no new
+                                            reference to them is created
+    2  read tags and holds                  versions with earlier references are retained
+    3  delete manifests, oldest first       the versions are no longer listed
+    4  write a sweep marker                 concurrent commits detect that files may be deleted
+    5  read new versions                    their files are retained, and so are those of versions
+                                            whose manifest could not be deleted
+    6  delete other files
 
-A cleanup that ends at any point leaves files too many, which a later one deletes.
+An interrupted cleanup leaves unreferenced files, which the next cleanup deletes.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from lancelet.values import dataclass
 
 T = TypeVar("T")
 
-_NEAR_THREADS: Final = 8
-_NEAR_BATCH: Final = 32
-"""So many files of this machine are handed to a thread at once: they are gone sooner than that."""
+_LOCAL_THREADS: Final = 8
+_LOCAL_BATCH: Final = 32
+"""Local files per task, since deleting them is cheaper than scheduling a task."""
 
 _FEW_FILES: Final = 256
 _FEW_BYTES: Final = 256 << 20
@@ -62,7 +62,7 @@ _FOLDERS: Final = (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES)
 
 @dataclass(frozen=True, slots=True)
 class CleanupStats:
-    """What a cleanup deleted; `failed_deletes` are files that the store would not delete."""
+    """The number of deleted files and bytes; `failed_deletes` counts failed deletions."""
 
     bytes_removed: int = 0
     old_versions: int = 0
@@ -74,11 +74,11 @@ class CleanupStats:
 
     @staticmethod
     def of(files: Iterable[CleanupCandidateFile], *, failed: int = 0) -> CleanupStats:
-        """Return what deleting some files counts as."""
-        gone = list(files)
-        count = [file.file_kind for file in gone].count
+        """Return the statistics of deleted files."""
+        deleted = list(files)
+        count = [file.file_kind for file in deleted].count
         return CleanupStats(
-            bytes_removed=sum(file.size_bytes for file in gone),
+            bytes_removed=sum(file.size_bytes for file in deleted),
             old_versions=count(FileKind.MANIFEST),
             data_files_removed=count(FileKind.DATA),
             transaction_files_removed=count(FileKind.TRANSACTION),
@@ -89,72 +89,73 @@ class CleanupStats:
 
 
 def cleanup_old_versions(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupStats:
-    """Delete old versions of a table and the files that no version needs."""
+    """Delete old versions of a table and unreferenced files."""
     plan = plan_cleanup(snapshot, policy)
     return run_cleanup(plan, policy)
 
 
 def report_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> ChangeReport:
-    """Return how much a cleanup would delete; `plan_cleanup` says which files, and why."""
+    """Return the number of files and bytes that a cleanup would delete; see also `plan_cleanup`."""
     plan = plan_cleanup(snapshot, policy)
-    gone, record = plan.candidates, Removals(plan.removed)
+    deleted, record = plan.candidates, Removals(plan.removed)
     return ChangeReport(
         "CleanupOldVersions",
         0,
         int(bool(plan.removed)),
         len(record.render()) if plan.removed else 0,
-        deleted_files=len(gone),
-        deleted_bytes=sum(file.size_bytes for file in gone),
+        deleted_files=len(deleted),
+        deleted_bytes=sum(file.size_bytes for file in deleted),
     )
 
 
 def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
-    """Delete what a plan says, but for what came to be needed since."""
+    """Run a cleanup plan, retaining files that have become referenced since."""
     store = plan.location.store
-    record = _with_space(store, policy, lambda: record_removals(store, plan.removed))
+    record = _retry_when_full(store, policy, lambda: record_removals(store, plan.removed))
     referred = referred_since(plan)
     if record is not None and referred:
         spare(store, record, referred)
     delete = _Deleter(plan, policy)
     by_version = zip(plan.versions, plan.manifests, strict=True)
-    gone = delete.all(
+    deleted = delete.all(
         "delete versions", [file for version, file in by_version if version not in referred]
     )
-    paths = {file.path for file in gone}
-    stayed = {
+    paths = {file.path for file in deleted}
+    retained = {
         version
         for version, manifest in zip(plan.versions, plan.manifests, strict=True)
         if manifest.path not in paths
     }
     store_time = None
     if any(file.unverified for file in plan.files):
-        store_time = _with_space(store, policy, lambda: record_sweep(store, newest_version(plan)))
-    since = mentioned_since(plan, stayed)
-    gone += delete.all(
+        store_time = _retry_when_full(
+            store, policy, lambda: record_sweep(store, newest_version(plan))
+        )
+    references = mentioned_since(plan, retained)
+    deleted += delete.all(
         "delete files",
         [
             file
             for file in plan.files
-            if file.path not in since and (store_time is None or plan.may_go(file, store_time))
+            if file.path not in references and (store_time is None or plan.may_go(file, store_time))
         ],
     )
     _sweep_temporaries(store, policy)
-    return CleanupStats.of(gone, failed=delete.failed)
+    return CleanupStats.of(deleted, failed=delete.failed)
 
 
 def _sweep_temporaries(store: Store, policy: CleanupPolicy) -> None:
-    """Delete what crashed writers left."""
+    """Delete the temporary files of interrupted writers."""
     age = 0.0 if policy.delete_unverified else UNVERIFIED_AGE.total_seconds()
     for folder in _FOLDERS:
         store.sweep_temporaries(folder, older_than_seconds=age)
 
 
-def _with_space(store: Store, policy: CleanupPolicy, write: Callable[[], T]) -> T:
-    """Return the result of a small write; on a full disk free a little space for it first.
+def _retry_when_full(store: Store, policy: CleanupPolicy, write: Callable[[], T]) -> T:
+    """Return the result of a small write, freeing disk space first if the disk is full.
 
-    No version may be deleted before the record is written, so only files are deleted that no
-    version and no reader needs: what crashed writers left, and the hint of the latest version,
-    which the next commit writes again.
+    Before the record is written, no version may be deleted. Only temporary files of interrupted
+    writers and the latest version hint are deleted, which the next commit writes again.
     """
     try:
         return write()
@@ -168,31 +169,32 @@ def _with_space(store: Store, policy: CleanupPolicy, write: Callable[[], T]) -> 
     except StorageError as error:
         if is_out_of_space(error):
             error.add_note(
-                "a cleanup writes a record of a few KB before it deletes versions; free as much "
-                "space on the disk and clean up again"
+                "cleanup writes a record of a few KB before it deletes versions; free some disk "
+                "space and retry"
             )
         raise
 
 
 class _Deleter:
-    """Deletes files side by side, as fast as was allowed."""
+    """Deletes files concurrently, within the rate limit."""
 
     def __init__(self, plan: CleanupPlan, policy: CleanupPolicy) -> None:
         self._store = plan.location.store
-        # The system deletes files of this machine one after the other, yet sooner if asked at once.
-        is_near = parse_uri(self._store.uri).scheme in {"file", "memory"}
-        self._threads = policy.delete_concurrency or (_NEAR_THREADS if is_near else IO_THREADS)
-        self._batch = _NEAR_BATCH if is_near else 1
-        self._may_go_alone = is_near and policy.delete_concurrency is None
-        self._pace = _Pace(policy.delete_rate_limit)
-        self._own: dict[str, bool] = {}
+        # Local deletions are serialized by the operating system, but concurrent requests are
+        # faster.
+        is_local = parse_uri(self._store.uri).scheme in {"file", "memory"}
+        self._threads = policy.delete_concurrency or (_LOCAL_THREADS if is_local else IO_THREADS)
+        self._batch = _LOCAL_BATCH if is_local else 1
+        self._can_delete_inline = is_local and policy.delete_concurrency is None
+        self._rate_limiter = _RateLimiter(policy.delete_rate_limit)
+        self._owned_folders: dict[str, bool] = {}
         self.failed = 0
 
     def all(self, stage: str, files: Sequence[CleanupCandidateFile]) -> list[CleanupCandidateFile]:
-        """Delete files and return those that are gone."""
+        """Delete files, and return the deleted ones."""
         if not files:
             return []
-        if self._may_go_alone and _are_gone_at_once(files):
+        if self._can_delete_inline and _is_fast_to_delete(files):
             outcomes = list(counted(stage, map(self._delete, files), len(files)))
         else:
             threads = min(self._threads, len(files))
@@ -202,37 +204,37 @@ class _Deleter:
                 deleted = chain.from_iterable(pool.map(self._delete_each, batches))
                 outcomes = list(counted(stage, deleted, len(files)))
         self.failed += outcomes.count(False)
-        return [file for file, is_gone in zip(files, outcomes, strict=True) if is_gone]
+        return [file for file, is_deleted in zip(files, outcomes, strict=True) if is_deleted]
 
     def _delete_each(self, files: Sequence[CleanupCandidateFile]) -> list[bool]:
         return [self._delete(file) for file in files]
 
-    def _is_own(self, path: str) -> bool:
-        """Return whether a file is in the table and not behind a link that leads elsewhere."""
+    def _is_owned(self, path: str) -> bool:
+        """Return whether a file belongs to the table, and is not reached by a symbolic link."""
         folder = path.rpartition("/")[0]
-        if folder not in self._own:
-            self._own[folder] = self._store.is_own(path)
-        return self._own[folder]
+        if folder not in self._owned_folders:
+            self._owned_folders[folder] = self._store.is_own(path)
+        return self._owned_folders[folder]
 
     def _delete(self, file: CleanupCandidateFile) -> bool:
-        if not self._is_own(file.path):
+        if not self._is_owned(file.path):
             return False
-        self._pace.wait()
+        self._rate_limiter.wait()
         try:
             self._store.delete(file.path)
         except StorageError:
-            # Counted as failed; the next cleanup finds the file again.
+            # The next cleanup retries the file.
             return False
         return True
 
 
-def _are_gone_at_once(files: Sequence[CleanupCandidateFile]) -> bool:
-    """Return whether to delete files of this machine takes no longer than to start threads."""
+def _is_fast_to_delete(files: Sequence[CleanupCandidateFile]) -> bool:
+    """Return whether deleting local files is cheaper than starting threads."""
     return len(files) <= _FEW_FILES and sum(file.size_bytes for file in files) <= _FEW_BYTES
 
 
-class _Pace:
-    """Lets so many go in a second."""
+class _RateLimiter:
+    """Limits the number of operations per second."""
 
     def __init__(
         self, per_second: int | None, now: Callable[[], float] = surroundings.monotonic
@@ -243,7 +245,7 @@ class _Pace:
         self._lock = threading.Lock()
 
     def wait(self) -> None:
-        """Return when the next may go."""
+        """Wait until the next operation is allowed."""
         if not self._between:
             return
         with self._lock:

@@ -51,7 +51,7 @@ from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.plan import ColumnPlan, no_values, plain_projection
 from lancelet.ops.columns.rows import read_live
 from lancelet.ops.columns.spreading import with_items
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.mem_wal.guard import refuse_change_of_key, refuse_names_of_log, refuse_with_log
 from lancelet.ops.publish import publish, with_retries
 from lancelet.query.data_types import print_arrow_type
@@ -108,7 +108,7 @@ def report_alter_columns(snapshot: Snapshot, alterations: Sequence[Alteration]) 
         return report_merge(snapshot, lambda now: plan_alterations(now, alterations))
     plan = plan_alterations(snapshot, alterations)
     operation = Project(plan.schema, plan.keeps_nullability)
-    return Rehearsal.of(snapshot).report(operation, snapshot.num_rows)
+    return DryRun.of(snapshot).report(operation, snapshot.num_rows)
 
 
 def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ColumnPlan:

@@ -29,7 +29,7 @@ from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.paths import DATA, data_file_identity, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
-from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
+from lancelet.ops.blob_input import BlobPolicy, resolve_blobs, with_blob_structs
 from lancelet.ops.columns.fields import ColumnUnsupportedError
 from lancelet.table.apply.state import with_actual_version
 from lancelet.table.dictionaries import dictionary_values_of
@@ -53,7 +53,7 @@ def write_column_file(
             tuple(snapshot.manifest.bases.values()),
             storage_options=snapshot.location.storage_options,
         )
-        for batch in resolved_blobs(iter(batches), schema, policy):
+        for batch in resolve_blobs(iter(batches), schema, policy):
             if version is FileVersion.V0_1:
                 check_nulls_storable(batch, schema.fields)
             writer.write(with_blob_structs(batch, schema))

@@ -18,7 +18,7 @@ from lancelet.format.operation import Project
 from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import find_chain, next_field_id
 from lancelet.ops.columns.job import Committing
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.mem_wal.guard import refuse_change_of_key, with_used_field_ids
 from lancelet.ops.publish import publish, with_retries
 from lancelet.table.snapshot import Snapshot
@@ -38,7 +38,7 @@ def drop_columns(
 
 def report_drop_columns(snapshot: Snapshot, paths: Sequence[str]) -> ChangeReport:
     """Return what dropping columns would do, which is to write nothing but the schema."""
-    return Rehearsal.of(snapshot).report(_dropping(snapshot, paths), snapshot.num_rows)
+    return DryRun.of(snapshot).report(_dropping(snapshot, paths), snapshot.num_rows)
 
 
 def _dropping(snapshot: Snapshot, paths: Sequence[str]) -> Project:

@@ -24,7 +24,7 @@ from lancelet.ops.columns.nested import GivenRows
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
 from lancelet.ops.columns.rows import RowSupply, read_live
 from lancelet.ops.columns.sources import Rows
-from lancelet.ops.lossless import fit_columns, types_of
+from lancelet.ops.lossless import convertible_types, fit_columns
 from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.projection import Projection, project
 from lancelet.query.row_columns import ROW_FIELDS
@@ -44,7 +44,7 @@ class Joined:
         """Read all rows of a stream, with the types of the table and of its column `left`."""
         if key not in stream.schema.names:
             raise ColumnError(f"Column {key} does not exist in the right side dataset", column=key)
-        types = types_of(table)
+        types = convertible_types(table)
         if left in table.names or left in ROW_FIELDS:
             types[key] = project(table, (left,)).schema.field(0).type
         stream = without_views(fit_columns(stream, types))

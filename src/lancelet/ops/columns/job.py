@@ -29,9 +29,9 @@ from lancelet.io.store import Store
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.plan import ColumnPlan
 from lancelet.ops.columns.rows import spread
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.progress import counted
-from lancelet.ops.publish import Remarks, Retries, publish, with_retries
+from lancelet.ops.publish import CommitProperties, Retries, publish, with_retries
 from lancelet.query.nodes.source import waits_for_storage
 from lancelet.table.apply.state import column_ids, with_column_file, without_unknown_files
 from lancelet.table.commit import CommitOptions, check_table_exists
@@ -52,7 +52,7 @@ class Committing:
 
     retries: Retries = field(default_factory=Retries)
     options: CommitOptions = field(default_factory=CommitOptions)
-    remarks: Remarks = field(default_factory=Remarks)
+    remarks: CommitProperties = field(default_factory=CommitProperties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +199,10 @@ def _is_tiny(fragment: Fragment) -> bool:
 
 def report_merge(snapshot: Snapshot, planner: Planner) -> ChangeReport:
     """Return what a plan would do to a version, having done it without keeping anything."""
-    rehearsal = Rehearsal.of(snapshot)
-    job = ColumnJob(rehearsal.snapshot.location.store, planner)
-    operation = job.operation(rehearsal.snapshot)
-    return rehearsal.report(operation, snapshot.num_rows)
+    dry_run = DryRun.of(snapshot)
+    job = ColumnJob(dry_run.snapshot.location.store, planner)
+    operation = job.operation(dry_run.snapshot)
+    return dry_run.report(operation, snapshot.num_rows)
 
 
 def _entry(fragment: Fragment, file: DataFile) -> str:

@@ -21,7 +21,7 @@ from lancelet.encodings.take import take_from_table, take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
-from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
+from lancelet.ops.blob_input import BlobPolicy, resolve_blobs, with_blob_structs
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.fields import ColumnError
 from lancelet.ops.columns.from_given import Joined, key_projection
@@ -128,7 +128,7 @@ def _given(snapshot: Snapshot, columns: pa.Table, field: Field) -> pa.ChunkedArr
         storage_options=snapshot.location.storage_options,
     )
     schema = Schema((field,))
-    resolved = resolved_blobs(iter(whole.to_batches()), schema, policy)
+    resolved = resolve_blobs(iter(whole.to_batches()), schema, policy)
     stored = [with_blob_structs(batch, schema) for batch in resolved]
     return pa.Table.from_batches(stored).column(0) if stored else whole.column(0)
 

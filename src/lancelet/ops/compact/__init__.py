@@ -1,4 +1,4 @@
-"""Rewriting small fragments as larger ones, and those with many deleted rows without them."""
+"""Compact fragments: merge small fragments and remove deleted rows."""
 
 from lancelet.ops.compact.commit import Compacted, commit_results
 from lancelet.ops.compact.options import CompactionMode, CompactionOptions

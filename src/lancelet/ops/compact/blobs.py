@@ -1,10 +1,10 @@
-"""Blob columns while rows are rewritten: from where the bytes are to what a writer takes.
+"""Convert blob columns from their read format to their write format while rows are rewritten.
 
     read      {kind 1, position 9, size 2, blob_id 1}     {kind 3, blob_uri "s3://b/x.mp4"}
     written   {data: b"..", uri: null}                    {data: null, uri: "s3://b/x.mp4"}
 
-Bytes that lie in or beside the old file move to the new one; objects elsewhere stay where they
-are. A batch is cut so that only so many bytes of blobs are in memory at a time.
+Blobs stored in the old file or in sibling files are copied to the new file; external objects stay
+at their URI. Batches are split to limit the blob bytes in memory.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 BLOB_BYTES: Final = 64 * 1024 * 1024
-"""The bytes of blobs that are in memory at a time, but for a single larger one."""
+"""Maximum bytes of blobs in memory, unless a single blob is larger."""
 
 _NULLS_OF_2_0: Final = ({"position": NULL_BLOB_POSITION, "size": 0},)
-"""What files of 2.0 have in the place of null; bytes begin at aligned positions."""
+"""The values that represent null in files of version 2.0; blobs begin at aligned positions."""
 
 
 def has_blobs(schema: Schema) -> bool:
-    """Return whether any column of a schema is made of blobs."""
+    """Return whether a schema has blob columns."""
     return any(field.is_blob for field in schema.walk())
 
 
@@ -46,9 +46,9 @@ def with_blob_values(
     addresses: UInt64s,
     fields: Sequence[Field] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a batch with blobs in the form in which they are written.
+    """Yield the rows of a batch with blobs in their write format.
 
-    The batch has the columns of `fields`, by default all of the version.
+    The batch has the columns of `fields`, by default all columns of the version.
     """
     fields = snapshot.schema.fields if fields is None else fields
     sizes = np.zeros(batch.num_rows, np.int64)
@@ -57,16 +57,16 @@ def with_blob_values(
     group = (np.cumsum(sizes) - sizes) // BLOB_BYTES
     starts = np.flatnonzero(np.append(True, np.diff(group) > 0)[: len(group)])
     for start, stop in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
-        part, own = batch.slice(start, stop - start), addresses[start:stop]
+        part, part_addresses = batch.slice(start, stop - start), addresses[start:stop]
         columns = [
-            blob_values(snapshot, field, array, own)
+            blob_values(snapshot, field, array, part_addresses)
             for field, array in zip(fields, part.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _blob_bytes(field: Field, array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return how many bytes of blobs each row has, of those that move."""
+    """Return the bytes of blobs to copy for each row."""
     total = np.zeros(len(array), np.int64)
     if field.is_blob and pa.types.is_struct(array.type):
         size = pc.fill_null(array.field(array.type.get_field_index("size")), 0)
@@ -78,15 +78,15 @@ def _blob_bytes(field: Field, array: pa.Array) -> np.ndarray[Any, np.dtype[np.in
 
 
 def blob_values(snapshot: Snapshot, field: Field, array: pa.Array, addresses: UInt64s) -> pa.Array:
-    """Return a column that was read, with its blobs in the form in which they are written."""
+    """Return a column with its blobs in their write format."""
     if not any(node.is_blob for node in field.walk()):
         return array
     if field.is_blob:
         rows = [None if row in _NULLS_OF_2_0 else row for row in array.to_pylist()]
-        places = resolve_descriptors(snapshot, field, rows, addresses)
+        extents = resolve_descriptors(snapshot, field, rows, addresses)
         if field.is_blob_v2:
-            return _blob_structs(snapshot, field, rows, places)
-        return pa.array(read_blobs(places), pa.large_binary())
+            return _blob_structs(snapshot, field, rows, extents)
+        return pa.array(read_blobs(extents), pa.large_binary())
     if field.logical_type != logical_type.STRUCT:
         items, lengths, owners = list_items(array, addresses)
         return with_items(array, blob_values(snapshot, field.children[0], items, owners), lengths)
@@ -106,31 +106,33 @@ def _blob_structs(
     snapshot: Snapshot,
     field: Field,
     rows: Sequence[dict[str, Any] | None],
-    places: Sequence[BlobExtent | None],
+    extents: Sequence[BlobExtent | None],
 ) -> pa.Array:
     is_external = [row is not None and row["kind"] == BlobKind.EXTERNAL for row in rows]
-    inner = [None if away else place for away, place in zip(is_external, places, strict=True)]
+    inner = [
+        None if external else extent for external, extent in zip(is_external, extents, strict=True)
+    ]
     columns = {
         "data": pa.array(read_blobs(inner), pa.large_binary()),
         "uri": pa.array(
             [
-                _uri_of(snapshot, row) if away and row is not None else None
-                for away, row in zip(is_external, rows, strict=True)
+                _external_uri(snapshot, row) if external and row is not None else None
+                for external, row in zip(is_external, rows, strict=True)
             ],
             pa.string(),
         ),
     }
     for name in (child.name for child in field.children if child.name in {"position", "size"}):
         ranges = [
-            row[name] if away and row is not None and row["size"] else None
-            for away, row in zip(is_external, rows, strict=True)
+            row[name] if external and row is not None and row["size"] else None
+            for external, row in zip(is_external, rows, strict=True)
         ]
         columns[name] = pa.array(ranges, pa.uint64())
     mask = pa.array([row is None for row in rows], pa.bool_())
     return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=mask)
 
 
-def _uri_of(snapshot: Snapshot, row: dict[str, Any]) -> str:
+def _external_uri(snapshot: Snapshot, row: dict[str, Any]) -> str:
     uri: str = row["blob_uri"]
     if "://" in uri or uri.startswith("/"):
         return uri

@@ -1,10 +1,8 @@
-"""What a caller may wish of a compaction, under the names that pylance gives the wishes.
+"""Compaction options, with the names and defaults of pylance.
 
-    given to the call                        target_rows_per_fragment=500_000
-    else in the config of the table          lance.compaction.target_rows_per_fragment = "500000"
-    else                                     1024 * 1024
-
-The defaults are those of the reference.
+argument                                 target_rows_per_fragment=500_000
+else the config of the table             lance.compaction.target_rows_per_fragment = "500000"
+else the default                         1024 * 1024
 """
 
 from __future__ import annotations
@@ -22,43 +20,43 @@ CONFIG_PREFIX: Final = "lance.compaction."
 
 
 class CompactionMode(Enum):
-    """How rows get from old files into new ones."""
+    """The method for copying rows to new files."""
 
     REENCODE = "reencode"
-    """Decoded and encoded again."""
+    """Decode and encode all rows."""
 
     TRY_BINARY_COPY = "try_binary_copy"
-    """Page by page as they are, where all pages can be taken over; else encoded again."""
+    """Copy encoded pages if possible, otherwise reencode."""
 
     FORCE_BINARY_COPY = "force_binary_copy"
-    """Page by page, or not at all."""
+    """Copy encoded pages, or raise if that is not possible."""
 
 
 class SourceLimitError(InvalidInputError, OSError):
-    """A limit under which nothing can be compacted."""
+    """A limit of 0 excludes all fragments."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
-    """How fragments are chosen and rewritten.
+    """The options for selecting and rewriting fragments.
 
     Attributes:
-        target_rows_per_fragment: Fragments with fewer rows are joined, larger ones are cut.
-        max_rows_per_group: The rows of a batch in files of version 0.1.
-        max_bytes_per_file: Where files are cut however few rows they have.
-        materialize_deletions: Whether fragments are rewritten to get rid of deleted rows.
-        materialize_deletions_threshold: The share of deleted rows from which that is worth it.
-        num_threads: How many tasks run at a time; by default as many as there are cores.
-        batch_size: The rows read at a time; by default what is cheapest.
-        io_buffer_size: Has no effect: reading ahead is bounded by itself.
-        defer_index_remap: Whether indices are left as they are, with a note of where rows went.
-        compaction_mode: How rows are copied; by default page by page where pages are large.
-        binary_copy_read_batch_bytes: How many bytes are copied at a time.
-        max_source_fragments: The most fragments that one run replaces.
-        max_source_rows: The most live rows that one run rewrites.
-        max_source_bytes: The most bytes of data files that one run reads.
-        excluded_fragment_ids: Fragments that stay, and are not reached over either.
-        max_overlays_per_fragment: From how many overlays on a fragment is rewritten for them.
+        target_rows_per_fragment: The target size; smaller fragments are merged.
+        max_rows_per_group: The rows per row group in files of version 0.1.
+        max_bytes_per_file: The maximum size of a new file in bytes.
+        materialize_deletions: Whether fragments are rewritten to remove deleted rows.
+        materialize_deletions_threshold: The minimum fraction of deleted rows for that.
+        num_threads: The number of concurrent tasks; by default the number of cores.
+        batch_size: The rows per read; chosen automatically by default.
+        io_buffer_size: Ignored, since prefetching has its own limit.
+        defer_index_remap: Whether to record row moves instead of remapping indices.
+        compaction_mode: The copy method; by default copies pages if they are large.
+        binary_copy_read_batch_bytes: The bytes per read when pages are copied.
+        max_source_fragments: The maximum number of fragments to replace.
+        max_source_rows: The maximum number of live rows to rewrite.
+        max_source_bytes: The maximum bytes of data files to read.
+        excluded_fragment_ids: Fragments to exclude; tasks do not merge across them.
+        max_overlays_per_fragment: The number of overlays above which a fragment is rewritten.
         data_storage_version: The version of new files; by default that of the table.
     """
 
@@ -81,7 +79,7 @@ class CompactionOptions:
     data_storage_version: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing can be done."""
+        """Raise for invalid limits."""
         if self.target_rows_per_fragment < 0:
             raise OutOfRangeError(
                 "target_rows_per_fragment must not be negative",
@@ -95,32 +93,34 @@ class CompactionOptions:
 
     @staticmethod
     def parse(
-        wishes: Mapping[str, Any], config: Mapping[str, str] | None = None
+        arguments: Mapping[str, Any], config: Mapping[str, str] | None = None
     ) -> CompactionOptions:
-        """Return the options of a caller's wishes, and of a table's config where they are silent.
+        """Return the options from arguments, completed by the config of a table.
 
         >>> CompactionOptions.parse({"batch_size": 7}).batch_size
         7
         """
-        known = {field.name for field in fields(CompactionOptions)}
-        unknown = sorted(set(wishes) - known)
+        supported = {field.name for field in fields(CompactionOptions)}
+        unknown = sorted(set(arguments) - supported)
         if unknown:
-            raise InvalidInputError(f"Invalid compaction option: {unknown[0]}", known=sorted(known))
+            raise InvalidInputError(
+                f"Invalid compaction option: {unknown[0]}", known=sorted(supported)
+            )
         configured = {
             key.removeprefix(CONFIG_PREFIX): _parse_text(key, value)
             for key, value in (config or {}).items()
             if key.removeprefix(CONFIG_PREFIX) in _PARSERS and key.startswith(CONFIG_PREFIX)
         }
-        given = {key: value for key, value in wishes.items() if value is not None}
-        options = CompactionOptions(**(configured | given))
+        explicit = {key: value for key, value in arguments.items() if value is not None}
+        options = CompactionOptions(**(configured | explicit))
         return replace(
             options,
-            compaction_mode=_mode_of(options.compaction_mode),
+            compaction_mode=_parse_mode(options.compaction_mode),
             excluded_fragment_ids=tuple(sorted(set(options.excluded_fragment_ids))),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options as values of JSON, so that the reference takes them too."""
+        """Return the options as JSON values, compatible with the reference."""
         mode = self.compaction_mode
         return asdict(self) | {
             "index_remap_mode": "Direct",
@@ -132,19 +132,19 @@ class CompactionOptions:
 
     @staticmethod
     def from_json(form: Mapping[str, Any]) -> CompactionOptions:
-        """Return the options of values of JSON; those of other writers are left out."""
-        known = {field.name for field in fields(CompactionOptions)}
-        return CompactionOptions.parse({key: form[key] for key in known if key in form})
+        """Parse options from JSON values, ignoring unknown keys."""
+        supported = {field.name for field in fields(CompactionOptions)}
+        return CompactionOptions.parse({key: form[key] for key in supported if key in form})
 
 
-def _mode_of(mode: CompactionMode | str | None) -> CompactionMode | None:
+def _parse_mode(mode: CompactionMode | str | None) -> CompactionMode | None:
     if mode is None or isinstance(mode, CompactionMode):
         return mode
     try:
         return CompactionMode(mode)
     except ValueError:
-        known = [each.value for each in CompactionMode]
-        raise InvalidInputError(f'Invalid compaction mode "{mode}"', known=known) from None
+        modes = [member.value for member in CompactionMode]
+        raise InvalidInputError(f'Invalid compaction mode "{mode}"', known=modes) from None
 
 
 def _parse_text(key: str, text: str) -> Any:
@@ -152,7 +152,7 @@ def _parse_text(key: str, text: str) -> Any:
         return _PARSERS[key.removeprefix(CONFIG_PREFIX)](text)
     except ValueError as error:
         raise InvalidInputError(
-            "a setting of compaction in the config of the table cannot be understood",
+            "invalid compaction setting in the config of the table",
             key=key,
             value=text,
         ) from error
@@ -179,4 +179,4 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "max_source_bytes": int,
     "data_storage_version": str,
 }
-"""What may be set in the config of a table, and how its text is read."""
+"""The settings supported in the config of a table, with the parsers of their values."""

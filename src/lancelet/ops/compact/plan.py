@@ -1,14 +1,14 @@
-"""Which fragments to rewrite together: a plan of tasks that can run anywhere, in any order.
+"""Plan a compaction as independent tasks of fragments that are rewritten together.
 
     rows        10  10  100  10  10(9 deleted)  200(90 deleted)      target 50
     candidate   n   n   -    n   self           self
     bins        [10 10]      [10 10 200]
     tasks       [10 10]      [10 10 200]
 
-A fragment with few rows is rewritten with its neighbours, one with many deleted rows also by
-itself. Neighbours share a task only if the same indices cover them, since what an index covers is
-said in whole fragments. A bin with rows for several fragments is cut into tasks that each have
-enough for one.
+Fragments with few rows are rewritten with their neighbours (n), those with many deleted rows also
+alone (self). Fragments share a task only if the same indices cover them, since indices cover whole
+fragments. A bin with rows for several new fragments is split into tasks that each have enough rows
+for one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """Fragments of a version that are to be rewritten together."""
+    """Fragments of a version to rewrite together."""
 
     fragments: tuple[Fragment, ...]
     read_version: int
@@ -41,16 +41,16 @@ class CompactionTask:
 
     @property
     def num_rows(self) -> int:
-        """How many live rows the fragments have."""
+        """The number of live rows in the fragments."""
         return sum(fragment.num_rows for fragment in self.fragments)
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes the data files of the fragments have."""
+        """The bytes of the data files of the fragments."""
         return sum(fragment.data_bytes for fragment in self.fragments)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the task as values of JSON."""
+        """Return the task as JSON values."""
         return {
             "task": {"fragments": list(map(fragment_to_json, self.fragments))},
             "read_version": self.read_version,
@@ -59,7 +59,7 @@ class CompactionTask:
 
     @staticmethod
     def from_json(form: dict[str, Any]) -> CompactionTask:
-        """Return the task of values of JSON."""
+        """Parse a task from JSON values."""
         return CompactionTask(
             tuple(map(fragment_from_json, form["task"]["fragments"])),
             form["read_version"],
@@ -69,14 +69,14 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """The tasks of a compaction; each may run, fail or be left out by itself."""
+    """The tasks of a compaction, which are independent of each other."""
 
     tasks: tuple[CompactionTask, ...]
     read_version: int
     options: CompactionOptions
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as values of JSON."""
+        """Return the plan as JSON values."""
         return {
             "tasks": [task.to_json()["task"] for task in self.tasks],
             "read_version": self.read_version,
@@ -85,31 +85,31 @@ class CompactionPlan:
 
     @staticmethod
     def from_json(form: dict[str, Any]) -> CompactionPlan:
-        """Return the plan of values of JSON."""
+        """Parse a plan from JSON values."""
         shared = {"read_version": form["read_version"], "options": form["options"]}
         tasks = [CompactionTask.from_json({"task": task, **shared}) for task in form["tasks"]]
         options = CompactionOptions.from_json(form["options"])
         return CompactionPlan(tuple(tasks), form["read_version"], options)
 
 
-def planned_version(
+def open_planned_version(
     snapshot: Snapshot, read_version: int, fragments: Iterable[Fragment]
 ) -> Snapshot:
-    """Return the version that a compaction was planned for, which has the fragments of its tasks.
+    """Return the version that a compaction was planned for, after checking its fragments.
 
     Raises:
-        VersionNotFoundError: The version was removed, or the table was deleted and made again.
+        VersionNotFoundError: The version was removed, or the table was deleted and created again.
     """
     read = snapshot
     if snapshot.version != read_version:
         read = open_snapshot(snapshot.location, read_version)
-    known = set(read.fragments.ids.tolist())
+    existing = set(read.fragments.ids.tolist())
     for fragment in fragments:
-        found = read.fragments.by_id(fragment.id) if int(fragment.id) in known else None
-        if found is None or file_layout(found) != file_layout(fragment):
+        current = read.fragments.by_id(fragment.id) if int(fragment.id) in existing else None
+        if current is None or file_layout(current) != file_layout(fragment):
             raise VersionNotFoundError(
-                "the version does not have a fragment of the compaction; the table was deleted "
-                "and made again since the compaction was planned, so plan it again",
+                "a fragment of the compaction plan does not exist in this version, because the "
+                "table was deleted and created again; plan the compaction again",
                 uri=read.location.uri,
                 version=read_version,
                 fragment_id=int(fragment.id),
@@ -118,9 +118,9 @@ def planned_version(
 
 
 class _Candidacy(Enum):
-    STAYS = 0
+    UNCHANGED = 0
     WITH_NEIGHBOURS = 1
-    BY_ITSELF = 2
+    ALONE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +131,13 @@ class _Candidate:
 
 
 def plan_compaction(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan:
-    """Return what to rewrite in a version; reads nothing, if the manifest counts all rows."""
+    """Plan the compaction of a version; reads only the manifest if it has all row counts."""
     tasks = (
         CompactionTask(fragments, snapshot.version, options)
         for bin_ in _bins(_candidates(snapshot, options))
         for fragments in _split(bin_, options.target_rows_per_fragment)
     )
-    return CompactionPlan(tuple(_within_limits(tasks, options)), snapshot.version, options)
+    return CompactionPlan(tuple(_limit_tasks(tasks, options)), snapshot.version, options)
 
 
 def _candidates(snapshot: Snapshot, options: CompactionOptions) -> Iterator[_Candidate]:
@@ -148,18 +148,18 @@ def _candidates(snapshot: Snapshot, options: CompactionOptions) -> Iterator[_Can
         fragments.physical_rows == 0
     )
     may_change = is_small | fragments.has_deletion_file | fragments.has_overlays
-    # Entries of an index that do not know of new values would be moved as if they did.
+    # Outdated index entries must not be remapped as if they were current.
     for index in segments if fragments.has_overlays.any() else ():
         excluded |= overlaid_since(snapshot, index)
-    for place in np.flatnonzero(may_change | np.roll(may_change, 1)).tolist():
-        fragment = counted(snapshot, fragments[place])
-        stays = fragment.id in excluded or not may_change[place]
-        candidacy = _Candidacy.STAYS if stays else _candidacy(fragment, options)
+    for index_position in np.flatnonzero(may_change | np.roll(may_change, 1)).tolist():
+        fragment = with_row_counts(snapshot, fragments[index_position])
+        is_unchanged = fragment.id in excluded or not may_change[index_position]
+        candidacy = _Candidacy.UNCHANGED if is_unchanged else _candidacy(fragment, options)
         yield _Candidate(fragment, candidacy, _covering(segments, fragment))
 
 
-def counted(snapshot: Snapshot, fragment: Fragment) -> Fragment:
-    """Return a fragment that says how many rows it has, which the oldest tables do not."""
+def with_row_counts(snapshot: Snapshot, fragment: Fragment) -> Fragment:
+    """Return a fragment with its row counts, which the manifests of old tables lack."""
     deletion = fragment.deletion_file
     if deletion is not None and not deletion.num_deleted_rows:
         deletion = replace(deletion, num_deleted_rows=len(snapshot.deletions(fragment)))
@@ -173,33 +173,33 @@ def _candidacy(fragment: Fragment, options: CompactionOptions) -> _Candidacy:
     threshold = options.materialize_deletions_threshold
     may_drop = options.materialize_deletions and threshold < 1
     if may_drop and fragment.num_deleted_rows > threshold * fragment.physical_rows:
-        return _Candidacy.BY_ITSELF
+        return _Candidacy.ALONE
     if len(fragment.overlays) > options.max_overlays_per_fragment:
-        return _Candidacy.BY_ITSELF
+        return _Candidacy.ALONE
     if fragment.physical_rows < options.target_rows_per_fragment:
         return _Candidacy.WITH_NEIGHBOURS
-    return _Candidacy.STAYS
+    return _Candidacy.UNCHANGED
 
 
 def _covering(segments: Iterable[IndexMetadata], fragment: Fragment) -> frozenset[int]:
-    """Return which segments cover a fragment; one without a bitmap may have rows of any."""
+    """Return the positions of the segments that may cover a fragment; without a bitmap, any may."""
     return frozenset(
-        place
-        for place, index in enumerate(segments)
+        position
+        for position, index in enumerate(segments)
         if index.fragment_bitmap is None or fragment.id in index.fragment_bitmap
     )
 
 
 def _bins(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
-    """Yield runs of neighbours that may be rewritten together, if that changes anything."""
+    """Yield runs of neighbouring fragments that can be rewritten together."""
     current: list[_Candidate] = []
     for candidate in candidates:
-        stays = candidate.candidacy is _Candidacy.STAYS
-        if current and (stays or candidate.covered_by != current[0].covered_by):
+        is_unchanged = candidate.candidacy is _Candidacy.UNCHANGED
+        if current and (is_unchanged or candidate.covered_by != current[0].covered_by):
             if _changes_something(current):
                 yield current
             current = []
-        if not stays:
+        if not is_unchanged:
             current.append(candidate)
     if _changes_something(current):
         yield current
@@ -207,12 +207,12 @@ def _bins(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
 
 def _changes_something(candidates: list[_Candidate]) -> bool:
     if len(candidates) == 1:
-        return candidates[0].candidacy is _Candidacy.BY_ITSELF
+        return candidates[0].candidacy is _Candidacy.ALONE
     return bool(candidates)
 
 
 def _split(candidates: list[_Candidate], target_rows: int) -> Iterator[tuple[Fragment, ...]]:
-    """Yield parts of a bin with at least `target_rows` live rows each."""
+    """Split a bin into parts with at least `target_rows` live rows each."""
     rest = sum(candidate.fragment.num_rows for candidate in candidates)
     part: list[Fragment] = []
     rows = 0
@@ -227,10 +227,10 @@ def _split(candidates: list[_Candidate], target_rows: int) -> Iterator[tuple[Fra
         yield tuple(part)
 
 
-def _within_limits(
+def _limit_tasks(
     tasks: Iterable[CompactionTask], options: CompactionOptions
 ) -> Iterator[CompactionTask]:
-    """Yield the first tasks, as many as stay within the limits of one run."""
+    """Yield the leading tasks that stay within the limits."""
     fragments = rows = size = 0
     for task in tasks:
         fragments += len(task.fragments)

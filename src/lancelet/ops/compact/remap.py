@@ -1,21 +1,15 @@
-"""What a compaction does with the indices that cover the rewritten rows.
+"""Update the indices that cover compacted rows.
 
-ids of rows           nothing: rows keep them
-addresses             the files are written anew, with the new addresses
-zones                 nothing: they are looked at again when indices are optimised
-unknown kinds         stay, and cover nothing of what was rewritten
-damaged files         the same
-
-Where rows went is recorded only if remapping is deferred. For unknown kinds it is not: there are
-readers that then take them to cover the new fragments, and still look for rows where they were.
-
-Writing scalar indices anew after rows moved, in the commit that moved them.
+    indices by row id     unchanged, since rows retain their ids
+    indices by address    rewritten with the new addresses, in the commit that moves the rows
+    zone-based indices    unchanged; updated when indices are optimized
+    unknown index types   unchanged; they do not cover the new fragments
+    damaged files         unchanged with a warning; they do not cover the new fragments
 
     by_id   5f..   rows 0:7 1:3        a3..   rows 9:5 9:8
 
-Zones are not rewritten: what is known of them is of other fragments than there are, and the next
-time that indices are optimised they are looked at again. Neither is a segment whose files are
-missing or damaged: it is warned about, and covers nothing of what moved.
+Row moves are recorded only if remapping is deferred, which is rejected for unknown index types:
+some readers would assume that they cover the new fragments, and look up outdated addresses.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IndexChanges:
-    """What the commit of a rewrite says of indices."""
+    """The index changes in the commit of a rewrite."""
 
     rewritten: tuple[RewrittenIndex, ...] = ()
     moves: tuple[ReuseGroup, ...] = ()
@@ -52,9 +46,9 @@ class IndexChanges:
 def change_indices(
     snapshot: Snapshot, groups: Sequence[RewriteGroup], options: CompactionOptions
 ) -> IndexChanges:
-    """Return what to do with the indices of a version, after writing what has to be written."""
+    """Return the index changes for rewritten fragments, after writing new segments."""
     if options.defer_index_remap:
-        return IndexChanges(moves=_recorded(snapshot, groups))
+        return IndexChanges(moves=_record_moves(snapshot, groups))
     rewritten_ids = FrozenBitMap(f.id for group in groups for f in group.old_fragments)
     covering = [
         table_segment(snapshot, index)
@@ -62,45 +56,51 @@ def change_indices(
         if not index.is_system
         and (index.fragment_bitmap is None or index.fragment_bitmap.intersect(rewritten_ids))
     ]
-    # Those of other kinds cover nothing of what was rewritten until they are optimised.
-    known = [found for found in covering if found is not None and found.kind.can_remap]
-    with_addresses = [found for found in known if not (found.is_by_id or found.lacks_rows)]
+    # Indices of other types do not cover the new fragments until they are optimized.
+    remappable = [
+        candidate for candidate in covering if candidate is not None and candidate.kind.can_remap
+    ]
+    with_addresses = [
+        candidate for candidate in remappable if not (candidate.is_by_id or candidate.lacks_rows)
+    ]
     if not with_addresses:
         return IndexChanges()
-    reuse = FragmentReuse((ReuseVersion(snapshot.version, _recorded(snapshot, groups)),))
+    reuse = FragmentReuse((ReuseVersion(snapshot.version, _record_moves(snapshot, groups)),))
     written = [remap_segment(snapshot, segment, reuse) for segment in with_addresses]
     return IndexChanges(tuple(each for each in written if each is not None))
 
 
 def check_deferrable(snapshot: Snapshot, options: CompactionOptions) -> None:
-    """Refuse to record moves for rows with stable ids, and for kinds that nobody would move."""
+    """Raise if remapping cannot be deferred, as with stable row ids or unsupported index types."""
     if not options.defer_index_remap:
         return
     listed = [index for index in snapshot.indices.indices if not index.is_system]
     segments = [(index.name, table_segment(snapshot, index)) for index in listed]
-    stuck = sorted(
-        name for name, found in segments if found is None or not found.kind.supports_deferred_remap
+    unsupported = sorted(
+        name
+        for name, segment in segments
+        if segment is None or not segment.kind.supports_deferred_remap
     )
-    if stuck:
+    if unsupported:
         raise UnsupportedError(
-            "the rows of an index of an unknown kind, or of FM, cannot be remapped later; compact "
-            "without defer_index_remap, or drop it",
-            indices=stuck,
+            "an index of an unknown type or of type FM does not support deferred remapping; "
+            "compact without defer_index_remap, or drop the index",
+            indices=unsupported,
         )
     if snapshot.manifest.uses_stable_row_ids:
         raise UnsupportedError(
-            "indices need no remapping in a table with stable row ids, so it cannot be deferred; "
-            "compact without defer_index_remap",
+            "in a table with stable row ids, index remapping is not needed and cannot be "
+            "deferred; compact without defer_index_remap",
             uri=snapshot.location.uri,
         )
 
 
-def _recorded(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[ReuseGroup, ...]:
+def _record_moves(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[ReuseGroup, ...]:
     return tuple(
         ReuseGroup(
             render_treemap(
                 {
-                    int(fragment.id): _survivors(snapshot, fragment)
+                    int(fragment.id): _live_offsets(snapshot, fragment)
                     for fragment in group.old_fragments
                     if fragment.num_rows
                 }
@@ -112,7 +112,7 @@ def _recorded(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[Reuse
     )
 
 
-def _survivors(snapshot: Snapshot, fragment: Fragment) -> BitMap:
+def _live_offsets(snapshot: Snapshot, fragment: Fragment) -> BitMap:
     survivors = BitMap(range(fragment.physical_rows))
     survivors -= snapshot.deletions(fragment).offsets
     return survivors
@@ -121,7 +121,7 @@ def _survivors(snapshot: Snapshot, fragment: Fragment) -> BitMap:
 def remap_segment(
     snapshot: Snapshot, segment: TableSegment, reuse: FragmentReuse
 ) -> RewrittenIndex | None:
-    """Write a segment with the rows where they are now; None if it cannot be read."""
+    """Rewrite a segment with the new row addresses; None if it cannot be read."""
     index = segment.metadata
     kind: AnyKind = segment.kind
     new_id = surroundings.new_uuid()
@@ -136,7 +136,7 @@ def remap_segment(
         warn_unusable(snapshot, error.with_facts(index=index.name))
         return None
     if details is None:
-        raise InternalError("a kind that can be remapped was not", kind=kind.name)
+        raise InternalError("an index type with remap support returned no details", kind=kind.name)
     return RewrittenIndex(
         index.uuid,
         new_id,

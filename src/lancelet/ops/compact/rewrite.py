@@ -1,24 +1,22 @@
-"""Running one task: the live rows of its fragments, in their order, in new files.
+"""Run one compaction task: write the live rows of its fragments, in order, to new files.
 
     fragments 3, 4, 5    rows 30, 40, 35 (5 deleted)     target 50
     live                 100 rows -> 2 files of 50
 
-Nothing that readers see changes here. The result is a value that can travel to where it is
-committed; a task that fails leaves no files behind, as far as the store lets it.
+Nothing changes for readers before the commit. The result can be serialized and committed elsewhere;
+a failed task deletes its files if possible.
 
-Row ids and row versions of rewritten fragments: those of the live rows, in their order.
+In tables with stable row ids, live rows retain their row ids and row versions:
 
     fragment 0   ids 0 1 2 (row 1 deleted)    created 1 1 1
     fragment 1   ids 7 3                      created 4 2
-    together     ids 0 2 7 3                  created 1 1 4 2
+    result       ids 0 2 7 3                  created 1 1 4 2
 
-Tables without stable row ids keep neither.
+Encoded pages can be copied, depending on the mode:
 
-Rewriting fragments page by page where nothing in the pages has to change.
-
-reencode            never, which is the default: few large pages read better than many
-try_binary_copy     if no row is deleted and all files have the same columns and version
-force_binary_copy   or it is an error that says why not
+    reencode            never; the default, since few large pages read faster than many
+    try_binary_copy     if no rows are deleted and all files have the same columns and version
+    force_binary_copy   as above, or raise an error with the reason
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from lancelet.format.paths import DATA, DATA_SUFFIX, data_file_identity, data_fi
 from lancelet.format.version import FileVersion
 from lancelet.ops.compact.blobs import has_blobs, with_blob_values
 from lancelet.ops.compact.options import CompactionMode, CompactionOptions
-from lancelet.ops.compact.plan import CompactionTask, planned_version
+from lancelet.ops.compact.plan import CompactionTask, open_planned_version
 from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
 from lancelet.ops.write import Target as WriteTarget
 from lancelet.query.nodes.pack import Pack, packed
@@ -65,7 +63,7 @@ _SMALL_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetrics:
-    """How many fragments and files a compaction replaced, deletion files included."""
+    """The number of fragments and files that a compaction replaced, including deletion files."""
 
     fragments_removed: int = 0
     fragments_added: int = 0
@@ -73,7 +71,7 @@ class CompactionMetrics:
     files_added: int = 0
 
     def __add__(self, other: CompactionMetrics) -> CompactionMetrics:
-        """Return the sum of both."""
+        """Return the sum of two metrics."""
         return CompactionMetrics(
             self.fragments_removed + other.fragments_removed,
             self.fragments_added + other.fragments_added,
@@ -83,13 +81,13 @@ class CompactionMetrics:
 
     @staticmethod
     def of(old: tuple[Fragment, ...], new: tuple[Fragment, ...]) -> CompactionMetrics:
-        """Return what replacing some fragments by others counts as."""
+        """Return the metrics of replacing fragments."""
         return CompactionMetrics(len(old), len(new), _num_files(old), _num_files(new))
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """What a task made: fragments without ids, to be committed in place of the old ones."""
+    """The result of a task: new fragments without ids, which replace the old ones at the commit."""
 
     original_fragments: tuple[Fragment, ...]
     new_fragments: tuple[Fragment, ...]
@@ -97,11 +95,11 @@ class RewriteResult:
 
     @property
     def metrics(self) -> CompactionMetrics:
-        """What committing the result counts as."""
+        """The metrics of committing the result."""
         return CompactionMetrics.of(self.original_fragments, self.new_fragments)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as values of JSON."""
+        """Return the result as JSON values."""
         metrics = self.metrics
         return {
             "metrics": {
@@ -118,7 +116,7 @@ class RewriteResult:
 
     @staticmethod
     def from_json(form: dict[str, Any]) -> RewriteResult:
-        """Return the result of values of JSON."""
+        """Parse a result from JSON values."""
         return RewriteResult(
             tuple(map(fragment_from_json, form["original_fragments"])),
             tuple(map(fragment_from_json, form["new_fragments"])),
@@ -127,29 +125,29 @@ class RewriteResult:
 
 
 def execute_task(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
-    """Write the live rows of a task's fragments anew; commits nothing."""
+    """Write the live rows of a task's fragments to new files, without committing them."""
     fragments = task.fragments
-    snapshot = planned_version(snapshot, task.read_version, fragments)
+    snapshot = open_planned_version(snapshot, task.read_version, fragments)
     rows = sum(map(snapshot.live_rows, fragments))
     new: tuple[Fragment, ...] = ()
     if rows:
         counts = rows_per_file(rows, task.options)
-        new = copied(snapshot, task, counts) or _reencoded(snapshot, task, counts)
+        new = copy_pages(snapshot, task, counts) or _reencode(snapshot, task, counts)
     return RewriteResult(fragments, with_lineage(snapshot, fragments, new), task.read_version)
 
 
 def rows_per_file(rows: int, options: CompactionOptions) -> list[int]:
-    """Return how many rows each new file gets: about the same for all, too few for none.
+    """Return the row counts of new files, which differ by at most one row.
 
     >>> rows_per_file(9, CompactionOptions(target_rows_per_fragment=2))
     [3, 2, 2, 2]
     """
     files = max(1, rows // max(1, options.target_rows_per_fragment))
-    each, more = divmod(rows, files)
-    return [each + (place < more) for place in range(files)]
+    minimum, remainder = divmod(rows, files)
+    return [minimum + (number < remainder) for number in range(files)]
 
 
-def _reencoded(
+def _reencode(
     snapshot: Snapshot, task: CompactionTask, counts: Iterable[int]
 ) -> tuple[Fragment, ...]:
     options = task.options
@@ -158,15 +156,15 @@ def _reencoded(
         max_bytes_per_file=options.max_bytes_per_file or MAX_BYTES_PER_FILE,
     )
     files = FileOptions(
-        version_of_files(snapshot, options), limits, dictionaries=dictionary_values_of(snapshot)
+        new_file_version(snapshot, options), limits, dictionaries=dictionary_values_of(snapshot)
     )
     target = WriteTarget(snapshot.location.store)
-    rows = _Rows(live_rows(snapshot, task.fragments, options.batch_size))
+    rows = _RowQueue(live_rows(snapshot, task.fragments, options.batch_size))
     new: list[Fragment] = []
     try:
         for count in counts:
             new += write_fragments(
-                [target], rows.take(count), snapshot.schema, _whole(files, count)
+                [target], rows.take(count), snapshot.schema, _for_single_file(files, count)
             )
     except BaseException:
         discard_fragments(snapshot, new)
@@ -175,7 +173,7 @@ def _reencoded(
 
 
 def discard_fragments(snapshot: Snapshot, fragments: Iterable[Fragment]) -> None:
-    """Delete the files of fragments that were not committed and will not be."""
+    """Delete the files of uncommitted fragments."""
     store = snapshot.location.store
     for fragment in fragments:
         for file in fragment.files:
@@ -184,23 +182,23 @@ def discard_fragments(snapshot: Snapshot, fragments: Iterable[Fragment]) -> None
             store.delete_folder(path.removesuffix(DATA_SUFFIX))
 
 
-def _whole(files: FileOptions, rows: int) -> FileOptions:
-    """Return options under which so many rows are one file, unless bytes are limited."""
+def _for_single_file(files: FileOptions, rows: int) -> FileOptions:
+    """Return options for a single file of `rows` rows, unless its bytes are limited."""
     return replace(files, limits=replace(files.limits, max_rows_per_file=rows))
 
 
-class _Rows:
-    """Batches one after another, of which a given number of rows is taken at a time."""
+class _RowQueue:
+    """A stream of batches from which a given number of rows can be taken."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._left: pa.RecordBatch | None = None
+        self._remaining: pa.RecordBatch | None = None
 
     def take(self, count: int) -> Iterator[pa.RecordBatch]:
         """Yield the next `count` rows."""
         while count:
-            batch = next(self._batches) if self._left is None else self._left
-            self._left = batch.slice(count) if batch.num_rows > count else None
+            batch = next(self._batches) if self._remaining is None else self._remaining
+            self._remaining = batch.slice(count) if batch.num_rows > count else None
             yield batch.slice(0, count)
             count -= min(count, batch.num_rows)
 
@@ -208,12 +206,12 @@ class _Rows:
 def live_rows(
     snapshot: Snapshot, fragments: tuple[Fragment, ...], batch_size: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of fragments that are not deleted, in their order, with all their fields."""
-    waits = waits_for_storage(snapshot)
-    read = partial(_live_rows_of, snapshot, batch_size=batch_size)
+    """Yield the live rows of fragments in order, with all fields."""
+    is_remote = waits_for_storage(snapshot)
+    read = partial(_read_live_rows, snapshot, batch_size=batch_size)
     for is_small, group in groupby(packed(_sources(snapshot, fragments)), key=_is_small):
         if is_small:
-            for batches in map_ordered(lambda each: list(read(each)), group, waits=waits):
+            for batches in map_ordered(lambda each: list(read(each)), group, waits=is_remote):
                 yield from batches
         else:
             for source in group:
@@ -229,7 +227,7 @@ def _is_small(source: FragmentSource | Pack) -> bool:
     return isinstance(source, Pack) or source.fragment.data_bytes < _SMALL_BYTES
 
 
-def _live_rows_of(
+def _read_live_rows(
     snapshot: Snapshot, source: FragmentSource | Pack, *, batch_size: int | None
 ) -> Iterator[pa.RecordBatch]:
     with_blobs = has_blobs(snapshot.schema)
@@ -241,8 +239,8 @@ def _live_rows_of(
         start = rows.stop
         visible = source.visible(rows)
         if visible is not None:
-            chosen = visible - rows.start
-            arrays = [take_rows(array, chosen) for array in batch.columns]
+            positions = visible - rows.start
+            arrays = [take_rows(array, positions) for array in batch.columns]
             batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)  # noqa: PLW2901 - the same rows, fewer
         if not batch.num_rows:
             continue
@@ -254,7 +252,7 @@ def _live_rows_of(
 
 
 def _num_files(fragments: tuple[Fragment, ...]) -> int:
-    return sum(len(each.files) + (each.deletion_file is not None) for each in fragments)
+    return sum(len(fragment.files) + (fragment.deletion_file is not None) for fragment in fragments)
 
 
 class _Sequence(Protocol):
@@ -269,22 +267,24 @@ _S = TypeVar("_S", bound=_Sequence)
 def with_lineage(
     snapshot: Snapshot, old: Sequence[Fragment], new: Sequence[Fragment]
 ) -> tuple[Fragment, ...]:
-    """Return the new fragments with the row ids and versions that the live old rows have."""
+    """Return the new fragments with the row ids and row versions of the live old rows."""
     if not snapshot.manifest.uses_stable_row_ids:
         return tuple(new)
     rows = [fragment.physical_rows for fragment in new]
 
-    def carried(
+    def carry(
         read: Callable[[Snapshot, Fragment], _S], join: Callable[[list[_S]], _S]
     ) -> Iterator[Inline]:
-        whole = join([_live(snapshot, fragment, read(snapshot, fragment)) for fragment in old])
+        whole = join(
+            [_without_deleted(snapshot, fragment, read(snapshot, fragment)) for fragment in old]
+        )
         for start, stop in pairwise(accumulate(rows, initial=0)):
             yield Inline(whole.slice(start, stop).render())
 
     sequences = zip(
-        carried(row_ids_of, RowIdSequence.concat),
-        carried(created_versions_of, VersionSequence.concat),
-        carried(updated_versions_of, VersionSequence.concat),
+        carry(row_ids_of, RowIdSequence.concat),
+        carry(created_versions_of, VersionSequence.concat),
+        carry(updated_versions_of, VersionSequence.concat),
         strict=True,
     )
     return tuple(
@@ -298,20 +298,20 @@ def with_lineage(
     )
 
 
-def _live(snapshot: Snapshot, fragment: Fragment, sequence: _S) -> _S:
+def _without_deleted(snapshot: Snapshot, fragment: Fragment, sequence: _S) -> _S:
     deleted = snapshot.deletions(fragment)
     return sequence.without(deleted.to_array().astype("int64")) if deleted else sequence
 
 
-def copied(
+def copy_pages(
     snapshot: Snapshot, task: CompactionTask, counts: Sequence[int]
 ) -> tuple[Fragment, ...] | None:
-    """Return the one new fragment if pages were copied, or None if rows are to be encoded."""
+    """Copy pages to one new fragment; return None if rows must be reencoded."""
     mode = task.options.compaction_mode
     if mode in {None, CompactionMode.REENCODE}:
         return None
     try:
-        sources = _copied_sources(snapshot, task, counts)
+        sources = _open_sources(snapshot, task, counts)
     except UnsupportedError:
         if mode is CompactionMode.FORCE_BINARY_COPY:
             raise
@@ -338,44 +338,50 @@ def copied(
     return (Fragment(FragmentId(0), (file,), summary.num_rows),)
 
 
-def _copied_sources(
+def _open_sources(
     snapshot: Snapshot, task: CompactionTask, counts: Sequence[int]
 ) -> list[FileReader]:
-    """Return the files to join, or raise `UnsupportedError` if they cannot be."""
+    """Return the files to join; raise `UnsupportedError` if pages cannot be copied."""
     for fragment in task.fragments:
         if fragment.deletion_file or fragment.overlays or len(fragment.files) != 1:
             raise UnsupportedError(
-                "a fragment has deleted rows or several files, so its rows must be encoded anew",
+                (
+                    "pages cannot be copied: a fragment has deleted rows, overlays or several "
+                    "files; use compaction mode 'reencode'"
+                ),
                 fragment_id=int(fragment.id),
             )
     limit = task.options.max_bytes_per_file
     if len(counts) > 1 or (limit is not None and task.num_bytes > limit):
-        raise UnsupportedError("the rows make several files, so pages would have to be cut")
+        raise UnsupportedError(
+            "pages cannot be copied: the result would have several files; "
+            "use compaction mode 'reencode'"
+        )
     readers = [snapshot.open_file(fragment.files[0]) for fragment in task.fragments]
     sources = [reader for reader in readers if isinstance(reader, FileReader)]
     if len(sources) < len(readers):
-        raise UnsupportedError("files of version 0.1 have no pages that could be copied")
+        raise UnsupportedError("pages cannot be copied: files of version 0.1 have no pages")
     check_joinable(sources, snapshot.schema)
-    wanted = version_of_files(snapshot, task.options)
-    if sources[0].version is not wanted:
+    new_version = new_file_version(snapshot, task.options)
+    if sources[0].version is not new_version:
         raise UnsupportedError(
-            "the files are not of the version that new ones get",
+            "pages cannot be copied: the files have another version than new files",
             found=sources[0].version.value,
-            wanted=wanted.value,
+            wanted=new_version.value,
         )
     return sources
 
 
-def version_of_files(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
-    """Return the version that new files of a table get."""
-    own = with_actual_version(snapshot.manifest).data_version
+def new_file_version(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
+    """Return the version of new data files."""
+    table_version = with_actual_version(snapshot.manifest).data_version
     if options.data_storage_version is None:
-        return own
-    wanted = FileVersion.parse(options.data_storage_version)
-    if (own is FileVersion.V0_1) != (wanted is FileVersion.V0_1):
+        return table_version
+    requested = FileVersion.parse(options.data_storage_version)
+    if (table_version is FileVersion.V0_1) != (requested is FileVersion.V0_1):
         raise InvalidInputError(
-            "files of version 0.1 and later ones cannot be in one table; write another table",
-            table=own.value,
-            wanted=wanted.value,
+            "a table cannot combine files of version 0.1 and later versions; write another table",
+            table=table_version.value,
+            wanted=requested.value,
         )
-    return wanted
+    return requested

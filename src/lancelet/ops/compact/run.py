@@ -1,7 +1,7 @@
-"""A whole compaction: plan, run the tasks side by side, commit, and again what was left out.
+"""Run a compaction: plan it, run its tasks in parallel, commit, and retry conflicting tasks.
 
-round 1    10 tasks, 9 committed: others rewrote a column of the fragments of one
-round 2    that one
+attempt 1    10 tasks, 9 committed; another writer rewrote a column of one fragment
+attempt 2    the remaining task
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from lancelet.errors import CommitConflictError
 from lancelet.format.operation import Rewrite
 from lancelet.ops.compact.commit import (
     Compacted,
-    commit_what_fits,
+    commit_compatible,
     discard,
-    numbered_groups,
+    number_groups,
 )
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionPlan, plan_compaction
 from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.progress import counted
 from lancelet.table.commit import CommitOptions, check_table_exists, refresh_snapshot
 from lancelet.table.snapshot import Snapshot
 
-ROUNDS: Final = 5
+ATTEMPTS_MAX: Final = 5
 
 TaskRunner = Callable[[Snapshot, CompactionPlan], list[RewriteResult]]
-"""Returns the results of the tasks of a plan, in their order."""
+"""Returns the results of the tasks of a plan, in order."""
 
 
 def compact_files(
@@ -47,12 +47,12 @@ def compact_files(
     *,
     run: TaskRunner | None = None,
 ) -> Compacted:
-    """Join small fragments and drop deleted rows; without anything to do there is no version.
+    """Merge small fragments and remove deleted rows; creates no version if nothing changes.
 
-    `run` carries out the tasks of a plan, by default here.
+    `run` runs the tasks of a plan, by default in local threads.
 
     Raises:
-        CommitConflictError: In every round, others changed all fragments that were rewritten.
+        CommitConflictError: All rewritten fragments were changed concurrently in every attempt.
     """
     check_deferrable(snapshot, options)
     check_table_exists(snapshot)
@@ -63,53 +63,53 @@ def compact_files(
             break
         results = (run or run_tasks)(snapshot, plan)
         try:
-            done = commit_what_fits(snapshot, results, options, committing)
+            done = commit_compatible(snapshot, results, options, committing)
         except CommitConflictError as error:
-            if attempt >= ROUNDS or not error.retryable:
+            if attempt >= ATTEMPTS_MAX or not error.retryable:
                 raise
             snapshot = refresh_snapshot(snapshot)
             continue
         snapshot, metrics = done.snapshot, metrics + done.metrics
-        if not done.left_out or attempt >= ROUNDS:
+        if not done.left_out or attempt >= ATTEMPTS_MAX:
             break
-        options = _only(options, snapshot, done.left_out)
+        options = _restrict_to(options, snapshot, done.left_out)
     return Compacted(snapshot, metrics)
 
 
 def report_compaction(snapshot: Snapshot, options: CompactionOptions) -> ChangeReport:
-    """Return what a compaction would do, after doing the work on a store that keeps nothing."""
+    """Return the effect of a compaction, using a store that discards writes."""
     check_deferrable(snapshot, options)
-    rehearsal = Rehearsal.of(snapshot)
-    results = run_tasks(rehearsal.snapshot, plan_compaction(snapshot, options))
-    return _report(rehearsal, results, options)
+    dry_run = DryRun.of(snapshot)
+    results = run_tasks(dry_run.snapshot, plan_compaction(snapshot, options))
+    return _report(dry_run, results, options)
 
 
 def report_results(
     snapshot: Snapshot, results: Sequence[RewriteResult], options: CompactionOptions
 ) -> ChangeReport:
-    """Return what committing what tasks made would do; their files are there already."""
+    """Return the effect of committing the results of tasks, whose files exist already."""
     check_deferrable(snapshot, options)
-    return _report(Rehearsal.of(snapshot), results, options)
+    return _report(DryRun.of(snapshot), results, options)
 
 
 def _report(
-    rehearsal: Rehearsal, results: Sequence[RewriteResult], options: CompactionOptions
+    dry_run: DryRun, results: Sequence[RewriteResult], options: CompactionOptions
 ) -> ChangeReport:
     if not results:
-        return rehearsal.report(Rewrite(()), 0)
-    highest = rehearsal.snapshot.manifest.max_fragment_id
-    groups = numbered_groups(results, 0 if highest is None else highest + 1)
+        return dry_run.report(Rewrite(()), 0)
+    highest = dry_run.snapshot.manifest.max_fragment_id
+    groups = number_groups(results, 0 if highest is None else highest + 1)
     rows = sum(fragment.physical_rows for group in groups for fragment in group.new_fragments)
-    indices = change_indices(rehearsal.snapshot, groups, options)
-    return rehearsal.report(Rewrite(groups, indices.rewritten, indices.moves), rows)
+    indices = change_indices(dry_run.snapshot, groups, options)
+    return dry_run.report(Rewrite(groups, indices.rewritten, indices.moves), rows)
 
 
 def run_tasks(
     snapshot: Snapshot, plan: CompactionPlan, on_done: Callable[[], object] = lambda: None
 ) -> list[RewriteResult]:
-    """Return the results of all tasks of a plan, in its order, or leave no files behind.
+    """Return the results of all tasks in order; on failure, delete all new files.
 
-    `on_done` is called after each task, by the caller's thread and in the order of the plan.
+    `on_done` is called after each task, in the thread of the caller and in order.
     """
     if not plan.tasks:
         return []
@@ -139,11 +139,11 @@ def _finished(running: list[Future[RewriteResult]]) -> list[RewriteResult]:
     ]
 
 
-def _only(
+def _restrict_to(
     options: CompactionOptions, snapshot: Snapshot, left_out: tuple[RewriteResult, ...]
 ) -> CompactionOptions:
-    """Return options under which only what was left out is looked at again."""
-    wanted = [fragment.id for result in left_out for fragment in result.original_fragments]
-    others = np.setdiff1d(snapshot.fragments.ids, wanted)
+    """Return options that restrict a compaction to the results left out."""
+    retried = [fragment.id for result in left_out for fragment in result.original_fragments]
+    others = np.setdiff1d(snapshot.fragments.ids, retried)
     excluded = {*options.excluded_fragment_ids, *others.tolist()}
     return replace(options, excluded_fragment_ids=tuple(sorted(excluded)))

@@ -1,4 +1,4 @@
-"""Rows that say nearly the same: hashes with few bits between them, vectors that lie close."""
+"""Find near-duplicate rows by hashes with a small Hamming distance, or by close vectors."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

@@ -1,15 +1,15 @@
-"""Hashes that differ in few bits, as pairs of places.
+"""Find hashes with a small Hamming distance, and cluster the rows.
 
-hashes    0000 0001 1111      at most one bit apart
-pairs     (0, 1)
+    hashes    0000 0001 1111      at most one different bit
+    pairs     (0, 1)
 
-Hashes are compared as words of 64 bits, a block of rows with a block of rows, so memory does not
-depend on how many there are. Equal hashes, which need no comparing, are found by sorting.
+Hashes are compared as 64-bit words, in blocks, so that memory does not depend on the number of
+rows. Equal hashes are found by sorting.
 
-Rows that are connected by pairs, as clusters: the row of the least number, and the others.
+A cluster is a connected component of pairs, represented by its lowest row number:
 
-pairs      (1, 4) (4, 9) (2, 3)
-clusters   1: 4 9    2: 3
+    pairs      (1, 4) (4, 9) (2, 3)
+    clusters   1: 4 9    2: 3
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lancelet.index.vector.vectors import values_of
 from lancelet.rowids.address import UInt64s
 
 Pairs = tuple[Int64s, Int64s]
-"""Places of rows, each with the place of a row that is near it."""
+"""Row indices of the left and right rows of pairs."""
 
 _WORD_BYTES: Final = 8
 _BLOCK_CELLS: Final = 1 << 20
-"""Comparisons at a time: some megabytes of words."""
+"""Comparisons per block, which take a few megabytes."""
 
 CLUSTER_SCHEMA: Final = pa.schema(
     [
@@ -39,13 +39,13 @@ CLUSTER_SCHEMA: Final = pa.schema(
         pa.field("duplicates", pa.list_(pa.uint64()), nullable=False),
     ]
 )
-"""A cluster of rows, as callers get it."""
+"""The schema of clusters."""
 
 _BATCH_ROWS: Final = 10_000
 
 
 def check_hashes(data_type: pa.DataType, column: str) -> None:
-    """Raise if a column has no hashes of whole words."""
+    """Raise if the column type is not a hash of a multiple of 64 bits."""
     is_list = pa.types.is_fixed_size_list(data_type)
     if not (
         is_list
@@ -60,51 +60,53 @@ def check_hashes(data_type: pa.DataType, column: str) -> None:
         )
 
 
-def words_of(hashes: pa.FixedSizeListArray) -> npt.NDArray[np.uint64]:
-    """Return hashes without nulls as words, a row for each."""
+def to_machine_words(hashes: pa.FixedSizeListArray) -> npt.NDArray[np.uint64]:
+    """Return hashes without nulls as a matrix of 64-bit words."""
     flat = values_of(hashes)
     matrix = np.ascontiguousarray(flat).reshape(len(hashes), hashes.type.list_size)
     return matrix.view(np.uint64)
 
 
-def pairs_of_hashes(words: npt.NDArray[np.uint64], bits_max: int) -> Iterator[Pairs]:
-    """Yield pairs of rows whose hashes differ in at most so many bits, enough to connect all.
+def pairs_of_hashes(machine_words: npt.NDArray[np.uint64], bits_max: int) -> Iterator[Pairs]:
+    """Yield pairs of rows that connect all hashes with at most `bits_max` different bits.
 
     >>> hashes = np.array([[0], [1], [15]], np.uint64)
     >>> [(left.tolist(), right.tolist()) for left, right in pairs_of_hashes(hashes, 1)]
     [([], []), ([0], [1])]
     """
-    distinct, first, which = np.unique(words, axis=0, return_index=True, return_inverse=True)
-    which = which.reshape(-1)
-    again = np.flatnonzero(first[which] != np.arange(len(words)))
-    yield first[which[again]], again
+    distinct, first, inverse = np.unique(
+        machine_words, axis=0, return_index=True, return_inverse=True
+    )
+    inverse = inverse.reshape(-1)
+    repeated = np.flatnonzero(first[inverse] != np.arange(len(machine_words)))
+    yield first[inverse[repeated]], repeated
     if bits_max > 0:
-        for left, right in _near(distinct, bits_max):
+        for left, right in _near_pairs(distinct, bits_max):
             yield first[left], first[right]
 
 
-def _near(words: npt.NDArray[np.uint64], bits_max: int) -> Iterator[Pairs]:
-    step = max(1, _BLOCK_CELLS // max(1, len(words) * words.shape[1]))
-    for start in range(0, len(words), step):
-        own = words[start : start + step]
-        differing = own[:, None, :] ^ words[None, start:, :]
+def _near_pairs(machine_words: npt.NDArray[np.uint64], bits_max: int) -> Iterator[Pairs]:
+    step = max(1, _BLOCK_CELLS // max(1, len(machine_words) * machine_words.shape[1]))
+    for start in range(0, len(machine_words), step):
+        block = machine_words[start : start + step]
+        differing = block[:, None, :] ^ machine_words[None, start:, :]
         counts = np.bitwise_count(differing).sum(axis=2, dtype=np.int64)
         left, right = np.nonzero(counts <= bits_max)
         is_once = right > left
         yield left[is_once] + start, right[is_once] + start
 
 
-def clusters_of(numbers: UInt64s, pairs: Iterable[Pairs]) -> pa.RecordBatchReader:
-    """Return the clusters of rows, by the number of the first; a row alone is in none.
+def build_clusters(numbers: UInt64s, pairs: Iterable[Pairs]) -> pa.RecordBatchReader:
+    """Return the clusters of rows, sorted by representative; single rows are omitted.
 
     Args:
-        numbers: The number of each row.
-        pairs: Places of rows among these, that belong together.
+        numbers: The row numbers.
+        pairs: Pairs of indices into `numbers`.
     """
-    ordered, place = np.unique(numbers, return_inverse=True)
+    ordered, inverse = np.unique(numbers, return_inverse=True)
     roots = np.arange(len(ordered), dtype=np.int64)
     for left, right in pairs:
-        roots = _joined(roots, place[left], place[right])
+        roots = _join(roots, inverse[left], inverse[right])
     sizes = np.bincount(roots, minlength=len(roots))
     members = np.argsort(roots, kind="stable")
     is_other = (members != roots[members]) & (sizes[roots[members]] > 1)
@@ -120,13 +122,13 @@ def clusters_of(numbers: UInt64s, pairs: Iterable[Pairs]) -> pa.RecordBatchReade
     )
 
 
-def _joined(roots: Int64s, left: Int64s, right: Int64s) -> Int64s:
-    """Return roots after pairs are joined: of each row the least one that it is connected to."""
+def _join(roots: Int64s, left: Int64s, right: Int64s) -> Int64s:
+    """Return the lowest connected row of each row, after adding pairs."""
     while True:
-        least = np.minimum(roots[left], roots[right])
+        minimum = np.minimum(roots[left], roots[right])
         before = roots.copy()
-        np.minimum.at(roots, roots[left], least)
-        np.minimum.at(roots, roots[right], least)
+        np.minimum.at(roots, roots[left], minimum)
+        np.minimum.at(roots, roots[right], minimum)
         roots = roots[roots]
         if np.array_equal(before, roots):
             return roots

@@ -1,10 +1,10 @@
-"""Vectors of one partition of an index that lie close to each other, as pairs of rows.
+"""Find pairs of close vectors within one partition of an index.
 
     partition    rows 7 9 4    a distance of at most 0.1
-    pairs        7 4 0.05      the row that comes first in the index stands first
+    pairs        7 4 0.05      in the order of the index
 
-Vectors are compared as the index has them, with nothing read but the index. A partition is cut
-into blocks; each block is compared with itself and those behind it, a few rows at a time.
+Vectors are reconstructed from the index; the column is not read. A partition is split into blocks,
+and each block is compared with itself and later blocks, a few rows at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.kernels import Metric, vector_distances
 from lancelet.ops.duplicates.hashes import check_hashes
-from lancelet.ops.indexing.vector_models import name_of_index_on, opened_segments
+from lancelet.ops.indexing.vector_models import find_index_name, open_segments
 from lancelet.query.indexing.segments import TableSegment
 from lancelet.query.search.admitted import admits, live_masks
 from lancelet.query.search.indexed import live_rows_of
@@ -38,7 +38,7 @@ PAIR_SCHEMA: Final = pa.schema(
         pa.field("distance", pa.float32(), nullable=False),
     ]
 )
-"""Two rows and how far they are from each other."""
+"""The schema of pairs of rows with their distance."""
 
 _BLOCK_ROWS: Final = 8192
 _ANCHORS: Final = 32
@@ -50,14 +50,14 @@ def indexed_segments(
     """Return the segments of the vector index on a column.
 
     Args:
-        snapshot: The version to look at.
+        snapshot: The version of the table.
         column: The column.
-        must_cover: Whether every fragment has to be indexed.
+        must_cover: Whether the index must cover all fragments.
     """
-    name = name_of_index_on(snapshot, column)
+    name = find_index_name(snapshot, column)
     if name is None:
         raise InvalidInputError(f"column '{column}' has no vector index", column=column)
-    segments = opened_segments(snapshot, name)
+    segments = open_segments(snapshot, name)
     covered = frozenset().union(*(segment.covered for segment, _ in segments))
     missing = sorted(set(snapshot.fragments.ids.tolist()) - covered)
     if must_cover and missing:
@@ -76,31 +76,31 @@ def pairs_of_partition(
     partition: int,
     distance_max: float,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of live rows of a partition that are at most so far from each other."""
+    """Yield the pairs of live rows of a partition within a distance."""
     if not 0 <= partition < opened.model.partitions:
         raise InvalidInputError(
             f"partition {partition} is out of range (0..{opened.model.partitions})"
         )
     numbers, codes = live_rows_of_partition(snapshot, segment, opened, partition)
-    vectors = _vectors(opened, codes, partition)
+    vectors = _reconstruct(opened, codes, partition)
     starts = range(0, len(numbers), _BLOCK_ROWS)
     for first in starts:
         for second in (start for start in starts if start >= first):
             for anchor in range(first, min(first + _BLOCK_ROWS, len(numbers)), _ANCHORS):
                 anchors = range(anchor, min(anchor + _ANCHORS, first + _BLOCK_ROWS, len(numbers)))
-                found = _near(vectors, anchors, second, opened.model.metric, distance_max)
-                if found.num_rows:
-                    yield _named(found, numbers)
+                near = _find_near(vectors, anchors, second, opened.model.metric, distance_max)
+                if near.num_rows:
+                    yield _to_row_numbers(near, numbers)
 
 
-def _near(
+def _find_near(
     vectors: npt.NDArray[Any],
     anchors: range,
     start: int,
     metric: Metric,
     distance_max: float,
 ) -> pa.Table:
-    """Return the places of near rows in a block, for each of some rows before or in it."""
+    """Return the pairs of each anchor row with later rows of a block within a distance."""
     left: list[npt.NDArray[np.int64]] = []
     right: list[npt.NDArray[np.int64]] = []
     distances: list[npt.NDArray[np.float32]] = []
@@ -120,49 +120,49 @@ def _near(
     return pa.table(columns, names=["left", "right", "distance"])
 
 
-def _named(found: pa.Table, numbers: UInt64s) -> pa.RecordBatch:
+def _to_row_numbers(pairs: pa.Table, numbers: UInt64s) -> pa.RecordBatch:
     columns = [
-        pa.array(numbers[found["left"].to_numpy()]),
-        pa.array(numbers[found["right"].to_numpy()]),
-        found["distance"].combine_chunks(),
+        pa.array(numbers[pairs["left"].to_numpy()]),
+        pa.array(numbers[pairs["right"].to_numpy()]),
+        pairs["distance"].combine_chunks(),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=PAIR_SCHEMA)
 
 
-def _vectors(opened: IvfSegment, codes: dict[str, Any], partition: int) -> npt.NDArray[Any]:
-    """Return what codes stand for, a row for each."""
+def _reconstruct(opened: IvfSegment, codes: dict[str, Any], partition: int) -> npt.NDArray[Any]:
+    """Reconstruct the vectors of codes."""
     quantizer, metric = opened.quantizer, opened.model.metric
-    found: npt.NDArray[Any]
+    vectors: npt.NDArray[Any]
     match quantizer:
         case Flat():
             (stored,) = quantizer.store(codes)
-            found = np.ascontiguousarray(stored)
+            vectors = np.ascontiguousarray(stored)
         case ProductCodes():
-            found = quantizer.graph_view(codes).vectors
+            vectors = quantizer.graph_view(codes).vectors
             if metric is not Metric.DOT:
-                found = found + opened.model.centroids[partition].astype(found.dtype)
+                vectors = vectors + opened.model.centroids[partition].astype(vectors.dtype)
         case ScalarCodes():
             scale = np.float32((quantizer.end - quantizer.start) / 255)
-            found = codes["code"].astype(np.float32) * scale + np.float32(quantizer.start)
+            vectors = codes["code"].astype(np.float32) * scale + np.float32(quantizer.start)
         case _:
             raise UnsupportedError(
-                "rows are not paired by codes of this kind", index_type=opened.name
+                "this index type does not support pairs of rows", index_type=opened.name
             )
-    return found
+    return vectors
 
 
 def hashes_of_partition(
-    snapshot: Snapshot, index_name: str, partition: int, chosen: Container[str] | None
+    snapshot: Snapshot, index_name: str, partition: int, segment_ids: Container[str] | None
 ) -> tuple[UInt64s, npt.NDArray[np.uint64]]:
-    """Return the numbers of rows and their hashes, as words."""
-    segments = opened_segments(snapshot, index_name, chosen)
+    """Return the row numbers and hashes of a partition, as 64-bit words."""
+    segments = open_segments(snapshot, index_name, segment_ids)
     _check(snapshot, index_name, segments)
     partitions = segments[0][1].model.partitions
     if not 0 <= partition < partitions:
         raise InvalidInputError(f"Partition ID {partition} is out of range (0..{partitions})")
-    parts = [_live_hashes(snapshot, *each, partition) for each in segments]
-    numbers, words = zip(*parts, strict=True)
-    return np.concatenate(numbers), np.concatenate(words)
+    parts = [_live_hashes(snapshot, *segment, partition) for segment in segments]
+    numbers, machine_words = zip(*parts, strict=True)
+    return np.concatenate(numbers), np.concatenate(machine_words)
 
 
 def _check(snapshot: Snapshot, name: str, segments: list[tuple[TableSegment, IvfSegment]]) -> None:
@@ -195,10 +195,12 @@ def _live_hashes(
 def live_rows_of_partition(
     snapshot: Snapshot, segment: TableSegment, opened: IvfSegment, partition: int
 ) -> tuple[UInt64s, Codes]:
-    """Return the numbers and the codes of rows of a partition that were not deleted."""
-    wanted = np.array([partition], np.int64)
-    loaded, rows = opened.load(wanted), opened.rows_of(partition)
-    addresses = live_rows_of(snapshot, segment).addresses(opened, loaded, wanted)[rows]
+    """Return the row numbers and codes of the live rows of a partition."""
+    partitions = np.array([partition], np.int64)
+    loaded, rows = opened.load(partitions), opened.rows_of(partition)
+    addresses = live_rows_of(snapshot, segment).addresses(opened, loaded, partitions)[rows]
     live = admits(live_masks(snapshot, segment.covered), addresses)
     numbers, codes = opened.codes(partition)
-    return numbers[live], {name: np.ascontiguousarray(own[live]) for name, own in codes.items()}
+    return numbers[live], {
+        name: np.ascontiguousarray(column[live]) for name, column in codes.items()
+    }

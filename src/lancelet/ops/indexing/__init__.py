@@ -1,4 +1,4 @@
-"""Building and keeping indices: what makes a version with other index segments."""
+"""Create, optimize, describe and drop indices."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

@@ -1,8 +1,8 @@
-"""Building an index: its files first, then one commit that lists them.
+"""Build an index: write the files of a segment, then commit them.
 
 columns      id                       field 0
-fragments    0, 1, 2                  all, or those that were named
-segment      _indices/5f0c.../...     files under a name nobody else has
+fragments    0, 1, 2                  all, or those requested
+segment      _indices/5f0c.../...     files under a unique id
 commit       CreateIndex              by_id: segment 5f0c covers {0, 1, 2}
 """
 
@@ -44,27 +44,28 @@ from lancelet.values import dataclass
 _LOADING: Final = "load_data"
 
 ReportProgress: TypeAlias = Callable[[str, str, int, int], None]
-"""Is told an event (start, progress, complete), a stage, and how many rows are done of how many."""
+"""Called with an event (start, progress, complete), a stage, the completed rows and the total rows.
+"""
 
 
 class IndexNameTakenError(AlreadyExistsError, RuntimeError):
-    """An index has that name."""
+    """An index with this name exists."""
 
 
 class IndexNameReservedError(InvalidInputError, RuntimeError):
-    """No index of a column can have that name."""
+    """The index name is reserved for system indices."""
 
 
 class UnknownColumnError(FieldNotFoundError, KeyError, RuntimeError):
-    """No column has that name."""
+    """The column does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """What index to build.
+    """The parameters of a new index.
 
-    `fragments` is None for all. Without `is_trained` the index is made with no rows, to be
-    filled when it is optimised.
+    `fragments` is None for all. If `is_trained` is false, the index is created without rows and
+    filled when it is optimized.
     """
 
     column: str
@@ -79,117 +80,119 @@ class IndexRequest:
 
 
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
-    """Build an index and commit it, in place of one of the same name if there is any."""
+    """Build an index and commit it, replacing an index with the same name."""
     check_table_exists(snapshot)
-    name = name_of(snapshot, request)
-    replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
+    name = index_name(snapshot, request)
+    replaced = replaced_segments(snapshot, name, request.column, replaces=request.replaces)
     if request.progress is None:
         built = build_segment(snapshot, request)
         return publish(snapshot, CreateIndex((built,), replaced))
-    last = LastEvent(request.progress)
-    built = build_segment(snapshot, replace(request, progress=last.report))
+    delayed = DelayedProgress(request.progress)
+    built = build_segment(snapshot, replace(request, progress=delayed.report))
     created = publish(snapshot, CreateIndex((built,), replaced))
-    last.tell(name)
+    delayed.flush(name)
     return created
 
 
-class LastEvent:
-    """Tells how far a build is, and holds the end of a stage back until it is known what follows.
+class DelayedProgress:
+    """Forwards progress events, and delays each `complete` event until the next event.
 
-    The end of the last stage is told once the index is there, and cannot undo it any more.
+    The last `complete` event is sent after the commit, so that the callback cannot cancel it.
     """
 
     def __init__(self, report: ReportProgress) -> None:
-        """Tell a function."""
+        """Forward events to a callback."""
         self._report = report
-        self._held: tuple[str, str, int, int] | None = None
+        self._pending: tuple[str, str, int, int] | None = None
 
     def report(self, event: str, stage: str, done: int, total: int) -> None:
-        """Tell what was held back, and then this unless it is the end of a stage."""
-        if self._held is not None:
-            self._report(*self._held)
-            self._held = None
+        """Forward the delayed event, then this event unless it is `complete`."""
+        if self._pending is not None:
+            self._report(*self._pending)
+            self._pending = None
         if event == "complete":
-            self._held = (event, stage, done, total)
+            self._pending = (event, stage, done, total)
         else:
             self._report(event, stage, done, total)
 
-    def tell(self, name: str) -> None:
-        """Tell the end of the last stage; an error of who is told is only warned of."""
-        if self._held is None:
+    def flush(self, name: str) -> None:
+        """Forward the last event; exceptions of the callback become warnings."""
+        if self._pending is None:
             return
         try:
-            self._report(*self._held)
+            self._report(*self._pending)
         except Exception as error:  # noqa: BLE001 - of a function of the user
             warnings.warn(
-                f"the index {name} is built, but the callback of its progress raised "
+                f"the index {name} was built, but its progress callback raised "
                 f"{type(error).__name__}: {error}",
                 RuntimeWarning,
                 stacklevel=4,
             )
 
 
-def replaced_by(
+def replaced_segments(
     snapshot: Snapshot, name: str, column: str, *, replaces: bool
 ) -> tuple[IndexMetadata, ...]:
-    """Return the segments of a column in whose place an index of that name comes."""
-    return replaced_on(snapshot, name, fields_to(snapshot, column)[-1], replaces=replaces)
+    """Return the segments that a new index on a column replaces."""
+    return replaced_segments_of_field(
+        snapshot, name, resolve_column(snapshot, column)[-1], replaces=replaces
+    )
 
 
-def replaced_on(
+def replaced_segments_of_field(
     snapshot: Snapshot, name: str, leaf: Field, *, replaces: bool
 ) -> tuple[IndexMetadata, ...]:
-    """Return the segments of a field in whose place an index of that name comes."""
-    replaced = _of_name(snapshot, name, leaf)
+    """Return the segments that a new index on a field replaces."""
+    replaced = _segments_with_name(snapshot, name, leaf)
     if replaced and not replaces:
         raise IndexNameTakenError(
-            "an index of that name already exists; choose another or replace it", index=name
+            "an index with this name already exists; choose another name, or replace it", index=name
         )
     return replaced
 
 
-def _of_name(snapshot: Snapshot, name: str, leaf: Field) -> tuple[IndexMetadata, ...]:
-    """Return the segments of an index, all of which must be of one field."""
+def _segments_with_name(snapshot: Snapshot, name: str, leaf: Field) -> tuple[IndexMetadata, ...]:
+    """Return the segments of an index; raise if they index another field."""
     if name in SYSTEM_INDICES:
         raise IndexNameReservedError(
-            "the format keeps that name for itself; choose another", index=name
+            "the index name is reserved for system indices; choose another name", index=name
         )
-    found = tuple(index for index in snapshot.indices.indices if index.name == name)
-    others = [
+    segments = tuple(index for index in snapshot.indices.indices if index.name == name)
+    conflicting = [
         index
-        for index in found
+        for index in segments
         if tuple(index.fields) != (int(leaf.id),)
         and not index.missing_fields(snapshot.schema.by_id)
     ]
-    if others:
+    if conflicting:
         raise IndexNameTakenError(
-            "an index of that name already exists with different fields; choose another name",
+            "an index with this name already exists with different fields; choose another name",
             index=name,
             column=snapshot.schema.path_of(leaf.id),
-            fields=list(others[0].fields),
+            fields=list(conflicting[0].fields),
         )
-    return found
+    return segments
 
 
 def commit_segments(
     snapshot: Snapshot, name: str, column: str, segments: Sequence[IndexMetadata]
 ) -> Snapshot:
-    """Make segments that were written the index of a column, in place of one of that name."""
+    """Commit written segments as the index of a column, replacing an index with the same name."""
     leaf = snapshot.schema.field_by_path(column)
     covered: set[int] = set()
     for segment in segments:
-        own = set(segment.fragment_bitmap or ())
-        if tuple(segment.fields) != (int(leaf.id),) or own & covered:
+        fragments = set(segment.fragment_bitmap or ())
+        if tuple(segment.fields) != (int(leaf.id),) or fragments & covered:
             raise InvalidInputError(
-                "the segments of an index are of one column and cover different fragments",
+                "the segments of an index must have the same column and cover different fragments",
                 name=name,
                 column=column,
                 segment=str(segment.uuid),
             )
-        covered |= own
+        covered |= fragments
     replaced = tuple(
         index
-        for index in _of_name(snapshot, name, leaf)
+        for index in _segments_with_name(snapshot, name, leaf)
         if not covered or covered & set(index.fragment_bitmap or ())
     )
     named = tuple(replace(segment, name=name) for segment in segments)
@@ -199,27 +202,27 @@ def commit_segments(
 def build_segment(
     snapshot: Snapshot, request: IndexRequest, folder: SegmentFolder | None = None
 ) -> IndexMetadata:
-    """Write the files of an index segment, which no version lists yet.
+    """Write the files of an uncommitted index segment.
 
-    They go to a folder of their own unless one is given.
+    They are written to `folder`, or to a new folder by default.
     """
     parameters = Parameters(request.parameters)
     kind = kind_by_name(request.kind).with_parameters(parameters)
-    fields = fields_to(snapshot, request.column)
+    fields = resolve_column(snapshot, request.column)
     leaf = fields[-1]
-    if not kind.accepts_nested_lists and any(each.is_list for each in fields[:-1]):
+    if not kind.accepts_nested_lists and any(field.is_list for field in fields[:-1]):
         raise UnknownColumnError(
-            f"{kind.name} indices are not of values within lists", column=request.column
+            f"{kind.name} indices do not support values within lists", column=request.column
         )
     kind.check_type(kind.indexed_type(leaf.arrow_type), request.column)
     fragments = fragments_to_index(snapshot, request)
-    path = tuple(each.name for each in fields)
+    path = tuple(field.name for field in fields)
     stable = snapshot.manifest.uses_stable_row_ids
     version = kind.version(parameters, stable_row_ids=stable)
     if loses_rows(snapshot, kind, version):
         raise UnsupportedError(
-            "an index of JSON with that target is not kept up to date by every writer where rows "
-            "have stable ids; choose another target",
+            "other writers do not maintain a JSON index with this target in tables with stable "
+            "row ids; choose another target",
             column=request.column,
             target=kind.name,
         )
@@ -240,7 +243,7 @@ def build_segment(
         kind,
         folder,
         segment_id,
-        name=name_of(snapshot, request),
+        name=index_name(snapshot, request),
         leaf=leaf,
         details=details,
         covered=fragments,
@@ -249,7 +252,7 @@ def build_segment(
 
 
 def _train(kind: AnyKind, rows: IndexedRows, folder: SegmentFolder, request: IndexRequest) -> bytes:
-    """Write the files of a segment, and say how far it is."""
+    """Write the files of a segment, and report progress."""
     parameters = Parameters(request.parameters)
     report = request.progress
     if report is None:
@@ -257,29 +260,29 @@ def _train(kind: AnyKind, rows: IndexedRows, folder: SegmentFolder, request: Ind
     if kind.reports_progress:
         report("start", _LOADING, 0, rows.num_rows)
         report("complete", _LOADING, 0, rows.num_rows)
-        return kind.train(replace(rows, progress=_by_stages(report)), folder, parameters)
+        return kind.train(replace(rows, progress=_with_stage_events(report)), folder, parameters)
     stage, total = f"train_{kind.name.lower()}", rows.num_rows
-    watched = _Watched(rows.parts, total, report)
+    reporting = _ReportingRows(rows.parts, total, report)
     report("start", stage, 0, total)
-    details = kind.train(replace(rows, parts=watched), folder, parameters)
+    details = kind.train(replace(rows, parts=reporting), folder, parameters)
     report("complete", stage, total, total)
     return details
 
 
-def _by_stages(report: ReportProgress) -> Progress:
-    """Return what says that a stage starts if nothing of it is done, and is complete if all is."""
+def _with_stage_events(report: ReportProgress) -> Progress:
+    """Return a callback that derives start and complete events from row counts."""
 
-    def tell(stage: str, done: int, total: int) -> None:
+    def report_stage(stage: str, done: int, total: int) -> None:
         report("progress" if done else "start", stage, done, total)
         if done == total:
             report("complete", stage, done, total)
 
-    return tell
+    return report_stage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Watched:
-    """Rows that are counted as they pass."""
+class _ReportingRows:
+    """Rows that report progress while they are iterated."""
 
     parts: Iterable[tuple[pa.Array, UInt64s]]
     total: int
@@ -308,7 +311,7 @@ def describe_segment(
     version: int,
     dataset_version: int | None = None,
 ) -> IndexMetadata:
-    """Return the metadata of a segment whose files were just written."""
+    """Return the metadata of a written segment."""
     return IndexMetadata(
         uuid=segment_id,
         name=name,
@@ -329,49 +332,46 @@ def new_folder(snapshot: Snapshot, segment_id: uuid.UUID) -> SegmentFolder:
     )
 
 
-def fields_to(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
-    """Return the fields on the way to a column; the last is the column itself."""
+def resolve_column(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
+    """Return the fields on the path to a column, ending with the column."""
     try:
         return snapshot.schema.fields_on_path(column, folds_case=True, passes_lists=True)
     except FieldNotFoundError as error:
         raise UnknownColumnError(error.message, **error.facts) from error
 
 
-def path_to(snapshot: Snapshot, column: str) -> str:
-    """Return the path of a column as the schema has it, whatever the case it was written in.
-
-    Elements of lists that are passed on the way are not named.
-    """
-    fields = fields_to(snapshot, column)
+def normalize_path(snapshot: Snapshot, column: str) -> str:
+    """Return the path of a column in the spelling of the schema, without list elements."""
+    fields = resolve_column(snapshot, column)
     passed = {id(below) for field, below in pairwise(fields[:-1]) if field.is_list}
     return format_path([each.name for each in fields if id(each) not in passed])
 
 
-def name_of(snapshot: Snapshot, request: IndexRequest) -> str:
-    """Return the name of the index that is asked for."""
+def index_name(snapshot: Snapshot, request: IndexRequest) -> str:
+    """Return the name of the requested index."""
     if request.name:
         return request.name
-    ending = kind_by_name(request.kind).name_suffix(Parameters(request.parameters))
-    return default_name(path_to(snapshot, request.column), ending)
+    suffix = kind_by_name(request.kind).name_suffix(Parameters(request.parameters))
+    return default_name(normalize_path(snapshot, request.column), suffix)
 
 
-def default_name(column: str, ending: str = "idx") -> str:
-    """Return the name of an index that was given none; only quotes that are needed are in it.
+def default_name(column: str, suffix: str = "idx") -> str:
+    """Return the default name of an index; only necessary quotes are retained.
 
     >>> default_name("a.`b-c`")
     'a.b-c_idx'
     """
-    return f"{format_path(parse_path(column))}_{ending}"
+    return f"{format_path(parse_path(column))}_{suffix}"
 
 
 def fragments_to_index(snapshot: Snapshot, request: IndexRequest) -> list[int]:
-    """Return the fragments that an index is asked for, in the order of the table."""
+    """Return the fragments to index, in table order."""
     if not request.is_trained:
         return []
-    known: list[int] = snapshot.fragments.ids.tolist()
+    fragment_ids: list[int] = snapshot.fragments.ids.tolist()
     if request.fragments is None:
-        return known
-    unknown = sorted(set(request.fragments) - set(known))
+        return fragment_ids
+    unknown = sorted(set(request.fragments) - set(fragment_ids))
     if unknown:
-        raise InvalidInputError("the table has no such fragments", fragments=unknown[:10])
+        raise InvalidInputError("the table does not have these fragments", fragments=unknown[:10])
     return sorted(set(request.fragments))

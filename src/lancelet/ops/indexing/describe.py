@@ -1,4 +1,4 @@
-"""What there is to say of an index: its segments, what they cover, and how stale it is.
+"""Describe indices: segments, coverage and statistics.
 
 by_id    2 segments    3 of 4 fragments, 900 of 1000 rows indexed
 """
@@ -21,7 +21,7 @@ from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import INDEX_FILE
 from lancelet.io.uri import join
-from lancelet.ops.indexing.drop import UnknownIndexError, segments_of
+from lancelet.ops.indexing.drop import UnknownIndexError, find_segments
 from lancelet.query.indexing.segments import table_segment
 from lancelet.table.fragment_reuse import remapped_indices
 from lancelet.table.snapshot import Snapshot
@@ -30,7 +30,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many fragments and rows an index has, and how many it lacks."""
+    """The number of indexed and unindexed fragments and rows."""
 
     indexed_fragments: int
     indexed_rows: int
@@ -39,8 +39,8 @@ class Coverage:
     rows_by_segment: tuple[int, ...]
 
 
-def title_of(metadata: IndexMetadata) -> str:
-    """Return how listings call the kind of a segment."""
+def index_title(metadata: IndexMetadata) -> str:
+    """Return the index type that listings show for a segment."""
     if metadata.details is None:
         has_vectors = any(file.path == INDEX_FILE for file in metadata.files)
         return "Vector" if has_vectors else "Unknown"
@@ -50,36 +50,38 @@ def title_of(metadata: IndexMetadata) -> str:
     return TITLES.get(name, name.removesuffix("IndexDetails"))
 
 
-def coverage_of(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Coverage:
-    """Return what segments of one index cover of a version."""
+def compute_coverage(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Coverage:
+    """Return the coverage of a version by the segments of one index."""
     live = {int(fragment.id): snapshot.live_rows(fragment) for fragment in snapshot.fragments}
     covers = [live.keys() & set(segment.fragment_bitmap or ()) for segment in segments]
     covered = set().union(*covers)
-    indexed = sum(live[each] for each in covered)
+    indexed = sum(live[fragment_id] for fragment_id in covered)
     return Coverage(
         len(covered),
         indexed,
         len(live) - len(covered),
         sum(live.values()) - indexed,
-        tuple(sum(live[each] for each in cover) for cover in covers),
+        tuple(sum(live[fragment_id] for fragment_id in cover) for cover in covers),
     )
 
 
 def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
-    """Return the statistics of an index, under the names that pylance has for them."""
+    """Return the statistics of an index, with the keys of pylance."""
     segments = tuple(index for index in remapped_indices(snapshot) if index.name == name)
     if not segments:
         names = sorted({index.name for index in snapshot.indices.indices})
         raise UnknownIndexError(f'Index "{name}" not found{similar_names(name, names)}')
-    coverage = coverage_of(snapshot, segments)
-    own = [_statistics_of(snapshot, segment) for segment in segments]
+    coverage = compute_coverage(snapshot, segments)
+    segment_statistics = [_segment_statistics(snapshot, segment) for segment in segments]
     return {
-        "index_type": own[0].get("index_type", _statistics_title(snapshot, segments[0])),
+        "index_type": segment_statistics[0].get(
+            "index_type", _statistics_title(snapshot, segments[0])
+        ),
         "name": name,
         "num_indices": len(segments),
         "num_segments": len(segments),
-        "indices": own,
-        "segments": own,
+        "indices": segment_statistics,
+        "segments": segment_statistics,
         "num_indexed_fragments": coverage.indexed_fragments,
         "num_indexed_rows": coverage.indexed_rows,
         "num_unindexed_fragments": coverage.unindexed_fragments,
@@ -89,43 +91,45 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     }
 
 
-def open_segments(snapshot: Snapshot, name: str, chosen: Collection[UUID] | None = None) -> None:
-    """Open the segments of an index, or those with some ids; they stay open with the table."""
-    for metadata in segments_of(snapshot, name):
+def open_segments(
+    snapshot: Snapshot, name: str, segment_ids: Collection[UUID] | None = None
+) -> None:
+    """Open and cache the segments of an index, by default all of them."""
+    for metadata in find_segments(snapshot, name):
         segment = table_segment(snapshot, metadata)
-        if segment is not None and (chosen is None or metadata.uuid in chosen):
+        if segment is not None and (segment_ids is None or metadata.uuid in segment_ids):
             opened = segment.open()
             if isinstance(opened, SupportsPrewarm):
                 opened.prewarm()
 
 
 def created_at(metadata: IndexMetadata) -> datetime | None:
-    """Return when a segment was made."""
+    """Return the creation time of a segment."""
     if metadata.created_at is None:
         return None
     return datetime.fromtimestamp(metadata.created_at / 1000, UTC)
 
 
 def _statistics_title(snapshot: Snapshot, metadata: IndexMetadata) -> str:
-    """Return the title of the kind in statistics, found by its files if it has no details.
+    """Return the index type for statistics, derived from the files if there are no details.
 
-    The reference has `BTree` for each index of JSON, whatever its target is.
+    Like the reference, returns `BTree` for every JSON index.
     """
-    if title_of(metadata) == JsonPath.title:
+    if index_title(metadata) == JsonPath.title:
         return BTree.title
     segment = table_segment(snapshot, metadata) if metadata.details is None else None
-    return title_of(metadata) if segment is None else segment.kind.title
+    return index_title(metadata) if segment is None else segment.kind.title
 
 
-def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
+def _segment_statistics(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
     segment = table_segment(snapshot, metadata)
     if segment is None or (segment.kind is IVF and not metadata.fragment_bitmap):
-        return {}  # nobody knows the kind, or a vector index has no rows yet
+        return {}  # The index type is unknown, or the vector index has no rows yet.
     try:
-        found = segment.open().statistics()
+        statistics = segment.open().statistics()
     except UnsupportedError:
-        return {}  # of a layout that this release does not read
+        return {}  # The layout is not supported by this release.
     if segment.kind is IVF:
         uri = join(snapshot.location.uri, index_directory(metadata.uuid), INDEX_FILE)
-        found |= {"uuid": str(metadata.uuid), "uri": uri}
-    return found
+        statistics |= {"uuid": str(metadata.uuid), "uri": uri}
+    return statistics

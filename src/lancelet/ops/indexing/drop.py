@@ -1,4 +1,4 @@
-"""Dropping an index: a version that no longer lists its segments; cleaning up takes the files."""
+"""Drop indices; cleanup deletes their files."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from lancelet.table.snapshot import Snapshot
 
 
 class UnknownIndexError(IndexNotFoundError, KeyError, RuntimeError):
-    """No index has that name."""
+    """The index does not exist."""
 
 
 def drop_index(snapshot: Snapshot, name: str) -> Snapshot:
-    """Remove an index from the table, as it is after what others do meanwhile."""
+    """Remove an index from the latest version of the table."""
 
     def attempt(current: Snapshot) -> Snapshot:
         if name == MEM_WAL_INDEX:
             refuse_with_log(current, "drop the system index", "call drop_mem_wal")
-        return publish(current, CreateIndex((), segments_of(current, name)))
+        return publish(current, CreateIndex((), find_segments(current, name)))
 
     return with_retries(snapshot, attempt, Retries())
 
 
-def segments_of(snapshot: Snapshot, name: str) -> tuple[IndexMetadata, ...]:
-    """Return the segments of an index, in the order the version lists them."""
-    found = tuple(index for index in snapshot.indices.indices if index.name == name)
-    if not found:
-        known = sorted({index.name for index in snapshot.indices.indices})
-        hint = similar_names(name, known)
-        raise UnknownIndexError(f"Lance index not found{hint}", name=name, known=known)
-    return found
+def find_segments(snapshot: Snapshot, name: str) -> tuple[IndexMetadata, ...]:
+    """Return the segments of an index, in manifest order."""
+    segments = tuple(index for index in snapshot.indices.indices if index.name == name)
+    if not segments:
+        names = sorted({index.name for index in snapshot.indices.indices})
+        hint = similar_names(name, names)
+        raise UnknownIndexError(f"Lance index not found{hint}", name=name, known=names)
+    return segments

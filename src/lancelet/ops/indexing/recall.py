@@ -1,11 +1,11 @@
-"""How much of what is nearest a vector index finds, measured against exact search.
+"""Measure the recall of vector indices against exact search, and tune search parameters.
 
-    100 rows of the table are looked for, the 10 nearest of each
-    exact     distances 0.0 0.3 ... 1.2     the tenth is 1.2 away
-    found     9 rows that are not farther   recall 0.9
+    100 sampled queries, the 10 nearest rows of each
+    exact     distances 0.0 0.3 ... 1.2     the tenth distance is 1.2
+    index     9 rows within 1.2             recall 0.9
 
-What is measured is kept in the table's metadata, by the name of the index. When it has fallen
-since, somebody is told. Tuning looks for the least work that finds enough.
+Reports are stored in the table metadata under the index name. A decrease of recall raises a
+warning. Tuning selects the cheapest parameters that reach a target recall.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from lancelet.errors import InvalidInputError
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import values_of, vector_type_of
-from lancelet.ops.indexing.vector_models import name_of_index_on, segments_of_index
+from lancelet.ops.indexing.vector_models import find_index_name, open_ivf_segments
 from lancelet.ops.settings import update_table_metadata
 from lancelet.query.plan import plan_scan, projection_of
 from lancelet.query.scan_options import ScanOptions
@@ -37,11 +37,11 @@ METADATA_PREFIX: Final = "lancelet.recall."
 _DRIFT: Final = 0.05
 _REFINES: Final = (None, 2, 4, 8, 16, 32)
 _BEAMS: Final = (None, 2, 4, 8, 16)
-"""How many times the rows wanted a graph keeps in view."""
+"""Candidate list sizes of graph searches, as multiples of the requested rows."""
 
 
 class RecallDriftWarning(UserWarning):
-    """An index finds less than it did when its recall was measured before."""
+    """The recall of an index has decreased since its last measurement."""
 
 
 class NoIndexToMeasureError(InvalidInputError, KeyError):
@@ -50,18 +50,18 @@ class NoIndexToMeasureError(InvalidInputError, KeyError):
 
 @dataclass(frozen=True, slots=True)
 class RecallReport:
-    """What an index finds of what is nearest.
+    """The recall of a vector index.
 
     Attributes:
         index: The name of the index.
         version: The version of the table.
-        k: How many rows were looked for each time.
-        sample: How many vectors were looked for.
-        recall: The part of the nearest rows that was found, on average.
-        worst: The same for the vector for which it was least.
-        milliseconds: How long a search took.
-        exact_milliseconds: How long an exact search took.
-        unindexed_rows: How many rows the index lacks.
+        k: The number of rows per search.
+        sample: The number of searches.
+        recall: The mean fraction of the nearest rows that a search returns.
+        worst: The lowest recall of a single search.
+        milliseconds: The mean time of a search.
+        exact_milliseconds: The mean time of an exact search.
+        unindexed_rows: The number of rows that the index does not cover.
     """
 
     index: str
@@ -77,14 +77,14 @@ class RecallReport:
 
 @dataclass(frozen=True, slots=True)
 class TunedSearch:
-    """The least work that finds enough; `options` go into `nearest` with the rest.
+    """Search parameters selected by tuning; pass `options` as part of `nearest`.
 
     Attributes:
-        nprobes: How many partitions are looked at.
-        refine_factor: How many candidates are compared exactly for each row wanted, if any.
-        ef: How many candidates graphs keep in view, if it is more than they do by themselves.
-        recall: The part of the nearest rows that was found.
-        is_reached: Whether that is as much as was asked for.
+        nprobes: The number of partitions to probe.
+        refine_factor: The number of candidates per row whose exact distance is computed, if any.
+        ef: The candidate list size of graph searches, if larger than the default.
+        recall: The measured recall.
+        is_reached: Whether the recall reaches the target.
     """
 
     nprobes: int
@@ -95,14 +95,14 @@ class TunedSearch:
 
     @property
     def options(self) -> dict[str, int]:
-        """The arguments of a search."""
-        found = {"nprobes": self.nprobes, "refine_factor": self.refine_factor, "ef": self.ef}
-        return {key: value for key, value in found.items() if value is not None}
+        """The search arguments."""
+        parameters = {"nprobes": self.nprobes, "refine_factor": self.refine_factor, "ef": self.ef}
+        return {key: value for key, value in parameters.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Trial:
-    """Vectors to look for, and how far the farthest row is that should be found."""
+    """Sampled queries, with the exact distance of the k-th nearest row of each."""
 
     snapshot: Snapshot
     search: VectorSearch
@@ -110,28 +110,28 @@ class _Trial:
     seconds: float
 
     def recall(self, options: dict[str, Any]) -> tuple[npt.NDArray[np.float64], float]:
-        """Return the part that each search finds with some options, and how long it took."""
-        asked = replace(self.search, use_index=True, **options)
+        """Return the recall of each query, and the total time in seconds."""
+        search = replace(self.search, use_index=True, **options)
         started = time.perf_counter()
-        found = _found(self.snapshot, asked)
+        hits = _search(self.snapshot, search)
         elapsed = time.perf_counter() - started
-        exact = distances_of(self.snapshot, found, self.search)
-        slack = np.abs(self.limits[found.queries]) * 1e-5 + 1e-6
-        near = exact <= self.limits[found.queries] + slack
-        hits = np.bincount(found.queries[near], minlength=len(self.limits))
-        wanted = min(self.search.count, self.snapshot.num_rows)
-        return np.minimum(hits / max(wanted, 1), 1.0), elapsed
+        exact = distances_of(self.snapshot, hits, self.search)
+        slack = np.abs(self.limits[hits.queries]) * 1e-5 + 1e-6
+        near = exact <= self.limits[hits.queries] + slack
+        num_hits = np.bincount(hits.queries[near], minlength=len(self.limits))
+        expected_rows = min(self.search.count, self.snapshot.num_rows)
+        return np.minimum(num_hits / max(expected_rows, 1), 1.0), elapsed
 
 
 def measure_recall(
     snapshot: Snapshot, column: str, *, k: int, sample: int, seed: int, options: dict[str, Any]
 ) -> RecallReport:
-    """Compare searches for vectors of a table through an index with exact ones."""
-    name = _index_on(snapshot, column)
-    trial = _trial(snapshot, column, k, sample, seed)
+    """Measure the recall of an index for vectors sampled from the table."""
+    name = _find_index(snapshot, column)
+    trial = _create_trial(snapshot, column, k, sample, seed)
     recalls, elapsed = trial.recall(options)
     count = len(trial.limits)
-    indexed = sum(segment.num_rows for segment in segments_of_index(snapshot, name))
+    indexed = sum(segment.num_rows for segment in open_ivf_segments(snapshot, name))
     return RecallReport(
         name,
         snapshot.version,
@@ -145,22 +145,22 @@ def measure_recall(
     )
 
 
-def previous_report(snapshot: Snapshot, index: str) -> RecallReport | None:
-    """Return what was measured and kept before, if anything."""
+def load_report(snapshot: Snapshot, index: str) -> RecallReport | None:
+    """Return the stored report of an index, or None."""
     text = snapshot.manifest.table_metadata.get(METADATA_PREFIX + index)
     try:
         return None if text is None else RecallReport(**json.loads(text))
     except (TypeError, ValueError, RecursionError):
-        return None  # written by something else under our key
+        return None  # The value was not written by lancelet.
 
 
-def keep_report(snapshot: Snapshot, report: RecallReport) -> Snapshot:
-    """Keep a report in the table's metadata; warn if the index found more before."""
-    before = previous_report(snapshot, report.index)
+def store_report(snapshot: Snapshot, report: RecallReport) -> Snapshot:
+    """Store a report in the table metadata; warn if the recall has decreased."""
+    before = load_report(snapshot, report.index)
     if before is not None and before.k == report.k and before.recall - report.recall > _DRIFT:
         warnings.warn(
             f"recall of {report.index} fell from {before.recall:.3f} in version {before.version} "
-            f"to {report.recall:.3f}; optimise the index or train it anew",
+            f"to {report.recall:.3f}; optimize or retrain the index",
             RecallDriftWarning,
             stacklevel=3,
         )
@@ -171,25 +171,27 @@ def keep_report(snapshot: Snapshot, report: RecallReport) -> Snapshot:
 def tune_search(
     snapshot: Snapshot, column: str, *, k: int, target_recall: float, sample: int, seed: int
 ) -> TunedSearch:
-    """Return the fewest partitions and candidates that find enough of a sample."""
+    """Return the cheapest search parameters that reach a target recall on a sample."""
     if not 0 < target_recall <= 1:
-        raise InvalidInputError("a recall is above 0 and at most 1", found=target_recall)
-    opened = segments_of_index(snapshot, _index_on(snapshot, column))
-    most = max(segment.model.partitions for segment in opened)
-    trial = _trial(snapshot, column, k, sample, seed)
+        raise InvalidInputError(
+            "the target recall must be above 0 and at most 1", found=target_recall
+        )
+    opened = open_ivf_segments(snapshot, _find_index(snapshot, column))
+    partitions_max = max(segment.model.partitions for segment in opened)
+    trial = _create_trial(snapshot, column, k, sample, seed)
     best: TunedSearch | None = None
-    for options in _ways(opened, k):
-        found = _measured(trial, options, most, target_recall)
-        if best is None or found.recall > best.recall:
-            best = found
-        if found.is_reached:
-            return _fewest_probes(trial, options, most, target_recall)
+    for options in _search_options(opened, k):
+        result = _measure(trial, options, partitions_max, target_recall)
+        if best is None or result.recall > best.recall:
+            best = result
+        if result.is_reached:
+            return _fewest_probes(trial, options, partitions_max, target_recall)
     if best is None:
-        raise InvalidInputError("there are no settings to try", column=column)
+        raise InvalidInputError("no search parameters to try", column=column)
     return best
 
 
-def _ways(opened: Iterable[IvfSegment], k: int) -> Iterator[dict[str, Any]]:
+def _search_options(opened: Iterable[IvfSegment], k: int) -> Iterator[dict[str, Any]]:
     has_graphs = any(segment.graphs is not None for segment in opened)
     beams = _BEAMS if has_graphs else _BEAMS[:1]
     for refine in _REFINES:
@@ -198,34 +200,36 @@ def _ways(opened: Iterable[IvfSegment], k: int) -> Iterator[dict[str, Any]]:
             yield {"refine_factor": refine, "ef": None if beam is None else beam * candidates}
 
 
-def _fewest_probes(trial: _Trial, options: dict[str, Any], most: int, target: float) -> TunedSearch:
-    """Return the search with the fewest partitions, which lie between two that were tried."""
-    low, high = 0, most
-    best = _measured(trial, options, most, target)
+def _fewest_probes(
+    trial: _Trial, options: dict[str, Any], partitions_max: int, target: float
+) -> TunedSearch:
+    """Return the search with the fewest probes that reaches the target, by binary search."""
+    low, high = 0, partitions_max
+    best = _measure(trial, options, partitions_max, target)
     while high - low > 1:
         middle = (low + high) // 2
-        found = _measured(trial, options, middle, target)
-        if found.is_reached:
-            high, best = middle, found
+        result = _measure(trial, options, middle, target)
+        if result.is_reached:
+            high, best = middle, result
         else:
             low = middle
     return best
 
 
-def _measured(trial: _Trial, options: dict[str, Any], probes: int, target: float) -> TunedSearch:
+def _measure(trial: _Trial, options: dict[str, Any], probes: int, target: float) -> TunedSearch:
     recalls, _ = trial.recall({**options, "probes": probes, "probes_max": probes})
     recall = float(recalls.mean())
     return TunedSearch(probes, options["refine_factor"], options["ef"], recall, recall >= target)
 
 
-def _index_on(snapshot: Snapshot, column: str) -> str:
-    name = name_of_index_on(snapshot, column)
+def _find_index(snapshot: Snapshot, column: str) -> str:
+    name = find_index_name(snapshot, column)
     if name is None:
         raise NoIndexToMeasureError(f"No IVF index for column '{column}'", column=column)
     return name
 
 
-def _trial(snapshot: Snapshot, column: str, k: int, sample: int, seed: int) -> _Trial:
+def _create_trial(snapshot: Snapshot, column: str, k: int, sample: int, seed: int) -> _Trial:
     random = np.random.default_rng(seed)
     count = min(sample, snapshot.num_rows)
     positions = np.sort(random.choice(snapshot.num_rows, count, replace=False)).astype(np.int64)
@@ -234,21 +238,21 @@ def _trial(snapshot: Snapshot, column: str, k: int, sample: int, seed: int) -> _
     )
     vectors = rows.column(0).combine_chunks().drop_null()
     if vector_type_of(vectors.type) != vectors.type:
-        raise InvalidInputError("recall is measured for columns of single vectors", column=column)
+        raise InvalidInputError("recall requires a column with one vector per row", column=column)
     matrix = values_of(vectors).reshape(len(vectors), vectors.type.list_size)
     if matrix.dtype.kind == "f":
         matrix = matrix[np.isfinite(matrix.astype(np.float64)).all(axis=1)]
     if not len(matrix):
-        raise InvalidInputError("there are no vectors to look for", column=column)
-    asked = {"column": column, "q": matrix, "k": k}
-    search = read_vector_search(snapshot.schema, asked)
+        raise InvalidInputError("the column has no vectors to sample", column=column)
+    arguments = {"column": column, "q": matrix, "k": k}
+    search = read_vector_search(snapshot.schema, arguments)
     started = time.perf_counter()
-    exact = _found(snapshot, replace(search, use_index=False, metric=search.metric_in(snapshot)))
+    exact = _search(snapshot, replace(search, use_index=False, metric=search.metric_in(snapshot)))
     seconds = time.perf_counter() - started
     limits = np.full(len(matrix), -np.inf, np.float32)
     np.maximum.at(limits, exact.queries, exact.scores)
     return _Trial(snapshot, search, limits, seconds)
 
 
-def _found(snapshot: Snapshot, search: VectorSearch) -> Hits:
+def _search(snapshot: Snapshot, search: VectorSearch) -> Hits:
     return search.find(plan_scan(snapshot, ScanOptions(columns=(), search=search)), None)

@@ -1,14 +1,13 @@
-"""A build that goes on where it was stopped: a segment per group of fragments, then one of all.
+"""Resumable index builds: one segment per group of fragments, merged at the end.
 
     fragments     0 1 2 | 3 4 5 | 6 7          groups of about a million rows
-    parts         5f..    a3..    killed       _indices/<hash>/part.binpb says where each is
-    once more     found   found   written      then merged, committed, and the parts removed
+    parts         5f..    a3..    interrupted  _indices/<hash>/part.binpb has the metadata of each
+    second run    reused  reused  written      then merged, committed, and the parts deleted
 
-What a part is of is hashed: the column, the kind and what it was asked for, and the fragments as
-the version has them, files and deletions included. So a part is found again as long as nothing of
-that has changed, in later versions too, and is never mistaken for another. A part that was not
-finished has no note and is written anew. What nobody comes back for is removed by the cleanup of
-files that no version lists.
+The hash of a part covers the column, the index type, its parameters, and the fragments of the group
+with their files and deletions. A part is reused, also in later versions, as long as none of these
+change. A part without metadata was interrupted and is rebuilt. Cleanup deletes abandoned parts as
+unreferenced files.
 """
 
 from __future__ import annotations
@@ -30,47 +29,47 @@ from lancelet.ops.indexing.build import (
     IndexRequest,
     build_segment,
     create_scalar_index,
-    fields_to,
     fragments_to_index,
-    name_of,
-    replaced_by,
+    index_name,
+    replaced_segments,
+    resolve_column,
 )
 from lancelet.ops.indexing.optimize import merge_segments
 from lancelet.ops.publish import publish
 from lancelet.table.commit import check_table_exists
 from lancelet.table.snapshot import Snapshot
 
-_NOTE: Final = "part.binpb"
+_PART_METADATA: Final = "part.binpb"
 _PART_ROWS: Final = 1 << 20
 
 
 def resume_scalar_index(
     snapshot: Snapshot, request: IndexRequest, part_rows: int = _PART_ROWS
 ) -> Snapshot:
-    """Build an index and commit it; parts that an earlier build finished are not built again.
+    """Build an index and commit it, reusing the finished parts of an interrupted build.
 
-    An index of values within documents has its type from the first of all, so it has no parts.
+    An index on JSON values takes its type from the first value of all, so that it has no parts.
     """
     check_table_exists(snapshot)
-    name = name_of(snapshot, request)
+    name = index_name(snapshot, request)
     kind = kind_by_name(request.kind).with_parameters(Parameters(request.parameters))
     groups = list(_groups(snapshot, fragments_to_index(snapshot, request), part_rows))
     if len(groups) < 2 or kind.json_path is not None:
         return create_scalar_index(snapshot, request)
-    replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
-    notes = [_note_of(snapshot, request, group) for group in groups]
+    replaced = replaced_segments(snapshot, name, request.column, replaces=request.replaces)
+    metadata_paths = [_metadata_path(snapshot, request, group) for group in groups]
     parts = [
-        _part(snapshot, replace(request, fragments=tuple(group), uuid=None), note)
-        for group, note in zip(groups, notes, strict=True)
+        _load_or_build(snapshot, replace(request, fragments=tuple(group), uuid=None), metadata_path)
+        for group, metadata_path in zip(groups, metadata_paths, strict=True)
     ]
     merged = merge_segments(snapshot, [replace(part, name=name) for part in parts])
     done = publish(snapshot, CreateIndex((merged,), replaced))
-    _remove(snapshot, parts, notes)
+    _remove(snapshot, parts, metadata_paths)
     return done
 
 
 def _groups(snapshot: Snapshot, fragments: list[int], part_rows: int) -> Iterator[list[int]]:
-    """Yield fragments that make a part, in the order of the table."""
+    """Yield groups of fragments in table order, one for each part."""
     group: list[int] = []
     rows = 0
     for fragment_id in fragments:
@@ -83,47 +82,47 @@ def _groups(snapshot: Snapshot, fragments: list[int], part_rows: int) -> Iterato
         yield group
 
 
-def _note_of(snapshot: Snapshot, request: IndexRequest, group: list[int]) -> str:
-    """Return the path of what says where a part is, by all that the part depends on."""
-    hashed = hashlib.sha256()
-    asked = (
-        int(fields_to(snapshot, request.column)[-1].id),
+def _metadata_path(snapshot: Snapshot, request: IndexRequest, group: list[int]) -> str:
+    """Return the path of the metadata of a part, derived from everything the part depends on."""
+    digest = hashlib.sha256()
+    identity = (
+        int(resolve_column(snapshot, request.column)[-1].id),
         request.kind.upper(),
         sorted((name, repr(value)) for name, value in request.parameters.items()),
         snapshot.manifest.uses_stable_row_ids,
         str(snapshot.manifest.data_version),
     )
-    hashed.update(repr(asked).encode())
+    digest.update(repr(identity).encode())
     for fragment_id in group:
-        hashed.update(snapshot.fragments.by_id(fragment_id).render())
-    return f"{index_directory(uuid.UUID(bytes=hashed.digest()[:16]))}/{_NOTE}"
+        digest.update(snapshot.fragments.by_id(fragment_id).render())
+    return f"{index_directory(uuid.UUID(bytes=digest.digest()[:16]))}/{_PART_METADATA}"
 
 
-def _part(snapshot: Snapshot, request: IndexRequest, note: str) -> IndexMetadata:
-    """Return a part that was finished earlier, or write it, and then the note about it."""
-    kept = _kept(snapshot, note)
-    if kept is not None:
-        return kept
+def _load_or_build(snapshot: Snapshot, request: IndexRequest, metadata_path: str) -> IndexMetadata:
+    """Return a finished part, or write it and then its metadata."""
+    finished = _load_part(snapshot, metadata_path)
+    if finished is not None:
+        return finished
     part = build_segment(snapshot, request)
-    snapshot.location.store.put(note, IndexSection((part,)).render())
+    snapshot.location.store.put(metadata_path, IndexSection((part,)).render())
     return part
 
 
-def _kept(snapshot: Snapshot, note: str) -> IndexMetadata | None:
-    """Return the part that a note is about if all its files are there."""
+def _load_part(snapshot: Snapshot, metadata_path: str) -> IndexMetadata | None:
+    """Return the metadata of a part if all its files exist."""
     store = snapshot.location.store
     try:
-        (part,) = IndexSection.parse(store.read(note)).indices
+        (part,) = IndexSection.parse(store.read(metadata_path)).indices
         sizes = [store.info(f"{part.directory}/{file.path}").size for file in part.files]
     except (ObjectNotFoundError, CorruptDataError, ValueError):
         return None
     return part if sizes == [file.size_bytes for file in part.files] else None
 
 
-def _remove(snapshot: Snapshot, parts: list[IndexMetadata], notes: list[str]) -> None:
-    """Remove what is merged now; notes go first, so that none is left about what is gone."""
+def _remove(snapshot: Snapshot, parts: list[IndexMetadata], metadata_paths: list[str]) -> None:
+    """Delete the parts; metadata first, so that it never refers to missing files."""
     files = [f"{part.directory}/{file.path}" for part in parts for file in part.files]
-    for path in (*notes, *files):
-        # The index is committed. What cannot be removed is left to the cleanup.
+    for path in (*metadata_paths, *files):
+        # The index is committed; cleanup deletes the remaining files.
         with suppress(StorageError):
             snapshot.location.store.delete(path)

@@ -1,17 +1,14 @@
-"""A text index that is built in parts under one id: parts are staged, and then merged.
+"""Text indices built in distributed parts, and dry runs of index operations.
 
-worker 0    _indices/5f../staging/3e..    a segment of fragments 0 and 1
-worker 1    _indices/5f../staging/a1..    a segment of fragment 2
-merge       _indices/5f../                one segment of all; nothing is staged any more
+    worker 0    _indices/5f../staging/3e..    a segment of fragments 0 and 1
+    worker 1    _indices/5f../staging/a1..    a segment of fragment 2
+    merge       _indices/5f../                one segment of all; staged parts are deleted
 
-No version lists any of it until the caller commits an index with that id.
+All parts are staged under one index id, and are not visible until the caller commits that id.
 
-What building indices and bringing them up to date would do.
-
-    report_scalar_index    the index is built, and its files are counted and thrown away
-    report_optimize        the same; rows are those of fragments that some index lacks
-
-Bringing indices up to date may read what it has just written, so that is kept until it ends.
+Dry runs count the files of an index and discard them. `report_optimize` stores the files
+temporarily, since optimizing may read files that it has written; its rows are those of fragments
+that an index does not cover.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted.kind import Inverted
 from lancelet.index.registry import kind_by_name
 from lancelet.index.scalar.btree.kind import BTree
-from lancelet.ops.dry_run import ChangeReport, rehearse, rehearse_apart, rehearse_reading_back
+from lancelet.ops.dry_run import ChangeReport, dry_run, dry_run_with_reads, dry_run_without_commit
 from lancelet.ops.indexing.build import (
     IndexRequest,
     build_segment,
@@ -41,8 +38,8 @@ from lancelet.ops.indexing.build import (
 )
 from lancelet.ops.indexing.optimize import (
     OptimizeIndices,
+    index_names,
     missing_fragments,
-    names_of,
     optimize_indices,
 )
 from lancelet.ops.indexing.vectors import VectorIndexRequest, create_vector_index
@@ -52,27 +49,27 @@ from lancelet.table.snapshot import Snapshot
 
 _STAGING: Final = "staging"
 
-_NOTHING: Final = "CreateIndex"
+_OPERATION_IF_UNCHANGED: Final = "CreateIndex"
 
 
 def check_parts(request: IndexRequest) -> None:
-    """Raise if a part is asked for that no merging makes whole: only texts have such parts."""
+    """Raise if fragments are given for an index type that does not support staged parts."""
     if request.fragments is not None and not isinstance(kind_by_name(request.kind), Inverted):
         raise InvalidInputError(
-            "an index of some fragments is built with create_index_uncommitted(..., "
+            "to index some fragments, use create_index_uncommitted(..., "
             f'index_type="{request.kind.upper()}", fragment_ids=...)'
         )
 
 
 def is_staged(request: IndexRequest) -> bool:
-    """Return whether an index is a part of one that is merged later."""
+    """Return whether a request is for a staged part."""
     has_parts = request.fragments is not None and request.uuid is not None
     return has_parts and isinstance(kind_by_name(request.kind), Inverted)
 
 
 def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
-    """Write a part of an index."""
-    assert request.uuid is not None, "parts are staged under the id of the whole"
+    """Write a staged part of an index."""
+    assert request.uuid is not None, "staged parts need the id of the index"
     check_table_exists(snapshot)
     build_segment(snapshot, request, _folder(snapshot, request.uuid, surroundings.new_uuid().hex))
 
@@ -80,7 +77,7 @@ def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
 def merge_staged(
     snapshot: Snapshot, kind_name: str, segment_id: uuid.UUID, progress: Progress = silent
 ) -> None:
-    """Write one segment of all parts that are staged under an id, and remove these."""
+    """Merge all parts staged under an id to one segment, and delete them."""
     kind = kind_by_name(kind_name)
     if isinstance(kind, BTree):
         raise InvalidInputError(
@@ -98,7 +95,7 @@ def merge_staged(
     files = sorted(info.path for info in store.list(staging))
     names = sorted({path.split("/")[-2] for path in files})
     if not names:
-        raise ObjectNotFoundError("no part of an index is staged under that id", path=staging)
+        raise ObjectNotFoundError("no part of an index is staged under this id", path=staging)
     parts = []
     for done, name in enumerate(names):
         progress("read_partition_metadata", done, len(names))
@@ -106,7 +103,7 @@ def merge_staged(
     progress("read_partition_metadata", len(names), len(names))
     progress("remap_partition_files", 0, len(parts))
     rows = IndexedRows(pa.string(), ())
-    kind.merge(parts, [_as_it_is] * len(parts), rows, new_folder(snapshot, segment_id))
+    kind.merge(parts, [_identity] * len(parts), rows, new_folder(snapshot, segment_id))
     progress("remap_partition_files", len(parts), len(parts))
     progress("write_merged_metadata", 0, 1)
     for path in files:
@@ -119,16 +116,16 @@ def _folder(snapshot: Snapshot, segment_id: uuid.UUID, name: str) -> SegmentFold
     return SegmentFolder(snapshot.location.store, path, snapshot.manifest.data_version)
 
 
-def _as_it_is(numbers: UInt64s) -> UInt64s:
+def _identity(numbers: UInt64s) -> UInt64s:
     return numbers
 
 
 def report_scalar_index(snapshot: Snapshot, request: IndexRequest) -> ChangeReport:
-    """Return what building an index of scalars or texts would do, or of a part of one."""
+    """Return the effect of building a scalar or text index, or a staged part."""
     rows = _live_rows(snapshot, fragments_to_index(snapshot, request))
     if not is_staged(request):
-        return rehearse(snapshot, lambda current: create_scalar_index(current, request), rows)
-    report = rehearse_apart(
+        return dry_run(snapshot, lambda current: create_scalar_index(current, request), rows)
+    report = dry_run_without_commit(
         snapshot.location,
         "StageIndex",
         lambda location: stage_segment(replace(snapshot, location=location), request),
@@ -137,26 +134,32 @@ def report_scalar_index(snapshot: Snapshot, request: IndexRequest) -> ChangeRepo
 
 
 def report_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> ChangeReport:
-    """Return what building a vector index would do."""
-    known: list[int] = snapshot.fragments.ids.tolist()
-    covered = known if request.fragments is None else sorted({*request.fragments} & {*known})
+    """Return the effect of building a vector index."""
+    fragment_ids: list[int] = snapshot.fragments.ids.tolist()
+    covered = (
+        fragment_ids
+        if request.fragments is None
+        else sorted({*request.fragments} & {*fragment_ids})
+    )
     rows = _live_rows(snapshot, covered if request.is_trained else ())
-    return rehearse(snapshot, lambda current: create_vector_index(current, request), rows)
+    return dry_run(snapshot, lambda current: create_vector_index(current, request), rows)
 
 
-def report_optimize(snapshot: Snapshot, wanted: OptimizeIndices) -> ChangeReport:
-    """Return what bringing indices up to date would do."""
-    lacking: set[int] = set()
-    for name in names_of(snapshot, wanted):
-        every = snapshot.fragments.ids.tolist() if wanted.retrains else None
-        lacking.update(every or missing_fragments(snapshot, name))
-    return rehearse_reading_back(
+def report_optimize(snapshot: Snapshot, request: OptimizeIndices) -> ChangeReport:
+    """Return the effect of optimizing indices."""
+    unindexed: set[int] = set()
+    for name in index_names(snapshot, request):
+        all_fragments = snapshot.fragments.ids.tolist() if request.retrains else None
+        unindexed.update(all_fragments or missing_fragments(snapshot, name))
+    return dry_run_with_reads(
         snapshot,
-        lambda current: optimize_indices(current, wanted),
-        _live_rows(snapshot, lacking),
-        if_nothing=_NOTHING,
+        lambda current: optimize_indices(current, request),
+        _live_rows(snapshot, unindexed),
+        if_unchanged=_OPERATION_IF_UNCHANGED,
     )
 
 
 def _live_rows(snapshot: Snapshot, fragments: Iterable[int]) -> int:
-    return sum(snapshot.live_rows(snapshot.fragments.by_id(each)) for each in fragments)
+    return sum(
+        snapshot.live_rows(snapshot.fragments.by_id(fragment_id)) for fragment_id in fragments
+    )

@@ -1,4 +1,4 @@
-"""Building vector indices: IVF_PQ on v, 16 partitions, as one segment and one commit."""
+"""Build vector indices as one segment and one commit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from lancelet.index.base import Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF, RQ_VERSION
-from lancelet.index.vector.one_file import NAME as ONE_FILE_NAME
-from lancelet.index.vector.one_file import Origin
+from lancelet.index.vector.legacy_file import NAME as LEGACY_INDEX_NAME
+from lancelet.index.vector.legacy_file import Origin
 from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.train import IvfRequest
 from lancelet.ops.indexing.build import (
     UnknownColumnError,
     default_name,
     new_folder,
-    replaced_on,
+    replaced_segments_of_field,
 )
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
@@ -36,9 +36,9 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorIndexRequest:
-    """What vector index to build; see `IndexRequest` for the names in common.
+    """The parameters of a new vector index; common attributes are those of `IndexRequest`.
 
-    `in_one_file` asks for the layout of the first releases, which IVF_PQ alone has.
+    `in_one_file` selects the legacy layout, which only IVF_PQ supports.
     """
 
     column: str
@@ -52,24 +52,24 @@ class VectorIndexRequest:
 
 
 def create_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> Snapshot:
-    """Build an index and commit it, in place of one of the same name if there is any."""
+    """Build an index and commit it, replacing an index with the same name."""
     check_table_exists(snapshot)
     name = request.name or default_name(request.column)
-    replaced = replaced_on(
+    replaced = replaced_segments_of_field(
         snapshot, name, _leaf(snapshot, request.column), replaces=request.replaces
     )
     return publish(snapshot, CreateIndex((build_vector_segment(snapshot, request),), replaced))
 
 
 def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> IndexMetadata:
-    """Write the files of a segment, which no version lists yet."""
+    """Write the files of an uncommitted segment."""
     leaf = _leaf(snapshot, request.column)
     IVF.check_type(leaf.arrow_type, request.column)
-    known: list[int] = snapshot.fragments.ids.tolist()
-    covered = known if request.fragments is None else sorted(set(request.fragments))
-    unknown = sorted(set(covered) - set(known))
+    fragment_ids: list[int] = snapshot.fragments.ids.tolist()
+    covered = fragment_ids if request.fragments is None else sorted(set(request.fragments))
+    unknown = sorted(set(covered) - set(fragment_ids))
     if unknown:
-        raise InvalidInputError("the table has no such fragments", fragments=unknown[:10])
+        raise InvalidInputError("the table does not have these fragments", fragments=unknown[:10])
     segment_id = request.uuid or surroundings.new_uuid()
     folder = new_folder(snapshot, segment_id)
     name = request.name or default_name(request.column)
@@ -79,7 +79,7 @@ def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> Ind
         details = request.ivf.untrained_details(leaf.arrow_type)
         return _metadata(snapshot, folder, segment_id, name, leaf, details.render(), ())
     ivf = request.ivf
-    if request.in_one_file and ivf.name == ONE_FILE_NAME:
+    if request.in_one_file and ivf.name == LEGACY_INDEX_NAME:
         ivf = replace(ivf, origin=Origin(name, (request.column,), snapshot.version))
     written = IVF.train(rows, folder, Parameters({"request": ivf}))
     return _metadata(snapshot, folder, segment_id, name, leaf, written, covered)
@@ -94,7 +94,7 @@ def _leaf(snapshot: Snapshot, column: str) -> Field:
 
 def _path(snapshot: Snapshot, leaf: Field) -> tuple[str, ...]:
     fields = snapshot.schema.fields_on_path(snapshot.schema.path_of(leaf.id))
-    return tuple(each.name for each in fields)
+    return tuple(field.name for field in fields)
 
 
 def _metadata(

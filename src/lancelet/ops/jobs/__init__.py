@@ -1,1 +1,1 @@
-"""Jobs: work planned as plain values, done in tasks anywhere, and committed once."""
+"""Jobs: planned as plain values, run in distributed tasks, and committed once."""

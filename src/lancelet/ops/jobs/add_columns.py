@@ -1,18 +1,16 @@
-"""Backfilling columns in tasks: files beside those of each fragment, and one commit for all.
+"""Backfill columns in distributed tasks: one new data file per fragment, and one commit.
 
-    plan     fragments without a file yet, in parts of about the same size
-    tasks    a file with the new columns for each fragment; a note in the checkpoint
-    commit   every fragment with its new file; where others added fragments first, those too
+    plan     fragments without a new file, in parts of about the same size
+    tasks    a file with the new columns for each fragment; an entry in the checkpoint
+    commit   all fragments with their new files, including fragments added concurrently
 
-A job that died is started again with the same checkpoint and does only what was not done.
+A job that is restarted with the same checkpoint skips completed fragments. A checkpoint is a folder
+of small objects in any store:
 
-What tasks of a long backfill have done, kept as small objects in a folder of any store.
+    <folder>/<job>/12.json     fragment 12: its files, and the file that was written for it
 
-    <folder>/<job>/12.json     fragment 12: the files it had, and the file that was written for it
-
-A task leaves its note as soon as a file is written, wherever it runs. A job that is killed and
-started again finds the notes and goes on with the other fragments; notes of a fragment that has
-other files by now, or whose file is gone, are not used. A job is known by what it computes.
+A task writes an entry after each file. Entries are ignored if the files of the fragment have
+changed, or if the written file no longer exists. A job is identified by what it computes.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from lancelet.ops.columns.sources import NewColumns
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.publish import Remarks, Retries, publish, with_retries
+from lancelet.ops.publish import CommitProperties, Retries, publish, with_retries
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
@@ -44,27 +42,27 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that a task wrote for a fragment, and the files that the fragment had then."""
+    """A file that a task wrote for a fragment, and the files that the fragment had."""
 
     fragment_id: int
-    beside: tuple[DataFile, ...]
+    existing_files: tuple[DataFile, ...]
     file: DataFile
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillOptions:
-    """How a backfill is cut into tasks, resumed and committed."""
+    """The options for tasks, checkpoints and the commit of a backfill."""
 
     checkpoint: FolderCheckpoint | None = None
     bytes_per_task: int | None = None
     retries: Retries = field(default_factory=lambda: Retries(seconds=3600.0))
-    remarks: Remarks = field(default_factory=Remarks)
+    properties: CommitProperties = field(default_factory=CommitProperties)
 
 
 def add_columns(
     job: Job, table: TableRef, source: NewColumns, options: BackfillOptions | None = None
 ) -> Snapshot:
-    """Add columns to every row there is when it is committed."""
+    """Add columns to all rows of the table."""
     chosen = options or BackfillOptions()
     written: dict[int, NewFile] = {}
     run = partial(backfill, source, chosen.checkpoint)
@@ -74,33 +72,37 @@ def add_columns(
         missing = [
             int(fragment.id)
             for fragment in snapshot.fragments
-            if plan.stored.fields and not _serves(written.get(int(fragment.id)), fragment)
+            if plan.stored.fields and not _is_valid_for(written.get(int(fragment.id)), fragment)
         ]
         parts = plan_parts(table, snapshot, fragments=missing, bytes_per_task=chosen.bytes_per_task)
         for files in job.run("backfill", run, parts):
-            written.update({each.fragment_id: each for each in files})
-        return publish_columns(snapshot, plan, written, chosen.remarks)
+            written.update({new_file.fragment_id: new_file for new_file in files})
+        return publish_columns(snapshot, plan, written, chosen.properties)
 
     published = with_retries(table.at(None).open(), attempt, chosen.retries)
     if chosen.checkpoint is not None:
-        chosen.checkpoint.forget()
+        chosen.checkpoint.clear()
     return published
 
 
 def publish_columns(
-    snapshot: Snapshot, plan: ColumnPlan, written: Mapping[int, NewFile], remarks: Remarks
+    snapshot: Snapshot,
+    plan: ColumnPlan,
+    written: Mapping[int, NewFile],
+    properties: CommitProperties,
 ) -> Snapshot:
-    """Publish fragments with the new files of them; those without one have nulls."""
+    """Commit fragments with their new files; fragments without one have nulls."""
     fragments = tuple(_with_file(fragment, written) for fragment in snapshot.fragments)
     operation = Merge(fragments, plan.schema, plan.keeps_nullability)
-    # An earlier attempt or run may have written some of the files.
-    return publish(snapshot, operation, CommitOptions(checks_files=True), remarks)
+    # An earlier attempt or run may have written some of the files, and cleanup may have deleted
+    # them.
+    return publish(snapshot, operation, CommitOptions(checks_files=True), properties)
 
 
 def backfill(
     source: NewColumns, checkpoint: FolderCheckpoint | None, part: Part
 ) -> Done[tuple[NewFile, ...]]:
-    """Write the new columns of the fragments of a part, but for those that were noted as done."""
+    """Write the new columns of the fragments of a part, skipping those in the checkpoint."""
     snapshot = part.table.open()
     fields = [int(node.id) for node in plan_new_columns(snapshot, source).stored.walk()]
     done: list[NewFile] = []
@@ -115,53 +117,53 @@ def backfill(
             file = changed.files[-1]
             rows += snapshot.live_rows(fragment)
             if checkpoint is not None:
-                checkpoint.keep(fragment, file)
+                checkpoint.store_entry(fragment, file)
         done.append(NewFile(number, fragment.files, file))
     return Done(tuple(done), rows)
 
 
-def _serves(found: NewFile | None, fragment: Fragment) -> bool:
-    return found is not None and found.beside == fragment.files
+def _is_valid_for(new_file: NewFile | None, fragment: Fragment) -> bool:
+    return new_file is not None and new_file.existing_files == fragment.files
 
 
 def _with_file(fragment: Fragment, written: Mapping[int, NewFile]) -> Fragment:
-    found = written.get(int(fragment.id))
-    return fragment if found is None else with_column_file(fragment, found.file)
+    new_file = written.get(int(fragment.id))
+    return fragment if new_file is None else with_column_file(fragment, new_file.file)
 
 
 @dataclass(frozen=True, slots=True)
 class FolderCheckpoint:
-    """The notes of one job."""
+    """The checkpoint of one job."""
 
     uri: str
     options: tuple[tuple[str, str], ...] = field(repr=False)
     job: str
 
     @staticmethod
-    def of(uri: str, options: tuple[tuple[str, str], ...], what: str) -> FolderCheckpoint:
-        """Return the notes of a job that is described by a text."""
-        return FolderCheckpoint(uri, options, hashlib.sha256(what.encode()).hexdigest()[:32])
+    def of(uri: str, options: tuple[tuple[str, str], ...], description: str) -> FolderCheckpoint:
+        """Return the checkpoint of a job with a description."""
+        return FolderCheckpoint(uri, options, hashlib.sha256(description.encode()).hexdigest()[:32])
 
     def find(self, table: Store, fragment: Fragment, fields: Collection[int]) -> DataFile | None:
-        """Return the file that was written for a fragment, if it still serves."""
+        """Return the file written for a fragment, if it is still valid."""
         try:
-            note = json.loads(self._folder().read(self._path(fragment)))
+            entry = json.loads(self._folder().read(self._path(fragment)))
         except ObjectNotFoundError:
             return None
-        file = data_file_from_json(note["new"])
-        is_same = note["files"] == [data_file_to_json(each) for each in fragment.files]
+        file = data_file_from_json(entry["new"])
+        is_same = entry["files"] == [data_file_to_json(existing) for existing in fragment.files]
         if not is_same or not set(file.fields) <= set(fields):
             return None
         return file if table.exists(f"{DATA}/{file.path}") else None
 
-    def keep(self, fragment: Fragment, file: DataFile) -> None:
-        """Note that a file was written for a fragment."""
-        files = [data_file_to_json(each) for each in fragment.files]
-        note = {"files": files, "new": data_file_to_json(file)}
-        self._folder().put(self._path(fragment), json.dumps(note).encode())
+    def store_entry(self, fragment: Fragment, file: DataFile) -> None:
+        """Record the file written for a fragment."""
+        files = [data_file_to_json(existing) for existing in fragment.files]
+        entry = {"files": files, "new": data_file_to_json(file)}
+        self._folder().put(self._path(fragment), json.dumps(entry).encode())
 
-    def forget(self) -> None:
-        """Delete the notes; the job is done."""
+    def clear(self) -> None:
+        """Delete the checkpoint of a completed job."""
         self._folder().delete_folder(self.job)
 
     def _folder(self) -> Store:

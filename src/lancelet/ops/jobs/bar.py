@@ -1,8 +1,8 @@
-"""A bar on the terminal that shows how far a job is.
+"""A terminal progress bar for jobs.
 
     compact   [############........]  12/20  14.2 s
 
-Pass one as the `progress` of any job, on this machine or on a cluster.
+Pass an instance as the `progress` of any job, local or on a cluster.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ _WIDTH: Final = 20
 
 
 class TerminalBar:
-    """Draws the progress of one phase after another, each on a line of its own."""
+    """Shows the progress of each phase on a separate line."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """Draw on a stream, by default where errors go."""
+        """Write to a stream, by default stderr."""
         self._stream = stream or sys.stderr
         self._phase: str | None = None
         self._started = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        """Draw how far a phase is."""
+        """Show the progress of a phase."""
         if progress.phase != self._phase:
             self._phase, self._started = progress.phase, time.monotonic()
         seconds = time.monotonic() - self._started
         is_last = progress.done >= progress.total > 0
-        self._stream.write("\r" + line_of(progress, seconds) + ("\n" if is_last else ""))
+        self._stream.write("\r" + format_line(progress, seconds) + ("\n" if is_last else ""))
         self._stream.flush()
         if is_last:
             self._phase = None
 
 
-def line_of(progress: Progress, seconds: float) -> str:
-    """Return the line that is drawn; how many tasks there are is not always known.
+def format_line(progress: Progress, seconds: float) -> str:
+    """Return the line to show; without a bar if the number of tasks is unknown.
 
-    >>> line_of(Progress("compact", 12, 20), 14.2)
+    >>> format_line(Progress("compact", 12, 20), 14.2)
     'compact   [############........]  12/20  14.2 s'
     """
     if not progress.total:

@@ -1,12 +1,12 @@
-"""Building indices in tasks: a segment for each group of fragments, all of them in one commit.
+"""Build indices in distributed tasks: one segment per group of fragments, and one commit.
 
-    train    one task     centroids and words, from runs of rows by chance     vectors only
+    train    one task     centroids and codebooks, from sampled runs of rows   vectors only
     build    a task each  fragments {0 1} -> segment 5f..   {2 3} -> segment a3..
-    merge    one task     segments 5f.. and a3.. -> segment 0c..               if it is asked for
-    commit   on the driver: the index has these segments, in place of one of the same name
+    merge    one task     segments 5f.. and a3.. -> segment 0c..               if requested
+    commit   on the driver: the segments replace an index with the same name
 
-Segments of vectors share one model, so that they can be merged later without their rows. Bringing
-indices up to date is a task for each index, after tasks for rows that are too many for one.
+Vector segments share one model, so that they can be merged without reading rows. Optimizing runs
+one task per index, after tasks for unindexed rows that are too many for one task.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from lancelet.ops.indexing.build import (
     IndexRequest,
     build_segment,
     default_name,
-    fields_to,
-    name_of,
-    path_to,
-    replaced_by,
+    index_name,
+    normalize_path,
+    replaced_segments,
+    resolve_column,
 )
-from lancelet.ops.indexing.drop import segments_of
+from lancelet.ops.indexing.drop import find_segments
 from lancelet.ops.indexing.optimize import (
     IndexChange,
     OptimizeIndices,
     add_segment,
     commit_changes,
+    index_names,
     merge_segments,
     missing_fragments,
-    names_of,
     optimize_one,
 )
 from lancelet.ops.indexing.vectors import VectorIndexRequest, build_vector_segment
@@ -67,7 +67,7 @@ _RUNS_MIN: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """How an index is cut into tasks, and whether their segments become one."""
+    """The options for splitting an index into tasks and merging its segments."""
 
     bytes_per_task: int | None = None
     merges: bool = False
@@ -77,75 +77,75 @@ class BuildOptions:
 def create_index(
     job: Job, table: TableRef, request: AnyRequest, options: BuildOptions | None = None
 ) -> Snapshot:
-    """Build an index in tasks and commit it; where others rewrote its fragments first, again."""
+    """Build an index in tasks and commit it; retry if fragments are rewritten concurrently."""
     options = options or BuildOptions()
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        name = _name_of(snapshot, request)
-        replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
-        at = table.pinned(snapshot)
+        name = _index_name(snapshot, request)
+        replaced = replaced_segments(snapshot, name, request.column, replaces=request.replaces)
+        pinned = table.pinned(snapshot)
         groups = plan_groups(snapshot, request, options.bytes_per_task)
-        shared = _with_models(job, at, request, groups)
+        shared = _with_models(job, pinned, request, groups)
         requests = [replace(shared, fragments=group) for group in groups]
-        built = job.run("build", partial(build_part, at), requests)
+        built = job.run("build", partial(build_part, pinned), requests)
         if options.merges and len(built) > 1:
-            built = job.run("merge", partial(merge_parts, at), [tuple(built)])
+            built = job.run("merge", partial(merge_parts, pinned), [tuple(built)])
         return publish(snapshot, CreateIndex(tuple(built), replaced))
 
     return with_retries(table.at(None).open(), attempt, options.retries)
 
 
-def _name_of(snapshot: Snapshot, request: AnyRequest) -> str:
+def _index_name(snapshot: Snapshot, request: AnyRequest) -> str:
     if isinstance(request, IndexRequest):
-        return name_of(snapshot, request)
-    return request.name or default_name(path_to(snapshot, request.column))
+        return index_name(snapshot, request)
+    return request.name or default_name(normalize_path(snapshot, request.column))
 
 
 def optimize_indices(
-    job: Job, table: TableRef, wanted: OptimizeIndices, bytes_per_task: int | None = None
+    job: Job, table: TableRef, request: OptimizeIndices, bytes_per_task: int | None = None
 ) -> Snapshot:
-    """Bring indices up to date and commit all of them at once.
+    """Optimize indices in one commit.
 
-    Rows that an index lacks are indexed by several tasks where they are too many for one.
+    Unindexed rows are indexed by several tasks if they are too many for one.
     """
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        names, at = names_of(snapshot, wanted), table.pinned(snapshot)
-        parts = [] if wanted.retrains else _plan_additions(snapshot, names, bytes_per_task)
-        added = job.run("build", partial(add_part, at), parts) if parts else []
-        shares = [
-            Share(name, wanted, tuple(each for each in added if each.name == name))
+        names, pinned = index_names(snapshot, request), table.pinned(snapshot)
+        parts = [] if request.retrains else _plan_additions(snapshot, names, bytes_per_task)
+        added = job.run("build", partial(add_part, pinned), parts) if parts else []
+        tasks = [
+            OptimizeTask(name, request, tuple(segment for segment in added if segment.name == name))
             for name in names
         ]
-        return commit_changes(snapshot, job.run("optimize", partial(optimize_part, at), shares))
+        return commit_changes(snapshot, job.run("optimize", partial(optimize_part, pinned), tasks))
 
     return with_retries(table.at(None).open(), attempt, Retries())
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Fragments that an index lacks, and that a task adds to it."""
+    """Unindexed fragments that a task adds to an index."""
 
     name: str
     fragments: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """An index that a task brings up to date, and segments that others added to it."""
+class OptimizeTask:
+    """An index that a task optimizes, and the segments added to it before."""
 
     name: str
-    wanted: OptimizeIndices
+    request: OptimizeIndices
     added: tuple[IndexMetadata, ...] = ()
 
 
 def _plan_additions(
     snapshot: Snapshot, names: Sequence[str], bytes_per_task: int | None
 ) -> list[Addition]:
-    """Return what several tasks add to an index, for those whose missing rows one cannot take."""
-    found: list[Addition] = []
+    """Return the additions for indices whose unindexed rows need several tasks."""
+    additions: list[Addition] = []
     for name in names:
-        leaf = snapshot.schema.field_by_id(segments_of(snapshot, name)[0].fields[0])
+        leaf = snapshot.schema.field_by_id(find_segments(snapshot, name)[0].fields[0])
         splits = plan_splits(
             snapshot,
             fields=[leaf],
@@ -154,15 +154,15 @@ def _plan_additions(
             can_cut=False,
         )
         if len(splits) > 1:
-            found += [Addition(name, split.fragments) for split in splits]
-    return found
+            additions += [Addition(name, split.fragments) for split in splits]
+    return additions
 
 
 def plan_groups(
     snapshot: Snapshot, request: AnyRequest, bytes_per_task: int | None = None
 ) -> list[Fragments]:
-    """Return the fragments of each segment; a request for no rows stays as it is."""
-    leaf = fields_to(snapshot, request.column)[-1]
+    """Return the fragments of each segment; untrained requests remain unchanged."""
+    leaf = resolve_column(snapshot, request.column)[-1]
     if isinstance(request, VectorIndexRequest):
         IVF.check_type(leaf.arrow_type, request.column)
     else:
@@ -181,7 +181,7 @@ def plan_groups(
 
 
 def build_part(table: TableRef, request: AnyRequest) -> Done[IndexMetadata]:
-    """Write a segment of some fragments."""
+    """Write a segment for a group of fragments."""
     snapshot = table.open()
     if isinstance(request, VectorIndexRequest):
         built = build_vector_segment(snapshot, request)
@@ -192,37 +192,37 @@ def build_part(table: TableRef, request: AnyRequest) -> Done[IndexMetadata]:
 
 
 def merge_parts(table: TableRef, segments: Sequence[IndexMetadata]) -> Done[IndexMetadata]:
-    """Write one segment of several."""
+    """Merge segments."""
     return Done(merge_segments(table.open(), segments))
 
 
 def add_part(table: TableRef, part: Addition) -> Done[IndexMetadata]:
-    """Write a segment of fragments that an index lacks."""
+    """Write a segment for unindexed fragments."""
     snapshot = table.open()
     fragments = map(snapshot.fragments.by_id, part.fragments)
     rows = sum(map(snapshot.live_rows, fragments))
     return Done(add_segment(snapshot, part.name, part.fragments), rows)
 
 
-def optimize_part(table: TableRef, share: Share) -> Done[IndexChange]:
-    """Write what brings an index up to date."""
-    return Done(optimize_one(table.open(), share.name, share.wanted, share.added))
+def optimize_part(table: TableRef, task: OptimizeTask) -> Done[IndexChange]:
+    """Write the segments that optimize an index."""
+    return Done(optimize_one(table.open(), task.name, task.request, task.added))
 
 
 def train_part(request: VectorIndexRequest, part: Part) -> Done[IvfRequest]:
-    """Find the models that all segments share, from a sample of the rows of a part."""
+    """Train the models that all segments share, on a sample of the rows of a part."""
     snapshot, ivf = part.open(), request.ivf
     total = snapshot.num_rows
-    known = replace(ivf, partitions=ivf.count_for(total))
-    rows = _sample(snapshot, request.column, known.sample_size(total), ivf.seed)
-    return Done(replace(ivf, models=train_models(rows, known)), rows.num_rows)
+    resolved = replace(ivf, partitions=ivf.count_for(total))
+    rows = _sample(snapshot, request.column, resolved.sample_size(total), ivf.seed)
+    return Done(replace(ivf, models=train_models(rows, resolved)), rows.num_rows)
 
 
 def _with_models(
     job: Job, table: TableRef, request: AnyRequest, groups: Sequence[Fragments]
 ) -> AnyRequest:
-    """Return a request whose segments share their models, if it is one for vectors."""
-    fragments = tuple(each for group in groups for each in group or ())
+    """Return a request with shared models, if it is for a vector index."""
+    fragments = tuple(fragment_id for group in groups for fragment_id in group or ())
     if not isinstance(request, VectorIndexRequest) or not fragments:
         return request
     part = Part(table, fragments)
@@ -230,38 +230,43 @@ def _with_models(
 
 
 def _sample(snapshot: Snapshot, column: str, count: int, seed: int) -> IndexedRows:
-    """Return the values of so many rows, chosen by chance, or of all if there are not more."""
-    leaf = fields_to(snapshot, column)[-1]
-    places = sampled_places(snapshot.num_rows, count, run=_run_of(leaf.arrow_type), seed=seed)
-    addresses = addresses_at(snapshot, places)
-    found = take_addresses(snapshot, addresses, project(snapshot.schema, (column,)))
-    batches = found.combine_chunks().to_batches()
-    values = [(batch.column(0), own) for batch, own in zip(batches, [addresses], strict=False)]
-    return IndexedRows(found.schema.field(0).type, values, len(addresses))
+    """Return the vectors of `count` sampled rows, or of all rows if there are fewer."""
+    leaf = resolve_column(snapshot, column)[-1]
+    row_indices = sample_row_indices(
+        snapshot.num_rows, count, run=_rows_per_read(leaf.arrow_type), seed=seed
+    )
+    addresses = addresses_at(snapshot, row_indices)
+    table = take_addresses(snapshot, addresses, project(snapshot.schema, (column,)))
+    batches = table.combine_chunks().to_batches()
+    values = [
+        (batch.column(0), batch_addresses)
+        for batch, batch_addresses in zip(batches, [addresses], strict=False)
+    ]
+    return IndexedRows(table.schema.field(0).type, values, len(addresses))
 
 
-def sampled_places(total: int, count: int, *, run: int, seed: int) -> Int64s:
-    """Return the places of so many rows of all, in order: neighbours, so that few reads find them.
+def sample_row_indices(total: int, count: int, *, run: int, seed: int) -> Int64s:
+    """Return `count` sorted sampled row indices, in runs of neighbours to reduce reads.
 
-    Runs begin at multiples of their length. They are shorter than asked for where there would
-    be few of them, since neighbours may be alike.
+    Runs begin at multiples of their length. They are shortened if there would be few of them, since
+    neighbours may be similar.
 
-    >>> sampled_places(2000, 600, run=4, seed=1)[:6].tolist()
+    >>> sample_row_indices(2000, 600, run=4, seed=1)[:6].tolist()
     [8, 9, 18, 19, 20, 21]
     """
     if total <= count:
         return np.arange(total)
     length = max(1, min(run, count // _RUNS_MIN))
     starts = np.random.default_rng(seed).permutation(-(-total // length))
-    # The last run of all may be short, so one more is chosen.
-    chosen = np.sort(starts[: -(-count // length) + 1]) * length
-    places = (chosen[:, None] + np.arange(length)).reshape(-1)
-    return places[places < total][:count]
+    # The last run may be short, so that an extra run is sampled.
+    run_starts = np.sort(starts[: -(-count // length) + 1]) * length
+    row_indices = (run_starts[:, None] + np.arange(length)).reshape(-1)
+    return row_indices[row_indices < total][:count]
 
 
-def _run_of(data_type: pa.DataType) -> int:
-    """Return how many neighbours a read of a usual size has."""
-    found = vector_type_of(data_type)
-    assert found is not None, "the column was checked to hold vectors"
-    row_bytes: int = found.value_type.bit_width // 8 * found.list_size
+def _rows_per_read(data_type: pa.DataType) -> int:
+    """Return the number of rows per read of the usual size."""
+    vector_type = vector_type_of(data_type)
+    assert vector_type is not None, "the column type was checked"
+    row_bytes: int = vector_type.value_type.bit_width // 8 * vector_type.list_size
     return max(1, _READ_BYTES // row_bytes)

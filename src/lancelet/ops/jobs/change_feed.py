@@ -1,11 +1,11 @@
-"""What one version changed, as a value that names it, counts it and reads a part of it anywhere.
+"""The changes of one version, as a value that tasks can count and read in part.
 
-    version 1, or a snapshot   all rows, each as an insert
-    version 7                  what differs from version 6: inserts and updates, then deletes
-    a compaction, an index     nothing, wherever rows went
+    version 1, or a snapshot   all rows as inserts
+    version 7                  changes since version 6: inserts and updates, then deletes
+    a compaction, an index     nothing, even if rows moved
 
-Changes of a version have an order that never changes, so they can be read part by part, by tasks
-or by batches of a stream. Columns that a version did not have yet are left out of its images.
+The changes of a version have a stable order, so that tasks or micro-batches can read them in parts.
+Columns missing in a version are omitted from its row images.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _BATCH_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class VersionFeed:
-    """The changes of the version that `table` names, or all its rows if it `is_snapshot`.
+    """The changes of a table version, or all its rows if `is_snapshot` is set.
 
-    `columns` are those of the images, and `on` the columns by which rows are the same row where
-    the table does not record it.
+    `columns` are the columns of the row images. `on` are the key columns that identify rows if the
+    table does not track rows.
     """
 
     table: TableRef
@@ -53,18 +53,18 @@ class VersionFeed:
     is_snapshot: bool = False
 
     def count(self) -> int:
-        """Return how many changes there are."""
+        """Return the number of changes."""
         end = self.table.open()
         if self._is_start(end):
             return end.num_rows
-        return 0 if _is_quiet(end) else self._feed(end).count()
+        return 0 if _changes_no_rows(end) else self._feed(end).count()
 
     def batches(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes from one number to before another; see `ChangeFeed.schema`."""
+        """Yield the changes numbered from `first` to `stop`, exclusive; see `ChangeFeed.schema`."""
         end = self.table.open()
         if self._is_start(end):
-            yield from _as_inserts(end, self._known(end), first, stop)
-        elif not _is_quiet(end):
+            yield from _as_inserts(end, self._existing_columns(end), first, stop)
+        elif not _changes_no_rows(end):
             yield from self._feed(end).batches(first=first, stop=stop)
 
     def _is_start(self, end: Snapshot) -> bool:
@@ -72,14 +72,14 @@ class VersionFeed:
 
     def _feed(self, end: Snapshot) -> ChangeFeed:
         begin = self.table.at(end.version - 1).open()
-        return changes(begin, end, columns=self._known(begin, end), on=self.on or None)
+        return changes(begin, end, columns=self._existing_columns(begin, end), on=self.on or None)
 
-    def _known(self, *snapshots: Snapshot) -> tuple[str, ...]:
-        known = {name for snapshot in snapshots for name in snapshot.schema.names}
-        return tuple(name for name in self.columns if name in known)
+    def _existing_columns(self, *snapshots: Snapshot) -> tuple[str, ...]:
+        existing = {name for snapshot in snapshots for name in snapshot.schema.names}
+        return tuple(name for name in self.columns if name in existing)
 
 
-def _is_quiet(snapshot: Snapshot) -> bool:
+def _changes_no_rows(snapshot: Snapshot) -> bool:
     transaction = snapshot.transaction
     return transaction is not None and isinstance(transaction.operation, _CHANGE_NO_ROWS)
 

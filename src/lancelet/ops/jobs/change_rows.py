@@ -1,11 +1,11 @@
-"""Deleting and updating rows in tasks, each for some fragments of the version, and one commit.
+"""Delete and update rows in distributed tasks of some fragments each, with one commit.
 
     plan     parts of the version
-    tasks    delete   deletion files for the rows that match
-             update   the rows that match, written anew, and deletion files for the old ones
-    commit   one operation; where others changed the same rows first, all of it again
+    tasks    delete   deletion files for the matching rows
+             update   rewritten matching rows, and deletion files for the old ones
+    commit   one operation; all tasks are repeated after a conflict
 
-A task that is tried again leaves files behind that cleaning up finds.
+Tasks that are repeated leave unreferenced files, which cleanup deletes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lancelet.ops.delete import find_rows, write_deletions
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.moved_rows import RowFiles, changed_rows, joined_rows
-from lancelet.ops.publish import Remarks, Retries, publish, with_retries
+from lancelet.ops.moved_rows import RowFiles, count_rows, union_rows
+from lancelet.ops.publish import CommitProperties, Retries, publish, with_retries
 from lancelet.ops.update import prepare_update
 from lancelet.query import expression as ex
 from lancelet.query.plan import plan_scan
@@ -34,7 +34,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a task did to its part: fragments that changed, went and came, and rows by fragment."""
+    """The changes of a task: updated, removed and new fragments, and affected rows by fragment."""
 
     updated: tuple[Fragment, ...] = ()
     removed: tuple[int, ...] = ()
@@ -43,19 +43,19 @@ class Changes:
     rows: AffectedRows = field(default_factory=dict)
 
     def __add__(self, other: Changes) -> Changes:
-        """Return what two tasks did together."""
+        """Return the combined changes of two tasks."""
         return Changes(
             self.updated + other.updated,
             self.removed + other.removed,
             self.new + other.new,
             self.fields or other.fields,
-            joined_rows(self.rows, other.rows),
+            union_rows(self.rows, other.rows),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The version after a change, and how many rows it changed."""
+    """The version after a change, and the number of changed rows."""
 
     version: int
     num_rows: int
@@ -63,17 +63,17 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """How a change is cut into tasks and committed."""
+    """The options for tasks and the commit of a change."""
 
     bytes_per_task: int | None = None
     retries: Retries = field(default_factory=Retries)
-    remarks: Remarks = field(default_factory=Remarks)
+    properties: CommitProperties = field(default_factory=CommitProperties)
 
 
 def delete_rows(
     job: Job, table: TableRef, predicate: str, options: ChangeOptions | None = None
 ) -> Changed:
-    """Delete the rows for which a predicate is true."""
+    """Delete the rows that match a predicate."""
 
     def operation(done: Changes) -> Operation:
         return Delete(done.updated, done.removed, predicate)
@@ -89,7 +89,7 @@ def update_rows(
     where: str | None = None,
     options: ChangeOptions | None = None,
 ) -> Changed:
-    """Set columns to what expressions compute, in the rows for which a predicate is true."""
+    """Update columns with expressions in the rows that match a predicate."""
 
     def operation(done: Changes) -> Operation:
         return Update(
@@ -104,49 +104,49 @@ def update_rows(
 
 
 def delete_part(predicate: str, part: Part) -> Done[Changes]:
-    """Write deletion files for the rows of a part that match."""
+    """Write deletion files for the matching rows of a part."""
     snapshot = part.open()
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
     rows = {} if plan.filter == ex.FALSE else find_rows(plan)
     removal = write_deletions(snapshot, rows)
-    return Done(Changes(removal.updated, removal.removed, rows=rows), changed_rows(rows))
+    return Done(Changes(removal.updated, removal.removed, rows=rows), count_rows(rows))
 
 
 def update_part(updates: Mapping[str, str], where: str | None, part: Part) -> Done[Changes]:
-    """Write the rows of a part that match with their new values."""
-    made = prepare_update(part.open(), updates, where, RowFiles())
-    operation = made.operation
+    """Rewrite the matching rows of a part."""
+    prepared = prepare_update(part.open(), updates, where, RowFiles())
+    operation = prepared.operation
     changes = Changes(
         operation.updated_fragments,
         operation.removed_fragment_ids,
         operation.new_fragments,
         operation.fields_for_preserving_bitmap,
-        made.affected,
+        prepared.affected,
     )
-    return Done(changes, made.num_rows)
+    return Done(changes, prepared.num_rows)
 
 
-def total(parts: Sequence[Changes]) -> Changes:
-    """Return what all tasks did together."""
+def combine(parts: Sequence[Changes]) -> Changes:
+    """Return the combined changes of all tasks."""
     return sum(parts, Changes())
 
 
 def _change(
     job: Job,
     table: TableRef,
-    how: tuple[str, Callable[[Part], Done[Changes]], Callable[[Changes], Operation]],
+    steps: tuple[str, Callable[[Part], Done[Changes]], Callable[[Changes], Operation]],
     options: ChangeOptions,
 ) -> Changed:
-    phase, run, operation = how
+    phase, run, operation = steps
 
     def attempt(snapshot: Snapshot) -> Changed:
         parts = plan_parts(table, snapshot, bytes_per_task=options.bytes_per_task)
-        done = total(job.run(phase, run, parts))
-        count = changed_rows(done.rows)
+        done = combine(job.run(phase, run, parts))
+        count = count_rows(done.rows)
         if not count:
             return Changed(snapshot.version, 0)
         committing = CommitOptions(affected=done.rows, checks_files=True)
-        published = publish(snapshot, operation(done), committing, options.remarks)
+        published = publish(snapshot, operation(done), committing, options.properties)
         return Changed(published.version, count)
 
     return with_retries(table.at(None).open(), attempt, options.retries)

@@ -1,4 +1,4 @@
-"""Checking a version in tasks: each looks at some fragments, the driver at everything else."""
+"""Check a version in tasks: fragments are distributed, and the driver checks the metadata."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from functools import partial
 from itertools import chain
 
 from lancelet.ops.check.finding import Coverage, Findings, Level
-from lancelet.ops.check.run import check_beside_fragments, check_fragments, check_still_there
+from lancelet.ops.check.run import check_fragments, check_metadata, check_not_removed
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
 
 
 def check(job: Job, table: TableRef, level: Level) -> Findings:
-    """Return what is wrong with a version."""
+    """Return the findings of a version."""
     snapshot = table.open()
     parts = plan_parts(table, snapshot)
-    found = job.run("check", partial(check_part, level), parts)
+    part_findings = job.run("check", partial(check_part, level), parts)
     coverage = Coverage(level)
-    for part in found:
+    for part in part_findings:
         coverage.add(part.coverage)
-    own = check_beside_fragments(snapshot, level)
-    findings = Findings(chain(own, *found), coverage)
-    check_still_there(snapshot, findings)
+    metadata_findings = check_metadata(snapshot, level)
+    findings = Findings(chain(metadata_findings, *part_findings), coverage)
+    check_not_removed(snapshot, findings)
     return findings
 
 
@@ -30,5 +30,5 @@ def check_part(level: Level, part: Part) -> Done[Findings]:
     """Check the files of a part."""
     snapshot = part.open()
     coverage = Coverage(level)
-    found = Findings(check_fragments(snapshot, snapshot.fragments, level, coverage), coverage)
-    return Done(found, sum(map(snapshot.live_rows, snapshot.fragments)))
+    findings = Findings(check_fragments(snapshot, snapshot.fragments, level, coverage), coverage)
+    return Done(findings, sum(map(snapshot.live_rows, snapshot.fragments)))

@@ -1,4 +1,4 @@
-"""Compacting in tasks: each joins some small fragments, and the driver commits what fits."""
+"""Compact in tasks: each rewrites some fragments, and the driver commits the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lancelet.table.snapshot import Snapshot
 
 
 def compact(job: Job, table: TableRef, options: CompactionOptions) -> Compacted:
-    """Join small fragments and drop deleted rows, in tasks."""
+    """Merge small fragments and remove deleted rows, in tasks."""
 
     def run(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
         return job.run("compact", partial(rewrite, table.pinned(snapshot)), plan.tasks)
@@ -24,5 +24,5 @@ def compact(job: Job, table: TableRef, options: CompactionOptions) -> Compacted:
 
 
 def rewrite(table: TableRef, task: CompactionTask) -> Done[RewriteResult]:
-    """Run a task of a compaction."""
+    """Run a compaction task."""
     return Done(execute_task(table.open(), task), task.num_rows)

@@ -1,17 +1,17 @@
-"""Running a job: planned as plain values, done in tasks anywhere, committed once.
+"""Job execution: plan plain values, run tasks anywhere, commit once.
 
-    plan     on the driver: a list of tasks, which are small values that pickle
-    run      each task writes files under names of its own and returns what it wrote
-    commit   on the driver: everything that came back becomes one version
+    plan     on the driver: a list of tasks, which are small picklable values
+    run      each task writes files with unique names and returns its result
+    commit   on the driver: all results become one version
 
     job = Job(LocalEngine())
     done = job.run("write", write_part, tasks)      in the order of the tasks
     job.report                                      rows, bytes, requests and seconds by phase
 
-An engine decides where tasks run: in this process, in processes beside it, or on a cluster. It
-may run a task again after a failure, or twice at once, and takes the result of one attempt; files
-of the others are orphans, which cleaning up finds by their age. So a task never changes what
-another task or a reader can see.
+The engine selects where tasks run: in this process, in local worker processes, or on a cluster. It
+may repeat a task after a failure or run it twice concurrently, and uses the result of one attempt.
+Files of other attempts are orphans, which cleanup deletes by age. Therefore, a task never changes
+anything that other tasks or readers can see.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """What a task returns: its result, and how many rows it worked on."""
+    """The result of a task and the number of processed rows."""
 
     value: R
     rows: int = 0
@@ -44,7 +44,7 @@ TaskFunction = Callable[[T], Done[R]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What tasks took; the seconds are those of all tasks together."""
+    """The resources used by tasks; seconds are summed over tasks."""
 
     rows: int = 0
     read_bytes: int = 0
@@ -53,7 +53,7 @@ class Work:
     seconds: float = 0.0
 
     def __add__(self, other: Work) -> Work:
-        """Return both together."""
+        """Return the sum."""
         return Work(
             self.rows + other.rows,
             self.read_bytes + other.read_bytes,
@@ -65,7 +65,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came back of a task: a result, or an error that trying again would not mend."""
+    """The outcome of a task: a result, or an error that a retry cannot fix."""
 
     value: Any
     work: Work
@@ -74,7 +74,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a phase of a job is; a total of 0 means that it is not known yet."""
+    """The progress of a phase; a total of 0 means that it is unknown."""
 
     phase: str
     done: int
@@ -86,7 +86,7 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
-    """What a phase took: `seconds` by the clock, the rest summed over its tasks."""
+    """The resources used by a phase: wall-clock seconds, and the sum over its tasks."""
 
     name: str
     tasks: int
@@ -96,13 +96,13 @@ class PhaseReport:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a job took, phase by phase."""
+    """The resources used by the phases of a job."""
 
     phases: tuple[PhaseReport, ...]
 
     @property
     def work(self) -> Work:
-        """What all phases took together."""
+        """The total of all phases."""
         return sum((phase.work for phase in self.phases), Work())
 
     def __str__(self) -> str:
@@ -124,8 +124,8 @@ class JobReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """Who is told how far a phase is, and who may stop it.
+class PhaseControl:
+    """Receives the progress of a phase and may cancel it.
 
     `stop` is set by the caller, from any thread, to end the job without a commit.
     """
@@ -135,35 +135,35 @@ class Watch:
     progress: ProgressCallback | None = None
     stop: threading.Event | None = None
 
-    def tell(self, done: int) -> None:
-        """Say how many tasks are done."""
+    def report(self, done: int) -> None:
+        """Report the number of completed tasks."""
         if self.progress is not None:
             self.progress(Progress(self.phase, done, self.total))
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the caller asked for the job to end."""
+        """Whether the caller has cancelled the job."""
         return self.stop is not None and self.stop.is_set()
 
     def check(self) -> None:
-        """Raise if the caller asked for the job to end."""
+        """Raise if the caller has cancelled the job."""
         if self.is_stopped:
-            raise CancelledError("the job was stopped; nothing was committed", phase=self.phase)
+            raise CancelledError("the job was cancelled; nothing was committed", phase=self.phase)
 
 
 class Engine(Protocol):
-    """Where tasks run."""
+    """Runs tasks."""
 
     def run(
-        self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch
+        self, function: TaskFunction[T, R], tasks: Sequence[T], control: PhaseControl
     ) -> Iterable[Outcome]:
-        """Run a function over tasks and return one outcome each, in the order of the tasks."""
+        """Run a function over tasks and return one outcome per task, in order."""
         ...
 
 
 @dataclass(slots=True)
 class Job:
-    """Phases that run on one engine and are reported together."""
+    """Phases that run on one engine and share a report."""
 
     engine: Engine
     progress: ProgressCallback | None = None
@@ -172,47 +172,47 @@ class Job:
 
     @property
     def report(self) -> JobReport:
-        """What the job took so far."""
+        """The resources used so far."""
         return JobReport(tuple(self._phases))
 
     def run(self, phase: str, function: TaskFunction[T, R], tasks: Sequence[T]) -> list[R]:
-        """Run a phase and return the results of its tasks in their order.
+        """Run a phase and return the results of its tasks in order.
 
         Raises:
-            CancelledError: The caller stopped the job.
-            LanceletError: A task failed in a way that trying again would not mend.
+            CancelledError: The caller cancelled the job.
+            LanceletError: A task failed with an error that a retry cannot fix.
         """
 
-        def outcomes(watch: Watch) -> Iterable[Outcome]:
-            return self.engine.run(function, tasks, watch) if tasks else ()
+        def outcomes(control: PhaseControl) -> Iterable[Outcome]:
+            return self.engine.run(function, tasks, control) if tasks else ()
 
         return self.collect(phase, outcomes, total=len(tasks))
 
     def collect(
-        self, phase: str, outcomes: Callable[[Watch], Iterable[Outcome]], *, total: int = 0
+        self, phase: str, outcomes: Callable[[PhaseControl], Iterable[Outcome]], *, total: int = 0
     ) -> list[Any]:
         """Run a phase whose tasks the caller starts, and return their results; see `run`."""
-        watch = Watch(phase, total, self.progress, self.stop)
-        watch.check()
+        control = PhaseControl(phase, total, self.progress, self.stop)
+        control.check()
         started = time.monotonic()
-        watch.tell(0)
-        found = list(outcomes(watch))
-        watch = replace(watch, total=len(found))
-        watch.tell(len(found))
-        work = sum((outcome.work for outcome in found), Work())
+        control.report(0)
+        finished = list(outcomes(control))
+        control = replace(control, total=len(finished))
+        control.report(len(finished))
+        work = sum((outcome.work for outcome in finished), Work())
         seconds = time.monotonic() - started
-        self._phases.append(PhaseReport(phase, len(found), seconds, work))
-        for outcome in found:
+        self._phases.append(PhaseReport(phase, len(finished), seconds, work))
+        for outcome in finished:
             if outcome.error is not None:
                 raise outcome.error
-        return [outcome.value for outcome in found]
+        return [outcome.value for outcome in finished]
 
 
 def run_task(function: TaskFunction[T, R], task: T) -> Outcome:
-    """Run a task in this process and say what it took.
+    """Run a task in this process and measure its resources.
 
-    Errors of ours are returned, since they would come again, but for those of storage: these are
-    raised like any other, so that the engine tries again.
+    Storage errors are raised, so that the engine retries the task. Other errors of lancelet are
+    returned, since a retry cannot fix them.
     """
     before, started = PROCESS_METER.counts, time.monotonic()
     try:

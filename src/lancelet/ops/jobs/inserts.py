@@ -1,13 +1,13 @@
-"""Which rows a version inserted, as a stream of new rows reads them.
+"""The rows inserted by a version, for streaming reads of new rows.
 
     version 5   append                  the rows of its new fragments
     version 6   delete, compact, index  none
-    version 7   update, merge, upsert   of its new fragments the rows created by it, which only a
-                                        table with stable row ids knows
-    version 8   overwrite, restore      all rows are other rows now
+    version 7   update, merge, upsert   the rows of its new fragments that it created, if the table
+                                        has stable row ids
+    version 8   overwrite, restore      all rows are replaced
 
-What cannot be told is never guessed: by default such a version is an error, and a caller may ask
-to skip it or to take all rows that it wrote.
+If inserts cannot be determined, the version is an error by default; the caller may choose to skip
+it or to read all rows that it wrote.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lancelet.values import dataclass
 
 
 class OnChange(Enum):
-    """What a reader of new rows does with a version that changed or replaced rows."""
+    """The handling of versions that changed or replaced rows."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -36,7 +36,7 @@ class OnChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Inserts:
-    """The fragments of a version that hold its new rows, and what tells these from others."""
+    """The fragments with the new rows of a version, and the filter that selects them."""
 
     fragments: tuple[int, ...] = field(default=())
     filter: str | None = None
@@ -46,10 +46,10 @@ NO_INSERTS: Final = Inserts()
 
 
 def find_inserts(snapshot: Snapshot, on_change: OnChange) -> Inserts:
-    """Return where the rows are that a version inserted.
+    """Return the rows that a version inserted.
 
     Raises:
-        UnsupportedError: The version changed rows, and its inserts cannot be told from them.
+        UnsupportedError: The version changed rows, and its inserts cannot be determined.
     """
     transaction = snapshot.transaction
     operation = None if transaction is None else transaction.operation
@@ -86,7 +86,7 @@ def find_inserts(snapshot: Snapshot, on_change: OnChange) -> Inserts:
 
 
 def _last(snapshot: Snapshot, count: int) -> Inserts:
-    """Return the fragments that were added last, which have the highest ids."""
+    """Return the most recently added fragments, which have the highest ids."""
     ids = np.sort(snapshot.fragments.ids)
     return Inserts(tuple(ids[len(ids) - count :].tolist()))
 
@@ -99,8 +99,8 @@ def _changed(snapshot: Snapshot, on_change: OnChange, written: Callable[[], Inse
             return written()
     transaction = snapshot.transaction
     raise UnsupportedError(
-        "a version changed or replaced rows, and which of its rows are new is not recorded; use "
-        "the option on_change=skip or on_change=read, or a table with stable row ids",
+        "a version changed or replaced rows, and its inserts are not recorded; use the option "
+        "on_change=skip or on_change=read, or a table with stable row ids",
         uri=snapshot.location.uri,
         version=snapshot.version,
         operation="unknown" if transaction is None else type(transaction.operation).__name__,

@@ -1,11 +1,11 @@
-"""Running tasks on this machine: in this process, or in worker processes beside it.
+"""Run tasks on this machine, in this process or in worker processes.
 
-    one task, or one worker     here
-    otherwise                   worker processes, each of which takes the next task when it is free
+    one task or one worker      in this process
+    otherwise                   worker processes, which take the next task when idle
 
-A worker is an interpreter of its own, to which functions and tasks are pickled. It never imports
-the caller's script, so the script needs no guard around its main part. A worker that dies is
-replaced and its task tried again, as a cluster would.
+A worker is a separate interpreter that receives pickled functions and tasks. It never imports the
+caller's script, so that the script needs no `__main__` guard. A worker that dies is replaced and
+its task retried, as on a cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
-from lancelet.ops.jobs.engine import Outcome, TaskFunction, Watch, run_task
+from lancelet.ops.jobs.engine import Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.ops.jobs.worker import Workers
 
 T = TypeVar("T")
@@ -32,47 +32,52 @@ class LocalEngine:
     def __init__(
         self, workers: int | None = None, *, dumps: Callable[[Any], bytes] = pickle.dumps
     ) -> None:
-        """Use so many processes, by default as many as there are processors for us.
+        """Use `workers` processes, by default one per available CPU.
 
-        `dumps` pickles functions and tasks; that of the standard library only knows functions
-        that modules have.
+        `dumps` pickles functions and tasks; the default supports module-level functions only.
         """
         if workers is not None and workers < 1:
-            raise InvalidInputError("an engine needs a worker", workers=workers)
+            raise InvalidInputError("an engine needs at least one worker", workers=workers)
         self._workers = workers or CPU_THREADS
         self._dumps = dumps
 
-    def run(self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
+    def run(
+        self, function: TaskFunction[T, R], tasks: Sequence[T], control: PhaseControl
+    ) -> list[Outcome]:
         """Run a function over tasks; see `Engine`."""
         count = min(self._workers, len(tasks))
         if count <= 1:
-            return _run_here(function, tasks, watch)
+            return _run_in_process(function, tasks, control)
         pickled = [self._dumps(task) for task in tasks]
-        return _run_beside(self._dumps(function), pickled, watch, count)
+        return _run_in_workers(self._dumps(function), pickled, control, count)
 
 
-def _run_here(function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
+def _run_in_process(
+    function: TaskFunction[T, R], tasks: Sequence[T], control: PhaseControl
+) -> list[Outcome]:
     outcomes = []
     for task in tasks:
-        watch.check()
+        control.check()
         outcomes.append(run_task(function, task))
-        watch.tell(len(outcomes))
+        control.report(len(outcomes))
     return outcomes
 
 
-def _run_beside(code: bytes, tasks: Sequence[bytes], watch: Watch, count: int) -> list[Outcome]:
-    """Run tasks in worker processes; all of them end when one fails or the caller says so."""
+def _run_in_workers(
+    code: bytes, tasks: Sequence[bytes], control: PhaseControl, count: int
+) -> list[Outcome]:
+    """Run tasks in worker processes, until one fails or the caller cancels the job."""
     workers = Workers()
     pool = ThreadPoolExecutor(count, thread_name_prefix="lancelet-job")
     futures = [pool.submit(workers.run, code, task) for task in tasks]
     try:
-        left = set(futures)
-        while left:
-            watch.check()
-            done, left = wait(left, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
+        pending = set(futures)
+        while pending:
+            control.check()
+            done, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
             for future in done:
                 future.result()
-            watch.tell(len(futures) - len(left))
+            control.report(len(futures) - len(pending))
         return [future.result() for future in futures]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -1,9 +1,9 @@
-"""Writing a table anew in another file version, in tasks, as one version of it.
+"""Rewrite a table in another file version, in distributed tasks and one commit.
 
     version 7   files of 2.0      version 8   the same live rows in the same order, files of 2.2
 
-Rows get new ids and indices are left behind, as with every overwrite; older versions keep their
-files. Where others commit meanwhile, all of it is done again.
+As with any overwrite, rows get new ids and indices are dropped; older versions retain their files.
+The migration is repeated after concurrent commits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lancelet.ops.compact.rewrite import discard_fragments, live_rows
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.ops.publish import Remarks, Retries, publish, with_retries
+from lancelet.ops.publish import CommitProperties, Retries, publish, with_retries
 from lancelet.ops.write import FileOptions, Target, write_fragments
 from lancelet.table.commit import CommitOptions
 from lancelet.table.dictionaries import dictionary_values_of
@@ -26,17 +26,17 @@ from lancelet.table.snapshot import Snapshot
 
 
 def migrate(
-    job: Job, table: TableRef, version: FileVersion, remarks: Remarks | None = None
+    job: Job, table: TableRef, version: FileVersion, properties: CommitProperties | None = None
 ) -> Snapshot:
-    """Write all live rows as files of a version."""
+    """Rewrite all live rows as files of a version."""
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        found = job.run("migrate", partial(rewrite_part, version), plan_parts(table, snapshot))
-        fragments = tuple(fragment for part in found for fragment in part)
+        results = job.run("migrate", partial(rewrite_part, version), plan_parts(table, snapshot))
+        fragments = tuple(fragment for part in results for fragment in part)
         options = CommitOptions(attempts=0, data_version=version)
         operation = Overwrite(fragments, snapshot.schema)
         try:
-            return publish(snapshot, operation, options, remarks)
+            return publish(snapshot, operation, options, properties)
         except CommitConflictError:
             discard_fragments(snapshot, fragments)
             raise
@@ -45,7 +45,7 @@ def migrate(
 
 
 def rewrite_part(version: FileVersion, part: Part) -> Done[tuple[Fragment, ...]]:
-    """Write the live rows of a part."""
+    """Rewrite the live rows of a part."""
     snapshot = part.open()
     rows = live_rows(snapshot, tuple(snapshot.fragments), None)
     files = FileOptions(version, dictionaries=dictionary_values_of(snapshot))

@@ -1,10 +1,10 @@
-"""Some fragments of a version as if they were all of it, which is what one task works on.
+"""A part of a version: some of its fragments, presented as a snapshot for one task.
 
     version 7    fragments 0 1 2 3 4 5
-    tasks        {0 1 2}   {3 4 5}       each writes what the change needs for its own fragments
-    commit       what both made is one operation over version 7
+    tasks        {0 1 2}   {3 4 5}       each writes the files for its own fragments
+    commit       the results of both are one operation on version 7
 
-A part is never committed by itself; its files lie in the table's own folders.
+A part is never committed; its files are written to the folders of the table.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Fragments of a version, as a value that travels to a task."""
+    """Fragments of a version, as a picklable value."""
 
     table: TableRef
     fragments: tuple[int, ...]
 
     def open(self) -> Snapshot:
-        """Return the version with these fragments alone."""
+        """Return the version, restricted to these fragments."""
         snapshot = self.table.open()
-        chosen = [snapshot.fragments.by_id(number) for number in self.fragments]
-        manifest = replace(snapshot.manifest, fragments=FragmentList.of(chosen))
+        fragments = [snapshot.fragments.by_id(number) for number in self.fragments]
+        manifest = replace(snapshot.manifest, fragments=FragmentList.of(fragments))
         return replace(snapshot, stored=replace(snapshot.stored, manifest=manifest))
 
 
@@ -41,7 +41,7 @@ def plan_parts(
     fragments: Sequence[int] | None = None,
     bytes_per_task: int | None = None,
 ) -> list[Part]:
-    """Cut a version into parts of about the same size, of whole fragments each."""
+    """Split a version into parts of about the same size, of whole fragments."""
     splits = plan_splits(snapshot, fragments=fragments, split_bytes=bytes_per_task, can_cut=False)
-    at = table.pinned(snapshot)
-    return [Part(at, split.fragments) for split in splits]
+    pinned = table.pinned(snapshot)
+    return [Part(pinned, split.fragments) for split in splits]

@@ -1,4 +1,4 @@
-"""Reading rows of a version in a task: a plain value, and the function that runs it."""
+"""Scan tasks: read some rows of a version in a task."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _BATCH_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """Rows of a version that one task reads, and the columns of them.
+    """The rows and columns of a version that one task reads.
 
-    Of the rows of the split those are read for which the filter is true, but for the first
-    `offset` of them, and `limit` at most.
+    The filter applies to the rows of the split; `offset` and `limit` apply to the filtered rows.
     """
 
     table: TableRef
@@ -36,7 +35,7 @@ class ScanTask:
     offset: int = 0
 
     def plan(self) -> ScanPlan:
-        """Return the plan of the read."""
+        """Return the scan plan."""
         snapshot = self.table.open()
         options = ScanOptions(
             columns=self.columns,
@@ -50,13 +49,13 @@ class ScanTask:
         if split.num_rows is None:
             return plan_scan(snapshot, options)
         if self.filter is not None:
-            # The addresses come first: where no row is within, nothing is read.
-            within = f"({_rows_of(snapshot, split)}) AND ({self.filter})"
-            return plan_scan(snapshot, replace(options, filter=within))
+            # The address range comes first, so that nothing is read for rows outside of it.
+            combined = f"({_address_filter(snapshot, split)}) AND ({self.filter})"
+            return plan_scan(snapshot, replace(options, filter=combined))
         rows = max(0, split.num_rows - self.offset)
-        most = rows if self.limit is None else min(rows, self.limit)
+        limit = rows if self.limit is None else min(rows, self.limit)
         start = split.first_row + self.offset
-        return plan_scan(snapshot, replace(options, offset=start, limit=most))
+        return plan_scan(snapshot, replace(options, offset=start, limit=limit))
 
 
 def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
@@ -64,8 +63,8 @@ def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
     return execute(task.plan())
 
 
-def _rows_of(snapshot: Snapshot, split: Split) -> str:
-    """Return the condition that a row is within a part of a fragment, by its address."""
+def _address_filter(snapshot: Snapshot, split: Split) -> str:
+    """Return a filter for the rows of a split, by row address."""
     (source,) = sources(snapshot, split.fragments, with_deleted=False)
     assert split.num_rows is not None
     stop = min(source.num_visible, split.first_row + split.num_rows)

@@ -1,11 +1,11 @@
-"""Cutting the rows of a version into tasks of about the same size.
+"""Split the rows of a version into tasks of about the same size.
 
     fragments   0: 10 MB   1: 20 MB   2: 900 MB (300 rows)   3: 5 MB
     of 300 MB   [0, 1]     2 rows 0..100   2 rows 100..200   2 rows 200..300   [3]
 
-Sizes come from the manifest alone: the bytes of a file, times the share of its columns that are
-read, times the share of its rows that are alive. They are estimates; a fixed-width column counts
-by its width and any other as `_VARIABLE_WIDTH` bytes a row.
+Sizes are estimated from the manifest: the file size, times the share of its columns that are read,
+times the share of live rows. Columns are weighted by their width, with `_VARIABLE_WIDTH` bytes per
+row for variable-width types.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lancelet.values import dataclass
 
 SPLIT_BYTES_MAX: Final = 256 * 1024 * 1024
 SPLIT_BYTES_MIN: Final = 32 * 1024 * 1024
-_SPLITS_WANTED: Final = 32
+_TARGET_SPLITS: Final = 32
 _VARIABLE_WIDTH: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows that one task reads: all live rows of fragments, or some live rows of a single one.
+    """The rows of one task: all live rows of fragments, or a range of a single fragment.
 
-    `first_row` counts live rows from the first of the fragment; `num_rows` is None for all.
-    `num_bytes` is about what the fields that are read have in files.
+    `first_row` counts live rows of the fragment; `num_rows` is None for all rows. `num_bytes` is
+    the estimated size of the requested fields.
     """
 
     fragments: tuple[int, ...]
@@ -50,30 +50,29 @@ def plan_splits(
     bytes_min: int = SPLIT_BYTES_MIN,
     can_cut: bool = True,
 ) -> list[Split]:
-    """Return splits of about `split_bytes` that together hold all live rows, in order.
+    """Return splits of about `split_bytes` bytes that cover all live rows, in order.
 
-    By default splits are small enough that a table of some size keeps a cluster busy, but not
-    smaller than `bytes_min`. Fragments are only cut where `can_cut` says that a task may read a
-    part of one.
+    The default size yields enough splits for a cluster, but not smaller than `bytes_min`. Fragments
+    are only split if `can_cut` is set.
     """
-    chosen, sizes = _sizes(snapshot, fields, fragments)
-    target = split_bytes or max(bytes_min, min(SPLIT_BYTES_MAX, sum(sizes) // _SPLITS_WANTED))
-    return list(_cut(snapshot, chosen, sizes, target, can_cut=can_cut))
+    live_fragments, sizes = _estimate_sizes(snapshot, fields, fragments)
+    target = split_bytes or max(bytes_min, min(SPLIT_BYTES_MAX, sum(sizes) // _TARGET_SPLITS))
+    return list(_split_fragments(snapshot, live_fragments, sizes, target, can_cut=can_cut))
 
 
 def estimate_bytes(
     snapshot: Snapshot, *, fields: Sequence[Field], fragments: Sequence[int] | None = None
 ) -> int:
-    """Return about how many bytes of files hold the fields of all live rows."""
-    return sum(_sizes(snapshot, fields, fragments)[1])
+    """Return the estimated file size of fields, for all live rows."""
+    return sum(_estimate_sizes(snapshot, fields, fragments)[1])
 
 
-def _sizes(
+def _estimate_sizes(
     snapshot: Snapshot, fields: Sequence[Field] | None, fragments: Sequence[int] | None
 ) -> tuple[list[Fragment], list[int]]:
-    """Return the fragments that have live rows, and about how large their fields are."""
+    """Return the fragments with live rows, and the estimated sizes of their fields."""
     snapshot.fragments.check_unique_ids()
-    chosen = [
+    live_fragments = [
         fragment
         for fragment in (
             snapshot.fragments
@@ -82,20 +81,22 @@ def _sizes(
         )
         if snapshot.live_rows(fragment)
     ]
-    wanted = None if fields is None else frozenset(leaf.id for leaf in _leaves(fields))
+    requested = None if fields is None else frozenset(leaf.id for leaf in _leaves(fields))
     widths = {int(leaf.id): _width(leaf) for leaf in _leaves(snapshot.schema.fields)}
 
     @cache
     def widths_of(numbers: tuple[int, ...]) -> tuple[int, int]:
-        held = sum(widths.get(number, 0) for number in numbers) or 1
-        if wanted is None:
-            return held, held
-        return held, sum(widths.get(number, 0) for number in wanted.intersection(numbers))
+        total = sum(widths.get(number, 0) for number in numbers) or 1
+        if requested is None:
+            return total, total
+        return total, sum(widths.get(number, 0) for number in requested.intersection(numbers))
 
-    return chosen, [_bytes_of(fragment, widths_of, snapshot) for fragment in chosen]
+    return live_fragments, [
+        _estimate_bytes(fragment, widths_of, snapshot) for fragment in live_fragments
+    ]
 
 
-def _cut(
+def _split_fragments(
     snapshot: Snapshot,
     fragments: Sequence[Fragment],
     sizes: Sequence[int],
@@ -104,15 +105,15 @@ def _cut(
     can_cut: bool,
 ) -> Iterator[Split]:
     group: list[int] = []
-    held = 0
+    group_bytes = 0
     for fragment, size in zip(fragments, sizes, strict=True):
-        if group and held + size > target:
-            yield Split(tuple(group), num_bytes=held)
-            group, held = [], 0
+        if group and group_bytes + size > target:
+            yield Split(tuple(group), num_bytes=group_bytes)
+            group, group_bytes = [], 0
         parts = -(-size // target) if can_cut else 1
         if parts <= 1:
             group.append(int(fragment.id))
-            held += size
+            group_bytes += size
             continue
         rows = snapshot.live_rows(fragment)
         step = max(1, -(-rows // parts))
@@ -120,10 +121,10 @@ def _cut(
             count = min(step, rows - start)
             yield Split((int(fragment.id),), start, count, size * count // rows)
     if group:
-        yield Split(tuple(group), num_bytes=held)
+        yield Split(tuple(group), num_bytes=group_bytes)
 
 
-def _bytes_of(
+def _estimate_bytes(
     fragment: Fragment,
     widths_of: Callable[[tuple[int, ...]], tuple[int, int]],
     snapshot: Snapshot,
@@ -132,8 +133,8 @@ def _bytes_of(
     alive = snapshot.live_rows(fragment) / max(rows, 1)
     total = 0.0
     for file in fragment.files:
-        held, read = widths_of(tuple(file.fields))
-        total += (file.size_bytes or rows * held) * read / held
+        file_width, read = widths_of(tuple(file.fields))
+        total += (file.size_bytes or rows * file_width) * read / file_width
     return int(total * alive)
 
 

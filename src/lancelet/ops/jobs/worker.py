@@ -1,10 +1,10 @@
-"""A worker process: an interpreter that reads tasks from its input and writes what came of them.
+"""Worker processes, which read tasks from stdin and write outcomes to stdout.
 
     to the worker      size, pickle of (function, task)
     from the worker    size, pickle of an outcome or of the error that the task raised
 
-`python -m lancelet.ops.jobs.worker` is that interpreter. It ends when its input does, so no
-worker outlives the process that started it. What a task prints goes where errors go.
+The process runs `python -m lancelet.ops.jobs.worker`. It ends at the end of its input, so that it
+does not outlive its parent process. The output of tasks is redirected to stderr.
 """
 
 from __future__ import annotations
@@ -26,47 +26,48 @@ _SIZE_BYTES: Final = 8
 
 
 class WorkerDiedError(LanceletError, RuntimeError):
-    """A worker process ended in the middle of a task, as often as the task was tried."""
+    """Worker processes died during a task in all attempts."""
 
 
 class Workers:
-    """Worker processes that are started as they are needed and wait for further tasks."""
+    """A pool of worker processes, started on demand and reused."""
 
     def __init__(self) -> None:
-        """Start with no process."""
+        """Start without processes."""
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
         self._is_closed = False
 
     def run(self, code: bytes, task: bytes) -> Outcome:
-        """Run a task in a free worker, and in another one if that dies.
+        """Run a task in an idle worker, and retry it in another if the worker dies.
 
         Raises:
-            WorkerDiedError: It was tried as often as is sensible.
+            WorkerDiedError: The worker died in all attempts.
             CancelledError: The workers were closed.
         """
         for _ in range(ATTEMPTS):
             worker = self._take()
             try:
-                found = worker.ask(code, task)
+                outcome = worker.request(code, task)
             except (EOFError, BrokenPipeError):
-                worker.end()
+                worker.kill()
                 continue
             self._idle.put(worker)
-            if isinstance(found, BaseException):
-                raise found
-            return found
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
         raise WorkerDiedError(
-            "worker processes died with a task; is there enough memory?", attempts=ATTEMPTS
+            "worker processes died during a task, possibly because of insufficient memory",
+            attempts=ATTEMPTS,
         )
 
     def close(self) -> None:
-        """End all workers, in the middle of a task or not."""
+        """Kill all workers."""
         with self._lock:
             self._is_closed = True
             for worker in self._all:
-                worker.end()
+                worker.kill()
 
     def _take(self) -> _Worker:
         try:
@@ -75,14 +76,14 @@ class Workers:
             pass
         with self._lock:
             if self._is_closed:
-                raise CancelledError("the job ended before the task was begun")
+                raise CancelledError("the job ended before the task was started")
             worker = _Worker()
             self._all.append(worker)
         return worker
 
 
 class _Worker:
-    """A process that does one task after another."""
+    """A process that runs one task at a time."""
 
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -93,16 +94,16 @@ class _Worker:
             env=environment,
         )
 
-    def ask(self, code: bytes, task: bytes) -> Outcome | BaseException:
-        """Send a task and wait for what comes of it."""
+    def request(self, code: bytes, task: bytes) -> Outcome | BaseException:
+        """Send a task and return its outcome."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         _send(self._process.stdin, pickle.dumps((code, task)))
-        found: Outcome | BaseException = pickle.loads(_receive(self._process.stdout))  # noqa: S301 - our own process wrote it
-        return found
+        outcome: Outcome | BaseException = pickle.loads(_receive(self._process.stdout))  # noqa: S301 - our own process wrote it
+        return outcome
 
-    def end(self) -> None:
-        """End the process at once."""
+    def kill(self) -> None:
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -111,9 +112,9 @@ class _Worker:
 
 
 def main() -> None:
-    """Do tasks until the input ends."""
-    source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a task prints must not come between the answers
+    """Run tasks until the end of the input."""
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # Redirect stdout to stderr, since stdout carries the outcomes.
     with ThreadPoolExecutor(1) as pool:
         while True:
             try:
@@ -122,15 +123,15 @@ def main() -> None:
                 return
             done = pool.submit(_run, code, task)
             error = done.exception()
-            _send(answers, done.result() if error is None else _pickled_error(error))
+            _send(sink, done.result() if error is None else _pickle_error(error))
 
 
 def _run(code: bytes, task: bytes) -> bytes:
     return pickle.dumps(run_task(pickle.loads(code), pickle.loads(task)))  # noqa: S301 - see above
 
 
-def _pickled_error(error: BaseException) -> bytes:
-    """Return an error as the caller can raise it; not every library's error can be pickled."""
+def _pickle_error(error: BaseException) -> bytes:
+    """Return a pickled error, converted to `RuntimeError` if it cannot be pickled."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)  # noqa: S301 - only to see whether it can be
@@ -145,11 +146,11 @@ def _send(stream: IO[bytes], data: bytes) -> None:
 
 
 def _receive(stream: IO[bytes]) -> bytes:
-    size = int.from_bytes(_exactly(stream, _SIZE_BYTES), "little")
-    return _exactly(stream, size)
+    size = int.from_bytes(_read_exactly(stream, _SIZE_BYTES), "little")
+    return _read_exactly(stream, size)
 
 
-def _exactly(stream: IO[bytes], size: int) -> bytes:
+def _read_exactly(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if len(data) < size:
         raise EOFError

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lancelet.errors import CommitConflictError, NotFoundError
 from lancelet.format.operation import CompactedSsTable, Update
 from lancelet.format.shard_manifest import ShardManifest, SsTable
-from lancelet.ops.dry_run import ChangeReport, rehearse
+from lancelet.ops.dry_run import ChangeReport, dry_run
 from lancelet.ops.mem_wal.discovery import latest_shards
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.ops.mem_wal.shard import Shard
@@ -38,7 +38,7 @@ from lancelet.table.apply.mem_wal import StaleCompactionError, check_generations
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass
 
-_ONCE: Final = Retries(most=0)
+_ONCE: Final = Retries(max_retries=0)
 """Conflicts are for who reads the flushed table, which is read again."""
 
 
@@ -79,7 +79,7 @@ def report_compaction(snapshot: Snapshot) -> ChangeReport:
             mark = CompactedSsTable(shard.shard_id, table.generation)
             if not current.schema.primary_key:
                 append = partial(_append, live=live, mark=mark)
-                reports.append(rehearse(current, append, len(live)))
+                reports.append(dry_run(current, append, len(live)))
                 continue
             merges = _merges(current, live, deleted, mark)
             reports += [report_merge(current, stream, spec) for stream, spec in merges]

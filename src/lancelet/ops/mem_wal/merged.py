@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.take import keep_of_table, take_from_table
+from lancelet.encodings.take import filter_table, take_from_table
 from lancelet.errors import InvalidInputError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
@@ -315,7 +315,7 @@ def live_in_memory(held: MemoryRows, read: MergedRead) -> pa.Table:
         return rows
     bound = compile_filter(read.filter, read.base.schema.to_arrow())
     (batch,) = rows.combine_chunks().to_batches()
-    return keep_of_table(rows, evaluate_filter(bound, batch).to_numpy(zero_copy_only=False))
+    return filter_table(rows, evaluate_filter(bound, batch).to_numpy(zero_copy_only=False))
 
 
 def without_newer(rows: pa.Table, newer: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.encodings.take import keep_of_table, take_from_table
+from lancelet.encodings.take import filter_table, take_from_table
 from lancelet.kernels import Metric
 from lancelet.ops.mem_wal.catch_up import with_catch_up
 from lancelet.ops.mem_wal.merged import (
@@ -86,7 +86,7 @@ def _nearest_of_shard(
     vectors = live[read.base.schema.path_of(search.field.id)].combine_chunks()
     distances = distances_to(vectors, search.queries[0], search.metric or Metric.L2)
     own = live.select(wanted).append_column(_DISTANCE, pa.array(distances, pa.float32()))
-    return keep_of_table(own, np.isfinite(distances))
+    return filter_table(own, np.isfinite(distances))
 
 
 def _nearest_of_base(

@@ -22,7 +22,7 @@ from lancelet.format.index_metadata import (
 from lancelet.format.operation import CreateIndex
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import render_message
-from lancelet.ops.indexing.drop import segments_of
+from lancelet.ops.indexing.drop import find_segments
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
@@ -189,7 +189,7 @@ def note_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> None:
         known = require_mem_wal(current).compacted
         if shard_id in known:
             return
-        (entry,) = segments_of(current, MEM_WAL_INDEX)
+        (entry,) = find_segments(current, MEM_WAL_INDEX)
         details = log_details(entry)
         # With those of others, so that many who begin shards at once do not wait for each other.
         for each in {shard_id, *list_shards(current.location)} - known.keys():

@@ -28,7 +28,7 @@ from lancelet.format.shard_manifest import (
     SsTable,
     wal_entry_position,
 )
-from lancelet.ops.indexing.drop import segments_of
+from lancelet.ops.indexing.drop import find_segments
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.state import (
     MemWalState,
@@ -113,7 +113,7 @@ def drop_log(snapshot: Snapshot) -> Snapshot:
                 seal_shard(current, shard_id)
                 _check_merged(current, shard_id, merged.get(shard_id, 0))
         # Not done again on its own: a shard that was noted meanwhile has to be looked at.
-        log = segments_of(current, MEM_WAL_INDEX)
+        log = find_segments(current, MEM_WAL_INDEX)
         return publish(current, CreateIndex((), log)), shards
 
     dropped, shards = with_retries(snapshot, attempt, Retries())

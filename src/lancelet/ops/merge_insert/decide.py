@@ -24,7 +24,7 @@ from lancelet.ops.merge_insert.join import Joined, Matches
 from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.prepared_source import Source
 from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec
-from lancelet.ops.moved_rows import joined_rows, rows_by_fragment
+from lancelet.ops.moved_rows import rows_by_fragment, union_rows
 from lancelet.query.compile import ExpressionLike, compile_filter
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
@@ -86,7 +86,7 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) 
             _check_unambiguous(source, gone)
     deleted = rows_by_fragment(gone.addresses)
     if spec.deletes_unmatched:
-        deleted = joined_rows(
+        deleted = union_rows(
             deleted, _unmatched(snapshot, spec.delete_condition, matches.addresses)
         )
     return Decision(

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.encodings.take import keep_of_batch
+from lancelet.encodings.take import filter_batch
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.operation import Update, UpdateMode
 from lancelet.format.schema import Schema
 from lancelet.ops.compact.blobs import with_blob_values
 from lancelet.ops.delete import write_deletions
-from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.dry_run import ChangeReport, DryRun
 from lancelet.ops.merge_insert.decide import Decision, batches_of_matches, decide
 from lancelet.ops.merge_insert.join import Matches, join
 from lancelet.ops.merge_insert.key_bytes import Bools
@@ -35,9 +35,9 @@ from lancelet.ops.merge_insert.prepared_source import Source, prepared, refitted
 from lancelet.ops.merge_insert.rewrite_columns import check_columns_mode, rewrite_columns
 from lancelet.ops.merge_insert.spec import MergeSpec, MergeStatistics, RewriteMode
 from lancelet.ops.moved_rows import (
-    changed_rows,
-    joined_rows,
+    count_rows,
     rows_by_fragment,
+    union_rows,
     with_moved_ids,
     write_rows,
 )
@@ -117,11 +117,11 @@ def merge_uncommitted(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) ->
 
 def report_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> ChangeReport:
     """Return what a merge would do."""
-    rehearsal = Rehearsal.of(snapshot)
-    done = merge_uncommitted(rehearsal.snapshot, stream, spec)
+    dry_run = DryRun.of(snapshot)
+    done = merge_uncommitted(dry_run.snapshot, stream, spec)
     did = done.statistics
     rows = did.num_inserted_rows + did.num_updated_rows + did.num_deleted_rows
-    return rehearsal.report(done.operation, rows)
+    return dry_run.report(done.operation, rows)
 
 
 def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> PreparedMerge:
@@ -160,7 +160,7 @@ def _rewrite_rows(
 
     fragments = write_rows(snapshot, rows(), spec.files)
     addresses = np.concatenate([np.empty(0, np.uint64), *moved])
-    affected = joined_rows(decision.deleted, rows_by_fragment(addresses))
+    affected = union_rows(decision.deleted, rows_by_fragment(addresses))
     removal = write_deletions(snapshot, affected)
     operation = Update(
         removed_fragment_ids=removal.removed,
@@ -175,7 +175,7 @@ def _rewrite_rows(
     statistics = MergeStatistics(
         num_inserted_rows=int(np.count_nonzero(decision.inserted)),
         num_updated_rows=len(addresses),
-        num_deleted_rows=changed_rows(decision.deleted),
+        num_deleted_rows=count_rows(decision.deleted),
         num_skipped_duplicates=decision.num_skipped,
         bytes_written=sum(file.size_bytes or 0 for file in files),
         num_files_written=len(files),
@@ -228,7 +228,7 @@ def inserted_rows(
         own = inserted[placed.first : placed.stop]
         if not own.any():
             continue
-        rows = placed.batch if own.all() else keep_of_batch(placed.batch, own)
+        rows = placed.batch if own.all() else filter_batch(placed.batch, own)
         yield complete(snapshot.schema, source.part, rows, None), rows
 
 

@@ -15,7 +15,7 @@ from dataclasses import fields
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
-from lancelet.ops.dry_run import Rehearsal
+from lancelet.ops.dry_run import DryRun
 from lancelet.ops.fit import fit_to_table
 from lancelet.ops.lossless import fit_rows
 from lancelet.ops.merge_insert.decide import compile_condition
@@ -60,10 +60,10 @@ def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec)
 def analyze_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> str:
     """Do all of a merge but writing and committing, and return its steps with what they took."""
     spec.check()
-    rehearsal = Rehearsal.of(snapshot)
+    dry_run = DryRun.of(snapshot)
     started = time.perf_counter()
     with prepared(snapshot.schema, stream, spec) as source:
-        did = prepare_merge(rehearsal.snapshot, source, spec).statistics
+        did = prepare_merge(dry_run.snapshot, source, spec).statistics
         elapsed_ms = (time.perf_counter() - started) * 1000
         metrics = f", metrics=[elapsed_ms={elapsed_ms:.2f}, {_metrics(did)}]"
         return "\n".join(_lines(snapshot, stream.schema, spec, source.steps, metrics))

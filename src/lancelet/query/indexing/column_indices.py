@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from lancelet import index as kinds
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import SupportsCount, SupportsReadEstimates
-from lancelet.index.query import IsNull, ScalarQuery, type_of
+from lancelet.index.query import IsNull, ScalarQuery, query_type
 from lancelet.index.titles import TITLES
 from lancelet.io.metered import IoCounts
 from lancelet.query.functions.json_path import keys_of_path
@@ -93,7 +93,7 @@ class ColumnIndex:
         """Return whether values in documents are compared as what the segment has."""
         if WITHIN not in self.path:
             return True
-        asked = type_of(question)
+        asked = query_type(question)
         return asked is None or asked == segment.value_type
 
     def estimate_reads(self, question: ScalarQuery, *, is_negated: bool = False) -> IoCounts:

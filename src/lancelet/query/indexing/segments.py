@@ -261,7 +261,7 @@ def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
     loads = index_loads(snapshot)
     kept = snapshot.location.kept.nested(("index", metadata.uuid), INDEX)
     version = snapshot.manifest.data_version
-    return SegmentFolder(store, path, version, loads=loads, kept=kept, listed=metadata.files)
+    return SegmentFolder(store, path, version, loads=loads, cache_scope=kept, listed=metadata.files)
 
 
 def index_loads(snapshot: Snapshot) -> IndexLoads:

@@ -24,9 +24,9 @@ import pyarrow as pa
 from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.base import RowRange
-from lancelet.encodings.take import rows_at
+from lancelet.encodings.take import take_ascending
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, few_rows, fixed_row_bytes
@@ -327,14 +327,16 @@ def survivors_of(
         if passed.true_count == count:
             continue
         count = passed.true_count
-        chosen = np.flatnonzero(numpy_of(passed)).astype(np.int64, copy=False)
+        chosen = np.flatnonzero(to_numpy(passed)).astype(np.int64, copy=False)
         if offsets is not None:
             offsets = offsets[chosen]
         else:
             offsets = chosen + split.rows.start if split.rows.start else chosen
         later = {*kept, *(field for after in steps[place + 1 :] for field in after.fields)}
         columns = {
-            field: rows_at(array, chosen) for field, array in columns.items() if field in later
+            field: take_ascending(array, chosen)
+            for field, array in columns.items()
+            if field in later
         }
     return Survivors(offsets, columns, count)
 

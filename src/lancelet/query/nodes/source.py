@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange, Rows
-from lancelet.encodings.take import follow_each_other, rows_at
+from lancelet.encodings.take import is_contiguous, take_ascending
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.io.metered import IoCounts
@@ -99,7 +99,7 @@ class FragmentSource:
         if selected is None or len(wanted) == len(selected):
             return arrays
         chosen = selected - rows.start if rows.start else selected
-        return [rows_at(array, chosen) for array in arrays]
+        return [take_ascending(array, chosen) for array in arrays]
 
     def estimate_reads(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
@@ -153,7 +153,7 @@ def _rows_to_read(rows: RowRange, selected: Int64s | None) -> Rows:
         return rows
     if len(selected) <= _FEW or not dense_enough(len(selected), len(rows)):
         return RowIndices(selected)
-    if follow_each_other(selected):
+    if is_contiguous(selected):
         return RowRange(int(selected[0]), int(selected[-1]) + 1)
     return rows
 

@@ -44,7 +44,7 @@ class AdmittedRows:
         """Admit rows of a segment by their fragments."""
         self._masks = masks
         self._segment = segment
-        self._admitted = np.zeros(segment.num_places, np.bool_)
+        self._admitted = np.zeros(segment.num_row_slots, np.bool_)
         self._counts = np.full(len(segment.lengths), -1, np.int64)
 
     @property

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.format.field import Field
-from lancelet.index.text.elements import Places
+from lancelet.index.text.elements import ElementIndices
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
@@ -36,14 +36,14 @@ class Hits:
     addresses: UInt64s
     scores: npt.NDArray[np.float32]
     queries: Int64s
-    places: Places | None = None
+    places: ElementIndices | None = None
 
     @staticmethod
     def of_query(
         addresses: UInt64s,
         scores: npt.NDArray[np.float32],
         query: int = 0,
-        places: Places | None = None,
+        places: ElementIndices | None = None,
     ) -> Hits:
         """Return the rows that one query found."""
         queries = np.zeros(len(addresses), np.int64)  # faster than `full`, and most are the first

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.file.pool import map_ordered
 from lancelet.index.vector.quantizers.base import Quantizer
-from lancelet.index.vector.segment import IvfSegment, Loaded
+from lancelet.index.vector.segment import IvfSegment, LoadedRows
 from lancelet.index.vector.vectors import prepare_query
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import (
@@ -117,7 +117,7 @@ class LiveRows:
         masks = live_masks(self._snapshot, self._segment.covered)
         return AdmittedRows(masks, opened_vectors(self._segment))
 
-    def addresses(self, opened: IvfSegment, loaded: Loaded, partitions: Int64s) -> UInt64s:
+    def addresses(self, opened: IvfSegment, loaded: LoadedRows, partitions: Int64s) -> UInt64s:
         """Return the address of each row that was loaded, for those of some partitions."""
         if not self._moves:
             return loaded.numbers
@@ -196,7 +196,7 @@ class SegmentSearch:
             walked.append(self._scan(np.array(scanned), loaded, addresses, asked))
         return Hits.join(walked).nearest(asked.wanted.count)
 
-    def _scan(self, chosen: Int64s, loaded: Loaded, addresses: UInt64s, asked: _Asked) -> Hits:
+    def _scan(self, chosen: Int64s, loaded: LoadedRows, addresses: UInt64s, asked: _Asked) -> Hits:
         segment, wanted = self._segment, asked.wanted
         centers = bases = NO_FLOATS
         if asked.code.kind is CodeKind.WORDS or len(loaded.codes.numbers):
@@ -266,7 +266,7 @@ class _Asked:
     @cached_property
     def code(self) -> CodeQuery:
         """How rows are scored, which walks of graphs do not need."""
-        return self.quantizer.ask(self.query)
+        return self.quantizer.code_query(self.query)
 
 
 _FEW_ROWS: Final = 1000

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
-from lancelet.index.text.elements import no_places
+from lancelet.index.text.elements import no_element_indices
 from lancelet.query.found_columns import referable_columns
 from lancelet.query.node_meter import SEARCH, SORT, TAKE, filter_node
 from lancelet.query.nodes.filter import matching_offsets
@@ -162,7 +162,7 @@ def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
 
 def _lists_of(found: Hits, data_type: pa.DataType) -> pa.Array:
     """Return the places of elements as lists of numbers."""
-    places = no_places(len(found)) if found.places is None else found.places
+    places = no_element_indices(len(found)) if found.places is None else found.places
     offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(places.shape[1])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(places.ravel()), data_type)
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.index.inverted.bm25 import Corpus
-from lancelet.index.inverted.occurrences import docs_with_phrase, occurrences
 from lancelet.index.inverted.partition import Partition
+from lancelet.index.inverted.phrases import docs_with_phrase, occurrences
 from lancelet.index.text.analyzer import Token
 from lancelet.kernels import search_phrase, search_postings
 from lancelet.kernels.posting_lists import Ranking
@@ -167,13 +167,13 @@ def _find_alternatives(
 def number_of(partition: Partition, token: str) -> int:
     """Return the number of a token in a partition, or -1 where no document has it."""
     number = partition.tokens.find(token)
-    return -1 if number is None or not partition.num_docs_with(number) else number
+    return -1 if number is None or not partition.doc_frequency(number) else number
 
 
 def num_docs_with(partition: Partition, token: str) -> int:
     """Return how many documents of a partition have a token."""
     number = partition.tokens.find(token)
-    return 0 if number is None else partition.num_docs_with(number)
+    return 0 if number is None else partition.doc_frequency(number)
 
 
 def expand(

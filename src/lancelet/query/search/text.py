@@ -28,7 +28,7 @@ from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
 from lancelet.index.inverted.partition import StoredPartition
 from lancelet.index.text.analyzer import Analyzer, Token
-from lancelet.index.text.elements import Places, no_places
+from lancelet.index.text.elements import ElementIndices, no_element_indices
 from lancelet.io.metered import IoCounts
 from lancelet.query.full_text import (
     BooleanQuery,
@@ -152,7 +152,7 @@ class TextSearch:
         """Return how many documents have the words, at most, if what says so is in memory."""
         total = 0
         for leaf, tokens, partition in self._asked(plan):
-            counts = partition.known_docs_with([each.text for each in tokens])
+            counts = partition.cached_doc_frequencies([each.text for each in tokens])
             if counts is None:
                 return None
             # Any of the words at one position will do.
@@ -357,11 +357,11 @@ class _Evaluation:
             case _:
                 raise InvalidInputError("unknown query of texts", found=type(query).__name__)
 
-    def elements(self, found: Matches) -> tuple[UInt64s, Places]:
+    def elements(self, found: Matches) -> tuple[UInt64s, ElementIndices]:
         """Return the rows of documents that match, and where these are in their lists."""
         for column in self._columns.values():
             return column.elements(found.addresses)
-        return found.addresses, no_places(0)
+        return found.addresses, no_element_indices(0)
 
     def _boolean(self, query: BooleanQuery) -> Matches:
         parts: dict[Occur, list[Matches]] = {occur: [] for occur in Occur}

@@ -25,8 +25,8 @@ from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
 from lancelet.index.inverted.partition import Partition
 from lancelet.index.text.analyzer import Analyzer, Token
-from lancelet.index.text.documents import analyzer_of, fuzzy_analyzer, path_length
-from lancelet.index.text.elements import Places
+from lancelet.index.text.documents import fuzzy_analyzer, make_analyzer, path_length
+from lancelet.index.text.elements import ElementIndices
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import (
     FullTextOperator,
@@ -158,18 +158,18 @@ class TextColumn:
         """Return how many documents have a token, with an index or without."""
         return statistics_of(list(self._parts()), [token]).num_docs_with[token]
 
-    def elements(self, keys: UInt64s) -> tuple[UInt64s, Places]:
+    def elements(self, keys: UInt64s) -> tuple[UInt64s, ElementIndices]:
         """Return the rows of documents that were found by element, and where they are in lists."""
         parts = [part for group in self._groups for part in group.parts]
         numbers, docs = fragments_of(keys), offsets_of(keys)
         addresses = np.empty(len(keys), np.uint64)
-        depth = max((part.partition.places.shape[1] for part in parts), default=0)
+        depth = max((part.partition.element_indices.shape[1] for part in parts), default=0)
         places = np.zeros((len(keys), depth), np.uint32)
         for number in np.unique(numbers).tolist():
             part, chosen = parts[number], numbers == number
             addresses[chosen] = part.addresses[docs[chosen]]
             with part.blamed:
-                places[chosen] = part.partition.places[docs[chosen]]
+                places[chosen] = part.partition.element_indices[docs[chosen]]
         return addresses, places
 
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
@@ -384,7 +384,7 @@ def analyzer_of_column(snapshot: Snapshot, target: Target) -> Analyzer:
         return own
     field = snapshot.schema.field_by_path(format_path(target.path))
     is_json = isinstance(field.arrow_type, pa.JsonType)
-    return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
+    return make_analyzer(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
 
 def tokens_of(snapshot: Snapshot, query: FullTextQuery, target: Target) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.index.inverted.kind import Inverted, InvertedSegment
 from lancelet.index.text.analyzer import Analyzer
-from lancelet.index.text.documents import analyzer_of
+from lancelet.index.text.documents import make_analyzer
 from lancelet.index.text.options import TextOptions
 from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
 from lancelet.table.fragment_reuse import current_coverage
@@ -76,7 +76,9 @@ class TextIndices:
         if self.segments(target) is None:
             return None
         if target not in self._analyzers:
-            self._analyzers[target] = analyzer_of(TextOptions.of(_said(self.listed[target][0])))
+            self._analyzers[target] = make_analyzer(
+                TextOptions.from_params(_said(self.listed[target][0]))
+            )
         return self._analyzers[target]
 
     def leave_out(self, broken: BrokenSegmentError) -> None:

@@ -31,8 +31,13 @@ from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.partition import MemoryPartition, Partition
 from lancelet.index.inverted.postings import Postings, invert, join
-from lancelet.index.text.analyzer import Analyzer, Vocabulary, Words
-from lancelet.index.text.elements import Places, elements_of, lists_of_texts, texts_per_row
+from lancelet.index.text.analyzer import AnalyzedTexts, Analyzer, Vocabulary
+from lancelet.index.text.elements import (
+    ElementIndices,
+    list_elements,
+    lists_of_texts,
+    texts_per_row,
+)
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.matches import Matches
@@ -174,7 +179,7 @@ def read_unindexed(
     parts: list[Postings] = []
     numbers: list[UInt64s] = []
     lengths: list[Int64s] = []
-    places: list[Places] = []
+    places: list[ElementIndices] = []
     num_docs = 0
     for texts, own in _documents(plan, target, covered, rows, places):
         met = vocabulary if only is None else Vocabulary()
@@ -184,7 +189,7 @@ def read_unindexed(
         lengths.append(words.counts[has_tokens])
         if only is not None:
             words = _with_only(words, met, only, vocabulary)
-        words = Words(words.ids, words.positions, words.counts[has_tokens])
+        words = AnalyzedTexts(words.ids, words.positions, words.counts[has_tokens])
         parts.append(invert(words, len(vocabulary.tokens), num_docs, with_position=True))
         num_docs += len(words.counts)
     if not parts:
@@ -203,13 +208,13 @@ def _documents(
     target: Target,
     covered: frozenset[int],
     rows: Mapping[int, Int64s] | None,
-    places: list[Places],
+    places: list[ElementIndices],
 ) -> Iterator[tuple[pa.Array, UInt64s]]:
     """Yield documents, and where their rows are; the places of elements are added to others."""
     for values, addresses in _pieces(plan, target, covered, rows):
         if target.by_element:
-            found = elements_of(values)
-            places.append(found.places)
+            found = list_elements(values)
+            places.append(found.element_indices)
             yield found.texts, addresses[found.rows]
         else:
             yield texts_per_row(values), addresses
@@ -247,8 +252,8 @@ def _offsets(source: FragmentSource, whole: RowRange, wanted: Int64s | None) -> 
 
 
 def _with_only(
-    words: Words, met: Vocabulary, only: frozenset[str], vocabulary: Vocabulary
-) -> Words:
+    words: AnalyzedTexts, met: Vocabulary, only: frozenset[str], vocabulary: Vocabulary
+) -> AnalyzedTexts:
     """Return the words that are of some tokens, numbered by another vocabulary."""
     numbers = np.full(len(met.tokens), -1, np.int64)
     for token in only:
@@ -259,4 +264,4 @@ def _with_only(
     kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
     ends = np.cumsum(words.counts)
     counts = kept_before[ends] - kept_before[ends - words.counts]
-    return Words(made[kept].astype(np.uint32), words.positions[kept], counts)
+    return AnalyzedTexts(made[kept].astype(np.uint32), words.positions[kept], counts)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from lancelet.errors import InvalidInputError
 from lancelet.index.text.analyzer import TextAnalyzer
-from lancelet.index.text.highlight import Marks, highlight
+from lancelet.index.text.highlight import HighlightTags, highlight
 from lancelet.query.full_text import (
     BooleanQuery,
     BoostQuery,
@@ -48,7 +48,7 @@ def snippets(
     if not isinstance(analyzer, TextAnalyzer):
         raise InvalidInputError("snippets highlight texts, not JSON documents", column=name)
     own = {token.text for words in _words(query, name) for token in analyzer.tokens(words)}
-    chosen = Marks(*marks)
+    chosen = HighlightTags(*marks)
     return ["" if text is None else highlight(text, own, analyzer, chosen) for text in texts]
 
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from sqlglot import exp
 
-from lancelet.encodings.arrow import arrow_of
+from lancelet.encodings.arrow import to_arrow
 from lancelet.spark.convert import convert_column
 from lancelet.spark.sql.analysis import ROWWISE, TableColumns, Use
 from lancelet.spark.sql.predicates import is_comparable, is_whole
@@ -447,7 +447,7 @@ def aggregate_batch(
     for number, each in enumerate(aggregation.partials):
         name = f"p{number}"
         if each.kind == "rows":
-            columns[name] = arrow_of(np.ones(count, np.int64))
+            columns[name] = to_arrow(np.ones(count, np.int64))
             asked.append((name, "sum"))
         elif each.kind == "valid":
             columns[name] = batch.column(each.column).is_valid().cast(pa.int64())
@@ -512,7 +512,7 @@ def _numbers(partial: Partial, values: Any, most: int, valid: Any) -> pa.Array:
         texts = [None if value is None else f"{value}E-{scale}" for value in values]
         return pa.array(texts, pa.string()).cast(pa.decimal128(_DECIMAL_MAX, scale))
     if valid is None:
-        return arrow_of(values)
+        return to_arrow(values)
     return pa.array(values, pa.int64(), mask=~valid)
 
 

@@ -27,7 +27,7 @@ from lancelet.errors import CommitConflictError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark import change
 from lancelet.spark.columns import ROW_ADDRESS
-from lancelet.spark.fitting import fitted, has_names, paired
+from lancelet.spark.fitting import cast_or_raise, has_same_names, pair_fields
 from lancelet.spark.frames import literal, quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import Matched, MergeResult, change_rows, target_schema
@@ -689,7 +689,7 @@ def _fitted(
     *,
     by_name: bool,
 ) -> Column:
-    if by_name and not has_names(found, wanted):
+    if by_name and not has_same_names(found, wanted):
         target.source.fail(
             f"`{name}` has type {wanted.simpleString()}, whose fields are not those of "
             f"{found.simpleString()}",
@@ -702,7 +702,7 @@ def _fitted(
             start,
         )
     message = F.lit(f"a value does not fit `{name}`, which has type {wanted.simpleString()}")
-    return fitted(value, found, wanted, message, by_name=by_name)
+    return cast_or_raise(value, found, wanted, message, by_name=by_name)
 
 
 def is_storable(found: DataType, wanted: DataType, *, by_name: bool = False) -> bool:
@@ -721,7 +721,7 @@ def is_storable(found: DataType, wanted: DataType, *, by_name: bool = False) -> 
         case StructType(), StructType():
             return len(found) == len(wanted) and all(
                 storable(one.dataType, two.dataType)
-                for one, two in paired(found, wanted, by_name=by_name)
+                for one, two in pair_fields(found, wanted, by_name=by_name)
             )
     if isinstance(found, number) and isinstance(wanted, number):
         return True

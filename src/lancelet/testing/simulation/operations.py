@@ -23,7 +23,7 @@ from lancelet.ops.jobs import table_ref
 from lancelet.ops.jobs.build_index import BuildOptions, create_index
 from lancelet.ops.jobs.change_rows import ChangeOptions, delete_rows, update_rows
 from lancelet.ops.jobs.compact import compact
-from lancelet.ops.jobs.engine import Job, Outcome, TaskFunction, Watch, run_task
+from lancelet.ops.jobs.engine import Job, Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.testing.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
 
@@ -266,7 +266,7 @@ class _Twice:
     """Runs each task twice, each time as another process would, and takes what came last."""
 
     def run(
-        self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch
+        self, function: TaskFunction[T, R], tasks: Sequence[T], watch: PhaseControl
     ) -> Iterator[Outcome]:
         """Run them; see `Engine`."""
         del watch

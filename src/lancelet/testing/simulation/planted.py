@@ -118,7 +118,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "a cleanup does not look again at tags and holds": _with(
         run, "referred_since", lambda _: set()
     ),
-    "a cleanup does not look at tags": _with(plan, "_tags_here", lambda *_: {}),
+    "a cleanup does not look at tags": _with(plan, "_branch_tags", lambda *_: {}),
     "a commit does not look whether it came too late": _with(commit, "landed_in", _listed),
     "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
     "who refers to a version does not hold it": lambda: _both(

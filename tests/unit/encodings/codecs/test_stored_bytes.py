@@ -15,7 +15,7 @@ from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
 from lancelet.encodings.codecs.delta import Delta
-from lancelet.encodings.codecs.dictionary import look_up, split
+from lancelet.encodings.codecs.dictionary import split, take_items
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import Flat, flat_encoding
 from lancelet.encodings.codecs.fsst import Fsst, SymbolTable, parse_table, stored_table
@@ -25,9 +25,9 @@ from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.codecs.range import Range
 from lancelet.encodings.codecs.rle import Rle
+from lancelet.encodings.codecs.unsigned import from_unsigned
 from lancelet.encodings.codecs.variable import VariableCodec, variable_encoding
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
-from lancelet.encodings.codecs.words import from_words
 from lancelet.encodings.options import Compression
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -37,7 +37,7 @@ ONE = np.array([1], np.int64)
 
 
 def numbers(*values: int, dtype: type = np.uint32) -> FixedWidth:
-    return from_words(np.array(values, dtype))
+    return from_unsigned(np.array(values, dtype))
 
 
 def strings(*values: str) -> Variable:
@@ -87,7 +87,7 @@ def test_inline_packing_puts_the_width_in_front() -> None:
 
 @pytest.mark.parametrize(("count", "stored"), [(1030, 256 + 6 * 2), (2000, 512)])
 def test_out_of_line_packing_keeps_a_short_tail_plain(count: int, stored: int) -> None:
-    values = from_words((np.arange(count) % 4).astype(np.uint16))
+    values = from_unsigned((np.arange(count) % 4).astype(np.uint16))
     encoded = OutOfLineBitpacking().encode_block(values)
     assert encoded.data.nbytes == stored
     assert encoded.encoding.out_of_line_bitpacking.values.flat.bits_per_value == 2
@@ -100,7 +100,7 @@ def test_runs_are_values_and_lengths() -> None:
 
 
 def test_a_long_run_is_stored_as_several() -> None:
-    assert chunk(Rle(), from_words(np.full(600, 5, np.uint8))) == ["050505", "ffff5a"]
+    assert chunk(Rle(), from_unsigned(np.full(600, 5, np.uint8))) == ["050505", "ffff5a"]
 
 
 def test_bytes_are_regrouped_by_their_place() -> None:
@@ -129,7 +129,7 @@ def test_strings_of_structs_have_their_length_in_front() -> None:
 
 
 def test_general_compression_puts_the_plain_size_in_front() -> None:
-    values = from_words(np.zeros(1000, np.uint32))
+    values = from_unsigned(np.zeros(1000, np.uint32))
     (zstd,) = chunk(General(Flat(), Compression.ZSTD), values)
     (lz4,) = chunk(General(Flat(), Compression.LZ4), values)
     assert zstd.startswith("a00f00000000000028b52ffd")
@@ -137,7 +137,9 @@ def test_general_compression_puts_the_plain_size_in_front() -> None:
 
 
 def test_bare_zstd_frames_are_read() -> None:
-    sized = General(Flat(), Compression.ZSTD).encode_block(from_words(np.arange(500, dtype="<u4")))
+    sized = General(Flat(), Compression.ZSTD).encode_block(
+        from_unsigned(np.arange(500, dtype="<u4"))
+    )
     found = registry.decode_block(sized.encoding, sized.data[8:], 500)
     assert found.data.view("<u4").tolist() == list(range(500))
 
@@ -185,7 +187,7 @@ def test_a_dictionary_keeps_the_bytes_of_every_value() -> None:
     assert parts is not None
     indices, items = parts
     assert indices.tolist() == [0, 1, 2, 3, 0]
-    assert look_up(items, indices.view(np.uint32)).data.tobytes() == floats.tobytes()
+    assert take_items(items, indices.view(np.uint32)).data.tobytes() == floats.tobytes()
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ def decode_chunk(encoding, *buffers: bytes, count: int):
 
 
 def test_an_unknown_codec_is_named_as_such() -> None:
-    with pytest.raises(UnsupportedError, match="does not know"):
+    with pytest.raises(UnsupportedError, match="unknown codec"):
         decode_chunk(pb21.CompressiveEncoding(), b"", count=1)
 
 
@@ -278,10 +280,13 @@ def test_runs_whose_number_is_nowhere_stored_are_refused() -> None:
         ),
         (lambda: Constant().encode_block(numbers(1, 2)), "equal"),
         (lambda: Range().encode_block(numbers(1, 2, 4)), "sequence"),
-        (lambda: Delta().encode_block(numbers()), "first value"),
-        (lambda: InlineBitpacking().encode_block(from_words(np.zeros(1025, np.uint8))), "single"),
+        (lambda: Delta().encode_block(numbers()), "non-empty"),
+        (
+            lambda: InlineBitpacking().encode_block(from_unsigned(np.zeros(1025, np.uint8))),
+            "single",
+        ),
         (lambda: General(Flat(), Compression.FSST), "general"),
-        (lambda: Flat().encode_block(strings("a")), "fixed width"),
+        (lambda: Flat().encode_block(strings("a")), "fixed-width"),
         (lambda: VariableCodec().encode_block(numbers(1)), "byte strings"),
         (lambda: Fsst().encode_block(strings("a")), "single buffers"),
         (lambda: chunk(PackedStruct(), numbers(1)), "structs"),
@@ -296,7 +301,7 @@ def test_what_a_codec_cannot_store_is_refused(encode, match: str) -> None:
 @pytest.mark.parametrize("offsets", [[0, 2**63 - 1, -2, 5], [0, 2**62, -(2**62) - 1, 5]])
 def test_offsets_whose_differences_wrap_around_are_corrupt(offsets):
     bytes_ = Slices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([8], np.int64))
-    with pytest.raises(CorruptDataError, match="backwards"):
+    with pytest.raises(CorruptDataError, match="decrease"):
         variable._join_parts(np.array(offsets), bytes_, np.array([3]))
 
 
@@ -317,7 +322,7 @@ def test_runs_by_rules_take_as_many_lengths_as_fill_each_block(start, step, coun
 
 @pytest.mark.parametrize(("start", "step", "count"), [(3, 3, 8), (0, 0, 5), (9, 1, 4)])
 def test_runs_by_rules_that_fill_no_block_are_corrupt(start, step, count):
-    with pytest.raises(CorruptDataError, match="do not fill their blocks"):
+    with pytest.raises(CorruptDataError, match="do not match the size of their blocks"):
         registry.decode_blocks(runs_by_rules(start, step), nothing([count]), np.array([count]))
 
 

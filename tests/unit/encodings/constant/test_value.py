@@ -8,7 +8,7 @@ import pytest
 
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
 from lancelet.encodings.base import FixedWidth
-from lancelet.encodings.constant.value import build_value, constant_value, parse_value, repeated
+from lancelet.encodings.constant.value import build_value, constant_value, parse_value, repeat_value
 from lancelet.errors import CorruptDataError
 
 CONSTANT = [
@@ -27,9 +27,9 @@ def test_one_value_all_over_is_found_and_repeated(array):
     value = constant_value(block_from_arrow(array))
     assert value is not None
     assert value.count == 1
-    assert repeated(value, array.type, len(array), None).to_pylist() == array.to_pylist()
+    assert repeat_value(value, array.type, len(array), None).to_pylist() == array.to_pylist()
     nulls = np.packbits(np.arange(len(array)) % 2 == 0, bitorder="little")
-    some = repeated(value, array.type, len(array), nulls)
+    some = repeat_value(value, array.type, len(array), nulls)
     some.validate(full=True)
     assert some.null_count == len(array) // 2
     if array.type != pa.bool_():
@@ -77,4 +77,4 @@ def test_a_buffer_that_holds_no_value_is_corrupt(words):
 
 def test_a_value_of_another_width_than_its_type_is_corrupt():
     with pytest.raises(CorruptDataError):
-        repeated(FixedWidth(16, np.zeros(2, np.uint8), 1), pa.int32(), 3, None)
+        repeat_value(FixedWidth(16, np.zeros(2, np.uint8), 1), pa.int32(), 3, None)

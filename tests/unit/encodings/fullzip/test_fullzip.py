@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
-from lancelet.encodings.envelope import unseal
+from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.fullzip.write import row_index
-from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, sealed
+from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb
 from lancelet.testing.field_file import field_file
@@ -26,7 +26,7 @@ def zipped(array):
 
 def layout_of(file):
     (page,) = file.columns[0].pages
-    return unseal(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout).full_zip_layout
+    return unpack_any(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout).full_zip_layout
 
 
 def buffers_of(file):
@@ -138,8 +138,8 @@ def test_a_page_without_its_row_index_is_corrupt():
 def test_widths_that_cannot_be_are_corrupt(change):
     file = zipped(pa.array([1, None, 3], pa.int32()))
     (page,) = file.columns[0].pages
-    layout = unseal(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    layout = unpack_any(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
     for name, value in change.items():
         setattr(layout.full_zip_layout, name, value)
     with pytest.raises(CorruptDataError):
-        with_page(file, encoding=sealed(layout)).read(RowRange(0, 3))
+        with_page(file, encoding=pack_layout(layout)).read(RowRange(0, 3))

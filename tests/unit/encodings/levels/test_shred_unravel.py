@@ -249,7 +249,7 @@ def test_siblings_that_disagree_are_corrupt():
     node = nest(field_of(pa.list_(STRUCT)), FileVersion.V2_2)
     one = pa.array([[{"x": 1}], []], pa.list_(pa.struct([("x", pa.int32())])))
     other = pa.array([[], [{"y": "a"}]], pa.list_(pa.struct([("y", pa.string())])))
-    with pytest.raises(CorruptDataError, match="agree"):
+    with pytest.raises(CorruptDataError, match="inconsistent"):
         merge(node, [one, other])
 
 
@@ -272,7 +272,7 @@ def test_siblings_that_disagree_on_nulls_are_corrupt(wrap, value):
     agreed = [pa.array([value, None, value], wrap(kind)) for kind in POINTS]
     assert merge(node, agreed).is_valid().to_pylist() == [True, False, True]
     for odd in ([value, value, value], [None, value, value]):
-        with pytest.raises(CorruptDataError, match="agree"):
+        with pytest.raises(CorruptDataError, match="inconsistent"):
             merge(node, [agreed[0], pa.array(odd, wrap(POINTS[1]))])
 
 
@@ -297,5 +297,5 @@ def test_columns_need_not_agree_on_what_is_below_a_null():
         merged.validate(full=True)
         assert merged.to_pylist() == [[{"x": 1, "y": 1}] * 2, None]
     visible = nested([True, False], [True, False, True, True])
-    with pytest.raises(CorruptDataError, match="do not agree"):
+    with pytest.raises(CorruptDataError, match="inconsistent"):
         merge(node, [one, visible])

@@ -13,7 +13,7 @@ from lancelet.encodings.miniblock.frame import (
     PAD_BYTE,
     ChunkParts,
     FrameShape,
-    build_words,
+    build_chunk_table,
     join_chunks,
     split_chunks,
 )
@@ -94,7 +94,7 @@ def test_words_tell_positions_and_values(logarithm, chunks, rest, is_large, word
     counts[-1] = rest
     chunk_bytes = np.full(chunks, 8 * words, np.int64)
     position, size, found = place(
-        build_words(chunk_bytes, counts, has_large_chunks=is_large),
+        build_chunk_table(chunk_bytes, counts, has_large_chunks=is_large),
         num_values=int(counts.sum()),
         data_bytes=int(chunk_bytes.sum()),
         has_large_chunks=is_large,

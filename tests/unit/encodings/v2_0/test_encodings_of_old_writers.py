@@ -252,7 +252,7 @@ def test_encodings_that_do_not_fit_the_type_are_corrupt(data_type, encoding) -> 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(length=st.integers(2, 2**47))
 def test_a_page_never_holds_more_values_than_its_buffer(length) -> None:
-    with pytest.raises(CorruptDataError, match="more values than its buffer holds"):
+    with pytest.raises(CorruptDataError, match="more values than its buffer contains"):
         Column(pa.int32(), flat(32), length, b"\0\0\0\0").read(RowRange(0, 1))
 
 

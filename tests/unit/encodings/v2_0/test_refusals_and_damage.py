@@ -108,7 +108,7 @@ def test_damage_is_an_error_or_a_sound_array(store, which, data) -> None:
 def test_lists_never_have_more_items_than_their_child(store) -> None:
     stored = store(pa.array([[1, 2], [3]], pa.list_(pa.int8())))
     object.__setattr__(stored.columns[1], "pages", ())
-    with pytest.raises(CorruptDataError, match="more items than there are"):
+    with pytest.raises(CorruptDataError, match="more items than are stored"):
         stored.open()
 
 

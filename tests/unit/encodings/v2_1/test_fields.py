@@ -252,7 +252,7 @@ def test_a_single_row_of_too_many_empty_lists_is_zipped(version):
 
 def test_fixed_size_lists_of_structs_are_not_written_around_lists():
     inner = pa.struct([("l", pa.list_(pa.int8()))])
-    with pytest.raises(UnsupportedError, match="not written"):
+    with pytest.raises(UnsupportedError, match="cannot be combined with lists"):
         field_file(pa.array([[{"l": [1]}]], pa.list_(inner, 1)), FileVersion.V2_2)
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
-from lancelet.encodings.envelope import seal, unseal
+from lancelet.encodings.envelope import pack_any, unpack_any
 from lancelet.encodings.levels import nest, paths, rows_multiple
 from lancelet.encodings.v2_3.messages import sparse_structure
 from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
@@ -69,7 +69,7 @@ def sparse_file(array, kind="chunked"):
     wish = {"lance-encoding:structural-encoding": "miniblock" if kind == "chunked" else "fullzip"}
     file = field_file(slots, V, metadata=wish)
     (page,) = file.columns[0].pages
-    layout = unseal(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
+    layout = unpack_any(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
     layout.structure.sparse.CopyFrom(structure)
     if kind == "chunked":
         layout.values.chunked.ClearField("levels")
@@ -91,7 +91,7 @@ def sparse_file(array, kind="chunked"):
         size=np.concatenate(
             [[len(b) for b in indices], page.size, [len(b) for b in positions]]
         ).astype(np.int64),
-        encoding=seal(PLANAR_LAYOUT_URL, layout),
+        encoding=pack_any(PLANAR_LAYOUT_URL, layout),
     )
     column = dataclasses.replace(file.columns[0], pages=(page,))
     return FieldFile(field, V, [column], file.data, file.sink)
@@ -236,9 +236,9 @@ def test_structure_that_cannot_be_is_corrupt(layer):
 
 def with_structure(file, change):
     (page,) = file.columns[0].pages
-    layout = unseal(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
+    layout = unpack_any(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
     change(layout)
-    page = dataclasses.replace(page, encoding=seal(PLANAR_LAYOUT_URL, layout))
+    page = dataclasses.replace(page, encoding=pack_any(PLANAR_LAYOUT_URL, layout))
     file.columns[0] = dataclasses.replace(file.columns[0], pages=(page,))
     return file
 
@@ -278,7 +278,7 @@ def test_an_index_past_the_values_is_corrupt_unless_it_is_under_a_null(index):
     assert file.read(RowRange(0, 200)).to_pylist() == array.to_pylist()
     file.memo = type(file.memo)()
     file.data[at + 8 : at + 12] = index.to_bytes(4, "little")
-    with pytest.raises(CorruptDataError, match="past the end"):
+    with pytest.raises(CorruptDataError, match="out of bounds"):
         file.read(RowRange(0, 200))
 
 

@@ -18,7 +18,7 @@ def _list_of(token: int, with_position: bool) -> TokenList:
     docs = np.arange(0, DOCS, token + 1, dtype=np.uint32)
     freqs = np.full(len(docs), token % 3 + 1, np.uint32)
     assert not with_position
-    return TokenList.of(Postings(np.zeros(len(docs), np.uint32), docs, freqs, None), 128)
+    return TokenList.encode(Postings(np.zeros(len(docs), np.uint32), docs, freqs, None), 128)
 
 
 def _arena() -> ListArena:

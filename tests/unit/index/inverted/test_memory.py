@@ -30,5 +30,5 @@ def test_postings_may_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("limit", ["much", -1, 1.5, True])
 def test_a_memory_limit_is_a_number(tmp_path: Path, limit: object) -> None:
-    with pytest.raises(InvalidInputError, match="memory limit"):
+    with pytest.raises(InvalidInputError, match="memory_limit"):
         build(tmp_path / "table", memory_limit=limit)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.index.inverted import packed
-from lancelet.index.inverted.packed import PackedPostings, WaitingPostings
+from lancelet.index.inverted.packed import PackedPostings, PostingBuffer
 from lancelet.index.inverted.postings import Postings, join
 
 NUM_TOKENS = 6
@@ -48,12 +48,12 @@ def as_lists(postings: Postings) -> list[list[int] | None]:
 def test_postings_come_back_token_by_token(
     parts: list[Postings], bytes_max: int, together: int, ahead: int
 ) -> None:
-    with mock.patch.object(packed, "_TOKENS_AHEAD", ahead):
-        check_that_postings_come_back(parts, WaitingPostings(bytes_max), together)
+    with mock.patch.object(packed, "_TOKENS_PER_READ", ahead):
+        check_that_postings_come_back(parts, PostingBuffer(bytes_max), together)
 
 
 def check_that_postings_come_back(
-    parts: list[Postings], waiting: WaitingPostings, together: int
+    parts: list[Postings], waiting: PostingBuffer, together: int
 ) -> None:
     for part in parts:
         waiting.add(part)
@@ -70,7 +70,7 @@ def check_that_postings_come_back(
 @pytest.mark.parametrize(("most", "size"), [(255, 1), (256, 2), (65_536, 4)])
 def test_numbers_take_as_few_bytes_as_they_can(most: int, size: int) -> None:
     one = np.ones(1, np.uint32)
-    packed = PackedPostings.of(Postings(one, one * 9, one, one * most))
+    packed = PackedPostings.pack(Postings(one, one * 9, one, one * most))
     assert isinstance(packed.positions, np.ndarray)
     assert packed.positions.dtype.itemsize == size
     assert packed.first_doc == 9

@@ -11,7 +11,7 @@ from lancelet.index.text.options import TextOptions
 def test_words_that_say_much_in_another_language_are_kept_where_it_is_not_known(word: str) -> None:
     options = {"base_tokenizer": "icu", "stem": False, "language": "Danish"}
     theirs = [token.text for token in lance.tokenize(word, **options)]
-    ours = token_filter(TextOptions.of(options))(word)
+    ours = token_filter(TextOptions.from_params(options))(word)
     assert ([] if ours is None else [ours]) == theirs
 
 
@@ -19,7 +19,7 @@ def test_words_that_say_much_in_another_language_are_kept_where_it_is_not_known(
 def test_romanian_words_are_left_out_however_their_marks_are_written(word: str) -> None:
     options = {"language": "Romanian", "stem": False, "ascii_folding": False}
     theirs = [token.text for token in lance.tokenize(word, **options)]
-    ours = token_filter(TextOptions.of(options))(word)
+    ours = token_filter(TextOptions.from_params(options))(word)
     assert ([] if ours is None else [ours]) == theirs
 
 
@@ -34,5 +34,5 @@ def test_romanian_words_are_left_out_however_their_marks_are_written(word: str) 
 def test_lists_of_stop_words_are_whole(word: str, options: dict[str, str]) -> None:
     options = {"stem": False, "ascii_folding": False, **options}
     theirs = [token.text for token in lance.tokenize(word, **options)]
-    ours = token_filter(TextOptions.of(options))(word)
+    ours = token_filter(TextOptions.from_params(options))(word)
     assert ([] if ours is None else [ours]) == theirs

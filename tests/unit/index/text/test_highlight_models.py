@@ -4,7 +4,7 @@ import lindera
 import pytest
 
 from lancelet.index.text.analyzer import TextAnalyzer
-from lancelet.index.text.highlight import Marks, highlight
+from lancelet.index.text.highlight import HighlightTags, highlight
 from lancelet.index.text.models import HOME_VARIABLE
 from lancelet.index.text.options import TextOptions
 
@@ -43,12 +43,12 @@ def home(tmp_path, monkeypatch):
 )
 def test_words_are_marked_where_they_stand(home, tokenizer, text, token, expected):
     options = {"base_tokenizer": tokenizer, "stem": False, "remove_stop_words": False}
-    analyzer = TextAnalyzer(TextOptions.of(options))
-    assert highlight(text, {token}, analyzer, Marks()) == expected
+    analyzer = TextAnalyzer(TextOptions.from_params(options))
+    assert highlight(text, {token}, analyzer, HighlightTags()) == expected
 
 
 def test_words_that_a_model_changes_are_tokens_but_not_marked(home):
     options = {"base_tokenizer": "lindera/mini", "stem": False, "lower_case": False}
-    analyzer = TextAnalyzer(TextOptions.of(options))
+    analyzer = TextAnalyzer(TextOptions.from_params(options))
     assert [token.text for token in analyzer.tokens("É 東京")] == ["e", "東京"]
-    assert highlight("É 東京", {"e", "東京"}, analyzer, Marks()) == "É <b>東京</b>"
+    assert highlight("É 東京", {"e", "東京"}, analyzer, HighlightTags()) == "É <b>東京</b>"

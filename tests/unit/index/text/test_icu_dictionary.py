@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import StorageError
-from lancelet.index.text.icu_dictionary import join_trees, read_words
+from lancelet.index.text.icu_dictionary import join_trees, read_dictionary
 from lancelet.index.text.segments import icu_library
 
 BASE = 0xE00
@@ -134,12 +134,12 @@ HAN = st.sets(
 
 @given(words=THAI, value=st.sampled_from([0, 70, 30_000, 1 << 21, 1 << 27]))
 def test_words_of_bytes_are_read_as_written(words, value):
-    assert spelled(read_words(written(words, value, is_units=False))) == words
+    assert spelled(read_dictionary(written(words, value, is_units=False))) == words
 
 
 @given(words=HAN, value=st.sampled_from([0, 255, 256, 1 << 18, 1 << 30]))
 def test_words_of_units_are_read_as_written(words, value):
-    assert spelled(read_words(written(words, value, is_units=True))) == words
+    assert spelled(read_dictionary(written(words, value, is_units=True))) == words
 
 
 @pytest.mark.parametrize("is_units", [False, True])
@@ -149,12 +149,12 @@ def test_ways_far_apart_are_found(is_units):
         for first in range(1, 41)
         for second in range(1, 41)
     }
-    assert spelled(read_words(written(words, 0, is_units=is_units))) == words
+    assert spelled(read_dictionary(written(words, 0, is_units=is_units))) == words
 
 
 def test_trees_are_joined_roots_first():
     parts = [{"กข", "ก"}, {"ขค"}, {"ค", "คก", "คข"}]
-    forest = join_trees([read_words(written(words, 0, is_units=False)) for words in parts])
+    forest = join_trees([read_dictionary(written(words, 0, is_units=False)) for words in parts])
     assert [spelled(forest, root) for root in range(3)] == parts
     assert len(forest.units) == 3 + 2 + 2 + 3
 
@@ -165,7 +165,7 @@ def test_damage_is_an_error_or_other_words(words, place, byte, cut):
     at = int(place * (len(data) - 1))
     data[at] = byte
     try:
-        spelled(read_words(bytes(data[:at] if cut else data)))
+        spelled(read_dictionary(bytes(data[:at] if cut else data)))
     except StorageError as error:
         assert "damaged" in str(error)  # noqa: PT017
 
@@ -175,13 +175,13 @@ def test_a_trie_whose_ways_double_at_every_level_is_refused():
     # Two ways, the first of which leads to where the second does.
     units = np.array([1, 65, 1, 66] * 40 + [0x8000], np.uint16)
     with pytest.raises(StorageError, match="damaged"):
-        read_words(header + units.tobytes())
+        read_dictionary(header + units.tobytes())
 
 
 def test_lists_of_the_library_have_words():
     library = icu_library()
     assert library is not None
-    assert {"ภาษา", "ไทย"} <= spelled(read_words(library.dictionary("thaidict")))
+    assert {"ภาษา", "ไทย"} <= spelled(read_dictionary(library.dictionary("thaidict")))
     with pytest.raises(StorageError, match="lacks a dictionary") as caught:
         library.dictionary("nodict")
     assert caught.value.facts["name"] == "nodict"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
-from lancelet.index.text.models import HOME_VARIABLE, model_cutter
+from lancelet.index.text.models import HOME_VARIABLE, make_model_tokenizer
 
 
 @pytest.fixture
@@ -21,19 +21,19 @@ def test_a_package_that_is_missing_is_named(home, monkeypatch, name, package):
     (home / "jieba" / "default" / "dict.txt").write_text("word 3 n\n")
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UnsupportedError, match=package):
-        model_cutter(name)
+        make_model_tokenizer(name)
 
 
 @pytest.mark.parametrize("name", ["jieba/none", "lindera/none"])
 def test_a_model_that_is_missing_is_named(home, name):
     with pytest.raises(InvalidInputError, match=f"Invalid directory path: .*{name}"):
-        model_cutter(name)
+        make_model_tokenizer(name)
 
 
 @pytest.mark.parametrize("name", ["icu/other", "lindera", "other/model"])
 def test_an_unknown_name_is_refused(home, name):
     with pytest.raises(InvalidInputError, match="unknown base tokenizer"):
-        model_cutter(name)
+        make_model_tokenizer(name)
 
 
 @pytest.mark.parametrize("config", ["{", "[]", '{"main": "none.txt"}', '{"users": ["none.txt"]}'])
@@ -42,4 +42,4 @@ def test_dictionaries_that_cannot_be_read_are_named(home, config):
     (folder / "dict.txt").write_text("word 3 n\n")
     (folder / "config.json").write_text(config)
     with pytest.raises(StorageError, match=r"config\.json|none\.txt"):
-        model_cutter("jieba")
+        make_model_tokenizer("jieba")

@@ -9,11 +9,11 @@ import pytest
 
 from lancelet.errors import UnsupportedError
 from lancelet.index.text import segments
-from lancelet.index.text.segments import Library, icu_library, segment_cutter
+from lancelet.index.text.segments import Library, icu_library, make_segment_tokenizer
 
 
 def cut(texts, *, splits=False):
-    words, positions, counts = segment_cutter(splits=splits)(pa.array(texts, pa.string()))
+    words, positions, counts = make_segment_tokenizer(splits=splits)(pa.array(texts, pa.string()))
     source = words.source.tobytes()
     places = zip(words.position.tolist(), words.size.tolist(), strict=True)
     found = iter([source[start : start + size].decode() for start, size in places])
@@ -26,7 +26,7 @@ def fresh():
     """Forget the words that were read, before and after."""
 
     def forget():
-        for cache in (segments._words, segments._rules, icu_library):
+        for cache in (segments._read_dictionary, segments._rules, icu_library):
             cache.cache_clear()
 
     forget()
@@ -54,9 +54,9 @@ def test_words_are_read_when_they_are_met(fresh):
     assert cut(["only latin, кириллица, עברית, العربية"]) == [
         ["only", "latin", "кириллица", "עברית", "العربية"]
     ]
-    assert segments._words.cache_info().misses == 0
+    assert segments._read_dictionary.cache_info().misses == 0
     cut(["ลาว and ລາວ"])
-    assert segments._words.cache_info().misses == 2
+    assert segments._read_dictionary.cache_info().misses == 2
 
 
 def test_without_the_library_only_texts_that_need_it_are_refused(no_library):
@@ -89,7 +89,7 @@ def test_a_library_that_cannot_be_used_is_passed_over(fresh, monkeypatch, path):
 
 
 def test_texts_are_cut_on_many_threads_at_once(fresh):
-    shared = segment_cutter(splits=False)
+    shared = make_segment_tokenizer(splits=False)
     texts = ["東京都に", "ภาษาไทย", "ພາສາລາວ", "one two"] * 25
 
     def words_of(text):

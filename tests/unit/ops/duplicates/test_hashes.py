@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet.errors import InvalidInputError
-from lancelet.ops.duplicates.hashes import clusters_of, pairs_of_hashes
+from lancelet.ops.duplicates.hashes import build_clusters, pairs_of_hashes
 from lancelet.vector import (
     get_ivf_partition_info,
     hamming_clustering_for_ivf_partition,
@@ -40,7 +40,9 @@ def test_clusters_are_what_pairs_connect(rows, bits_max, random):
     words = np.array(rows, np.uint64)
     numbers = list(range(100, 100 + len(rows)))
     random.shuffle(numbers)
-    found = clusters_of(np.array(numbers, np.uint64), pairs_of_hashes(words, bits_max)).read_all()
+    found = build_clusters(
+        np.array(numbers, np.uint64), pairs_of_hashes(words, bits_max)
+    ).read_all()
     assert found.to_pylist() == clusters_by_hand(words, numbers, bits_max)
 
 

@@ -17,7 +17,7 @@ from lancelet.ops.jobs.build_index import (
     BuildOptions,
     create_index,
     optimize_indices,
-    sampled_places,
+    sample_row_indices,
 )
 from lancelet.ops.jobs.engine import Job
 from lancelet.ops.jobs.local import LocalEngine
@@ -185,7 +185,7 @@ def test_a_sample_is_read_in_few_requests(tmp_path, job):
 
 @given(total=st.integers(1, 5000), count=st.integers(1, 5000), run=st.integers(1, 600), seed=seeds)
 def test_a_sample_has_so_many_different_rows_in_order(total, count, run, seed):
-    places = sampled_places(total, count, run=run, seed=seed)
+    places = sample_row_indices(total, count, run=run, seed=seed)
     assert len(places) == min(total, count)
     assert (np.diff(places) > 0).all()
     assert places[0] >= 0

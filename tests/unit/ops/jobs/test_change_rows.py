@@ -84,7 +84,7 @@ def test_a_change_gives_up_when_it_may_not_try_again(uri, job, monkeypatch):
         return delete_part(predicate, part)
 
     monkeypatch.setattr(module, "delete_part", with_rival)
-    options = ChangeOptions(retries=Retries(most=1))
+    options = ChangeOptions(retries=Retries(max_retries=1))
     with pytest.raises(CommitConflictError):
         delete_rows(job, TableRef.of(uri), "id = 3", options)
 

@@ -25,7 +25,7 @@ from lancelet.errors import (
 from lancelet.ops.merge_insert.decide import MergeMatchError
 from lancelet.ops.merge_insert.execute import merge_rows
 from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec, RewriteMode
-from lancelet.ops.rows import read_rows_of
+from lancelet.ops.rows import read_rows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("w", pa.int32())])
 NUMBERS = itertools.count()
@@ -134,7 +134,7 @@ def test_a_merge_does_what_the_model_does(table, source, spec, columns, stable, 
     dataset = table_of(table, stable=stable)
     expected = model(table, source, spec, columns)
     new = pa.Table.from_pylist(source, SCHEMA).select(columns)
-    rows = read_rows_of(new.to_reader(4) if as_stream else new)
+    rows = read_rows(new.to_reader(4) if as_stream else new)
     if expected is None:
         with pytest.raises(MergeMatchError):
             merge_rows(dataset.snapshot, rows, spec)
@@ -154,7 +154,7 @@ def test_columns_patched_in_place_are_those_of_rows_written_anew(table, source):
     for mode in (RewriteMode.ROWS, RewriteMode.COLUMNS):
         dataset = table_of(table, stable=True)
         spec = MergeSpec(("k",), Matched.UPDATE, mode=mode)
-        rows = read_rows_of(pa.Table.from_pylist(source, SCHEMA).select(["k", "w"]))
+        rows = read_rows(pa.Table.from_pylist(source, SCHEMA).select(["k", "w"]))
         try:
             merge_rows(dataset.snapshot, rows, spec)
         except MergeMatchError as error:

@@ -145,7 +145,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"column": "id"}, TypeError, "must be"),
         ({"index_type": "IVF_ABC"}, NotImplementedError, "index types supported"),
         ({"metric": "manhattan"}, ValueError, "not supported"),
-        ({"metric": "hamming"}, ValueError, "vectors of bytes"),
+        ({"metric": "hamming"}, ValueError, "requires uint8 vectors"),
         ({"index_type": "IVF_PQ", "num_sub_vectors": 3}, ValueError, "divisible"),
         ({"index_type": "IVF_PQ", "num_sub_vectors": 2, "num_bits": 5}, ValueError, "bits"),
         ({"index_type": "IVF_RQ", "num_bits": 10}, ValueError, "bits"),

@@ -12,7 +12,7 @@ import pytest
 import lancelet
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.index.inverted.bm25 import Corpus
-from lancelet.index.text.elements import elements_of, lists_of_texts, texts_per_row
+from lancelet.index.text.elements import list_elements, lists_of_texts, texts_per_row
 from lancelet.query import (
     BooleanQuery,
     BoostQuery,
@@ -256,11 +256,14 @@ def test_slices_of_lists_are_taken_apart_as_the_whole():
     for whole in (pa.array(texts), pa.array(texts, pa.large_list(pa.large_string()))):
         for start in range(6):
             part = whole.slice(start)
-            own = elements_of(part)
+            own = list_elements(part)
             taken = [
                 (row, place, text)
                 for row, (place,), text in zip(
-                    own.rows.tolist(), own.places.tolist(), own.texts.to_pylist(), strict=True
+                    own.rows.tolist(),
+                    own.element_indices.tolist(),
+                    own.texts.to_pylist(),
+                    strict=True,
                 )
             ]
             assert taken == [

@@ -1,1 +1,1 @@
-"""A set of rows for each distinct value."""
+"""The BITMAP index kind: a set of rows for each distinct value."""

@@ -1,7 +1,7 @@
-"""The BITMAP kind: for columns of few distinct values; any question about them, exactly.
+"""The BITMAP index kind, for columns with few distinct values. All results are exact.
 
-city = 'Rome'                the set of one key
-city > 'A' AND city < 'C'    the union of the keys between
+city = 'Rome'                the row set of one key city > 'A' AND city < 'C'    the union of the
+row sets of a key range
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lancelet.rowids.selection import RowSet
 
 
 class BitmapSegment:
-    """An open BITMAP."""
+    """An open segment of a BITMAP index."""
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the keys."""
@@ -41,42 +41,44 @@ class BitmapSegment:
 
     @property
     def data_type(self) -> pa.DataType:
-        """The type of the values."""
+        """Type of the values."""
         return self.key_sets.data_type
 
     def estimate(self, query: ScalarQuery) -> int | None:
-        """Return how many rows there are: adding sets up is as cheap as guessing."""
-        spans = self.key_sets.spans(query)
-        return None if spans is None else self.key_sets.num_rows(spans)
+        """Return the exact number of matching rows."""
+        key_ranges = self.key_sets.spans(query)
+        return None if key_ranges is None else self.key_sets.num_rows(key_ranges)
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Return the rows exactly."""
-        spans = self.key_sets.spans(query)
-        assert spans is not None, "only what has an estimate is searched"
-        self.key_sets.count_comparisons(sum(stop - start for start, stop in spans))
-        return SearchResult(self.key_sets.union(spans))
+        """Return the matching rows."""
+        key_ranges = self.key_sets.spans(query)
+        assert key_ranges is not None, "supported queries have an estimate"
+        self.key_sets.count_comparisons(sum(stop - start for start, stop in key_ranges))
+        return SearchResult(self.key_sets.union(key_ranges))
 
     def nulls(self) -> RowSet:
-        """Return the rows without a value."""
+        """Return the rows with null values."""
         return self.key_sets.null_key()
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
-        """Return a key and the number of a row for every row of every key."""
+        """Return the key and row number of each entry."""
         return self.key_sets.entries()
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return {"num_bitmaps": len(self.key_sets.keys)}
 
 
 class Bitmap(ScalarKind[BitmapSegment]):
-    """A set of rows for each distinct value."""
+    """The BITMAP index kind: a set of rows for each distinct value."""
 
     name = "BITMAP"
     title = "Bitmap"
     type_url = "/lance.table.BitmapIndexDetails"
     newest_version = 1
-    unsupported_message = "a BITMAP needs a column of numbers, times, texts or byte strings"
+    unsupported_message = (
+        "a BITMAP index requires a column of numbers, times, strings or binary values"
+    )
     can_remap = True
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
@@ -95,7 +97,7 @@ class Bitmap(ScalarKind[BitmapSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Unite the sets of each key."""
+        """Merge the row sets of each key."""
         parts = [group_rows(rows.parts, rows.data_type)]
         for segment, move in zip(segments, moves, strict=True):
             parts.append(remap_groups(stored_groups(segment.key_sets), move))

@@ -1,1 +1,1 @@
-"""A Bloom filter of each zone of rows."""
+"""The BLOOMFILTER index kind: a Bloom filter for each zone of rows."""

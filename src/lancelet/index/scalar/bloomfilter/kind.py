@@ -1,9 +1,9 @@
-"""The BLOOMFILTER kind: zones that surely lack a value are not looked at.
+"""The BLOOMFILTER index kind: prunes zones that cannot contain a value.
 
     zone        fragment 0, rows 0 to 8192     32 KiB of bits
-    x = 'ab'    a bit of 'ab' is not set: not there
+    x = 'ab'    a bit of 'ab' is not set: pruned
 
-It answers equality and membership; nulls are known exactly, by a set of their own.
+It supports equality and membership. Nulls are stored exactly, in a separate row set.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _ITEMS: Final = "bloomfilter_item"
 _PROBABILITY: Final = "bloomfilter_probability"
 _PROBABILITY_DEFAULT: Final = 0.00057
 _VALUES_MAX: Final = 1000
-"""Of more values than this some are likely in every zone."""
+"""Maximum number of values in a query; larger sets are likely to match every zone."""
 
 
 class BloomFilterSegment(ZonedSegment):
-    """An open BLOOMFILTER."""
+    """An open segment of a BLOOMFILTER index."""
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the filters."""
@@ -66,10 +66,12 @@ class BloomFilterSegment(ZonedSegment):
         if len(self._sizes) and (
             self._sizes.min() < BLOCK_BYTES or (self._sizes % BLOCK_BYTES).any()
         ):
-            raise CorruptDataError("a Bloom filter is not made of whole blocks", path=folder.path)
+            raise CorruptDataError(
+                "the size of a Bloom filter is not a multiple of its block size", path=folder.path
+            )
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many zones there are, and how they were built."""
+        """Return the number of zones and the build parameters."""
         return {
             "type": "BloomFilter",
             "num_blocks": len(self.locations),
@@ -79,12 +81,12 @@ class BloomFilterSegment(ZonedSegment):
 
     @property
     def zone_rows(self) -> int:
-        """How many rows a zone has."""
+        """Number of rows per zone."""
         return int(self._file.metadata.get(_ITEMS, ZONE_ROWS))
 
     @property
     def probability(self) -> float:
-        """How often a filter may err."""
+        """False positive probability."""
         return float(self._file.metadata.get(_PROBABILITY, _PROBABILITY_DEFAULT))
 
     def _find_zones(self, query: ScalarQuery) -> npt.NDArray[np.bool_] | None:
@@ -95,38 +97,38 @@ class BloomFilterSegment(ZonedSegment):
                 return None
 
     def _with_any(self, values: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which zones may have one of some values."""
+        """Return a mask of the zones that may contain any of the values."""
         if pa.types.is_floating(values.type):
             if pc.any(pc.is_nan(values)).as_py():
-                # NaN of other bits hash apart.
+                # NaN values with different bits have different hashes.
                 return np.ones(len(self.locations), np.bool_)
             zeros = pa.array([0.0, -0.0]).cast(values.type)
             if pc.any(pc.equal(values, zeros[0])).as_py():
                 values = pa.concat_arrays([values, zeros])
-        each = ask_filters(self._data, self._starts, self._sizes, hashes_of(values))
-        found: npt.NDArray[np.bool_] = np.logical_or.reduce(each, axis=1)
-        return found
+        matches = ask_filters(self._data, self._starts, self._sizes, hashes_of(values))
+        mask: npt.NDArray[np.bool_] = np.logical_or.reduce(matches, axis=1)
+        return mask
 
 
 class BloomFilter(ScalarKind[BloomFilterSegment]):
-    """A Bloom filter of each zone of rows."""
+    """The BLOOMFILTER index kind: a Bloom filter for each zone of rows."""
 
     name = "BLOOMFILTER"
     title = "BloomFilter"
     type_url = "/lance.index.pb.BloomFilterIndexDetails"
     newest_version = 0
     unsupported_message = (
-        "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings"
+        "a BLOOMFILTER index requires a column of integers, floats, times, strings or binary values"
     )
     addresses_since = 0
-    can_remap = False  # other fragments have other zones
+    can_remap = False  # zones depend on the fragments
 
     def is_exact(self, query: ScalarQuery) -> bool:
-        """Return whether it asks for nulls; other answers contain rows that do not match."""
+        """Return whether the query matches nulls. All other results must be rechecked."""
         return isinstance(query, IsNull)
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether the bytes of values can be hashed as the format has it."""
+        """Return whether the format defines a hash for values of the type."""
         return bool(
             is_byte_strings(data_type)
             or pa.types.is_integer(data_type)
@@ -143,7 +145,7 @@ class BloomFilter(ScalarKind[BloomFilterSegment]):
         probability = parameters.values.get("probability", _PROBABILITY_DEFAULT)
         if not isinstance(zone_rows, int) or zone_rows < 1 or not 0 < probability < 1:
             raise InvalidInputError(
-                "number_of_items must be above 0, and probability between 0 and 1",
+                "number_of_items must be positive and probability between 0 and 1",
                 number_of_items=zone_rows,
                 probability=probability,
             )
@@ -161,16 +163,16 @@ class BloomFilter(ScalarKind[BloomFilterSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Put the zones of all together."""
+        """Write unchanged zones of all segments, and zones of new rows."""
         zone_rows = max((segment.zone_rows for segment in segments), default=ZONE_ROWS)
         probability = min((each.probability for each in segments), default=_PROBABILITY_DEFAULT)
-        kept = unmoved_zones(segments, moves, _SCHEMA)
-        _write(rows, folder, zone_rows, probability, kept)
+        unchanged = unmoved_zones(segments, moves, _SCHEMA)
+        _write(rows, folder, zone_rows, probability, unchanged)
         return b""
 
 
 def hashes_of(values: pa.Array) -> UInt64s:
-    """Return the hash of the bytes of each value, none of which is null."""
+    """Return the hash of each value. Values must not be null."""
     if is_byte_strings(values.type):
         wide = values.cast(pa.large_binary())
         offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset :][: len(wide) + 1]
@@ -183,7 +185,7 @@ _SCHEMA: Final = pa.schema(
     [
         *ZONE_FIELDS,
         pa.field("has_null", pa.bool_(), nullable=False),
-        # Bits of hashes do not compress, so nobody should try.
+        # Filters do not compress.
         pa.field(
             "bloom_filter_data",
             pa.binary(),
@@ -195,18 +197,18 @@ _SCHEMA: Final = pa.schema(
 
 
 def _filters(rows: IndexedRows, zone_rows: int, size: int, nulls: NullRows) -> Iterator[pa.Table]:
-    """Yield filters of each zone; rows without a value go to `nulls`."""
+    """Yield the filters of each zone and add null rows to `nulls`."""
     for run in zone_runs(rows, zone_rows):
         nulls.add(run)
         null_counts = run.null_counts()
         stops = run.stops - np.cumsum(null_counts, dtype=np.int64)
         filters = fill_filters(hashes_of(run.values.drop_null()), stops, size)
-        columns = [*run.columns(), pa.array(null_counts > 0), _byte_strings(filters, size)]
+        columns = [*run.columns(), pa.array(null_counts > 0), _to_binary_array(filters, size)]
         yield pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
-def _byte_strings(data: Bytes, size: int) -> pa.Array:
-    """Return byte strings of one size that lie one after another."""
+def _to_binary_array(data: Bytes, size: int) -> pa.Array:
+    """Return a binary array of consecutive values of equal size."""
     offsets = np.arange(0, len(data) + 1, size, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -217,9 +219,9 @@ def _write(
     folder: SegmentFolder,
     zone_rows: int,
     probability: float,
-    kept: Iterable[tuple[pa.Table, RowSet]] = (),
+    unchanged: Iterable[tuple[pa.Table, RowSet]] = (),
 ) -> None:
-    """Write the filters that are kept, and those of rows as they come."""
+    """Write unchanged zones and the zones of new rows."""
     fresh = partial(_filters, rows, zone_rows, filter_bytes(zone_rows, probability))
     facts = {_ITEMS: zone_rows, _PROBABILITY: probability}
-    write_zones(folder, _FILE, _SCHEMA, kept, fresh, facts)
+    write_zones(folder, _FILE, _SCHEMA, unchanged, fresh, facts)

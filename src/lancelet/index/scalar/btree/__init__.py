@@ -1,1 +1,1 @@
-"""Values in order, cut into pages, with the first and last value of each."""
+"""The BTREE index kind: sorted values in pages, with the minimum and maximum of each page."""

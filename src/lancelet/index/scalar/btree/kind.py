@@ -1,4 +1,4 @@
-"""The BTREE kind: what it indexes, and how segments come to be."""
+"""Builds, merges and remaps BTREE indices."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from lancelet.rowids.address import NO_ADDRESS, UInt64s
 
 
 class BTree(ScalarKind[BTreeSegment]):
-    """Values in order: equality, ranges, prefixes and nulls, all exactly."""
+    """The BTREE index kind: exact results for equality, ranges, prefixes and nulls."""
 
     name = "BTREE"
     title = "BTree"
     type_url = "/lance.table.BTreeIndexDetails"
     newest_version = 1
-    unsupported_message = "a BTREE needs a column of numbers, times, texts or byte strings"
+    unsupported_message = (
+        "a BTREE index requires a column of numbers, times, strings or binary values"
+    )
     can_remap = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 1 where rows have ids of their own, since it then numbers rows by address."""
+        """Return 1 for tables with stable row ids, to store row addresses; otherwise 0."""
         return int(stable_row_ids)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
-        """Sort all rows, on disk if they are many, and write them."""
+        """Sort all rows, spilling to disk if necessary, and write them."""
         write_pages(sorted_parts(rows.parts, rows.data_type), rows.data_type, folder)
         return b""
 
@@ -50,21 +52,21 @@ class BTree(ScalarKind[BTreeSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Sort the rows of all together."""
-        moved = (_moved(one, move) for one, move in zip(segments, moves, strict=True))
+        """Merge the sorted rows of all segments and new rows."""
+        moved = (_remap_rows(segment, move) for segment, move in zip(segments, moves, strict=True))
         old = ((values.cast(rows.data_type), ids) for part in moved for values, ids in part)
         write_pages(sorted_parts(chain(old, rows.parts), rows.data_type), rows.data_type, folder)
         return b""
 
     def remap(self, segment: BTreeSegment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the same values with other numbers; the order does not change."""
-        write_pages(_moved(segment, move), segment.data_type, folder)
+        """Write the same values with new row numbers, in the same order."""
+        write_pages(_remap_rows(segment, move), segment.data_type, folder)
         return b""
 
 
-def _moved(segment: BTreeSegment, move: Move) -> Iterator[tuple[pa.Array, UInt64s]]:
-    """Yield the values and new numbers of the rows that are still there."""
+def _remap_rows(segment: BTreeSegment, move: Move) -> Iterator[tuple[pa.Array, UInt64s]]:
+    """Yield the values and new row numbers of existing rows."""
     for values, ids in segment.read_parts():
         moved = move(ids)
-        kept = moved != NO_ADDRESS
-        yield values.filter(pa.array(kept)), moved[kept]
+        remaining = moved != NO_ADDRESS
+        yield values.filter(pa.array(remaining)), moved[remaining]

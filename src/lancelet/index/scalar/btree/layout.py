@@ -1,11 +1,11 @@
-"""The two files of a BTREE: every row in the order of its value, and a summary of each page.
+"""The two files of a BTREE index: all rows sorted by value, and the bounds of each page.
 
     page_data.lance        values  null null 3 3 5 | 7 8 8 9 12 | 15      ids  4 9 0 7 1 | ...
     page_lookup.lance      min     null            | 7          | 15
                            max     5               | 12         | 15
                            null_count 2            | 0          | 0
 
-Nulls come first. A page is a fixed number of rows, which the metadata of the second file say.
+Nulls are sorted first. The page size is fixed and recorded in the metadata of the lookup file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_pages(
     *,
     page_rows: int = PAGE_ROWS,
 ) -> None:
-    """Write both files for rows that come in order."""
+    """Write both files from sorted rows."""
     schema = pa.schema(
         [pa.field("values", data_type), pa.field("ids", pa.uint64(), nullable=False)]
     )
@@ -48,7 +48,7 @@ def write_pages(
 
 
 class _Bounds:
-    """The first and last value of each page, picked from rows as they pass."""
+    """Collects the first and last value of each page while rows are written."""
 
     def __init__(self, data_type: pa.DataType, page_rows: int) -> None:
         self._data_type = data_type
@@ -60,7 +60,7 @@ class _Bounds:
         self._num_nulls = 0
 
     def add(self, values: pa.Array) -> None:
-        """Look at the rows that come next."""
+        """Add the next rows."""
         if not len(values):
             return
         size = self._page_rows
@@ -73,7 +73,7 @@ class _Bounds:
         self._num_nulls += values.null_count
 
     def table(self) -> pa.Table:
-        """Return a row for each page, and how many nulls it has."""
+        """Return the bounds and null count of each page."""
         size = self._page_rows
         if self._num_rows % size:
             self._lasts.append(self._final)

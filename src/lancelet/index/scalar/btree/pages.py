@@ -1,10 +1,10 @@
-"""The pages of a BTREE that are in memory: each that was looked at, or all as if they were one.
+"""Page cache of a BTREE index, which holds single pages or the whole index.
 
     pages        0 1 2 3 4 5 6 7       rows of 16 bytes
-    looked at    1 5                   two pages are kept
-    and then     0 4 6                 a quarter was read: now the whole index is
+    reads of     1 5                   two pages are cached
+    reads of     0 4 6                 a quarter was read: the whole index is loaded
 
-Pages that are missing are read together. They are in the cache for as long as it has room.
+Missing pages are read in one batch. Cached pages may be evicted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.index.folder import IndexLoads, StoredFile
 from lancelet.index.parts.ordering import Order
@@ -31,13 +31,13 @@ from lancelet.rowids.address import UInt64s
 from lancelet.values import cached_property, dataclass
 
 _WHOLE: Final = "whole"
-_WHOLE_FROM: Final = 4
-"""The share of pages, one of so many, that are read before all are."""
+_WHOLE_INDEX_SHARE: Final = 4
+"""The whole index is loaded once one in this number of pages was read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """The rows of a page that have a value, of which `first` is the first."""
+    """The rows of a page with non-null values; `first` is the index of the first row."""
 
     first: int
     values: pa.Array
@@ -46,18 +46,18 @@ class Page:
 
     @property
     def stop(self) -> int:
-        """The row behind the last."""
+        """End of the row range, exclusive."""
         return self.first + len(self.ids)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes."""
+        """Memory in bytes."""
         return int(self.values.nbytes + self.ids.nbytes)
 
 
 @dataclass(eq=False)
 class Pages:
-    """The pages with values, counted from the first such page, which is `skipped` in the file."""
+    """The pages with non-null values. Page 0 follows `skipped` pages of nulls in the file."""
 
     data: StoredFile
     columns: tuple[str, str]
@@ -67,106 +67,106 @@ class Pages:
     count: int
     order: Order
     loads: IndexLoads
-    kept: CacheScope
+    cache: CacheScope
 
     def __post_init__(self) -> None:
-        """Begin with none in memory."""
+        """Start with an empty cache."""
         self._num_read = 0
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
         renew_after_fork(self, Pages._renew)
 
     @property
     def whole(self) -> Page | None:
-        """The whole index, if it is in memory."""
-        return self.kept.get(_WHOLE)
+        """The whole index if it is cached, or None."""
+        return self.cache.get(_WHOLE)
 
     def page(self, number: int) -> Page:
-        """Return a page, or the whole index if that is in memory."""
-        whole = self.whole_of(0)
-        return self.own_page(number) if whole is None else whole
+        """Return a page, or the whole index if it is cached."""
+        whole = self.whole_index(0)
+        return self.single_page(number) if whole is None else whole
 
-    def own_page(self, number: int) -> Page:
-        """Return a page and no more."""
-        return self.kept.get_or_make(number, partial(self._read_page, number))
+    def single_page(self, number: int) -> Page:
+        """Return a single page."""
+        return self.cache.get_or_make(number, partial(self._read_page, number))
 
-    def keep(self, numbers: Sequence[int]) -> bool:
-        """Read pages that are missing, all at once; say no if the whole index is there instead."""
-        missing = [number for number in numbers if number not in self.kept]
-        if self.whole_of(len(missing)) is not None:
+    def cache_pages(self, numbers: Sequence[int]) -> bool:
+        """Cache missing pages in one read. Return False if the whole index is cached instead."""
+        missing = [number for number in numbers if number not in self.cache]
+        if self.whole_index(len(missing)) is not None:
             return False
         if len(missing) < 2:
             return True
-        spans = np.array([self.rows_of(number, number + 1) for number in missing], np.int64)
+        ranges = np.array([self.rows_of(number, number + 1) for number in missing], np.int64)
         self.loads.count(parts=len(missing))
         self._count(len(missing))
-        values, ids = self._read(RowIndices(rows_within(spans[:, 0], spans[:, 1])))
-        borders = [0, *np.cumsum(spans[:, 1] - spans[:, 0]).tolist()]
+        values, ids = self._read(RowIndices(rows_within(ranges[:, 0], ranges[:, 1])))
+        bounds = [0, *np.cumsum(ranges[:, 1] - ranges[:, 0]).tolist()]
         for number, (first, _), (start, stop) in zip(
-            missing, spans.tolist(), pairwise(borders), strict=True
+            missing, ranges.tolist(), pairwise(bounds), strict=True
         ):
-            # Copies, since slices would hold what was read for all of them.
-            own = pa.concat_arrays([values.slice(start, stop - start)])
-            page = Page(first, own, self.order.keys(own), ids[start:stop].copy())
-            self.kept.put(number, page, value_bytes=page.memory_bytes)
+            # Slices would retain the memory of the whole read.
+            page_values = pa.concat_arrays([values.slice(start, stop - start)])
+            page = Page(first, page_values, self.order.keys(page_values), ids[start:stop].copy())
+            self.cache.put(number, page, value_bytes=page.memory_bytes)
         return True
 
     def estimate_reads(self, numbers: Sequence[int]) -> IoCounts:
-        """Return about what looking at pages will read, of those that are not in memory."""
-        missing = {number for number in numbers if number not in self.kept}
+        """Estimate the reads of pages that are not cached."""
+        missing = {number for number in numbers if number not in self.cache}
         if self.whole is not None or not missing:
             return IoCounts()
         rows = [RowRange(*self.rows_of(number, number + 1)) for number in missing]
-        if self._is_whole_from(len(missing)):
+        if self._should_load_all(len(missing)):
             rows = [RowRange(self.num_nulls, self.data.num_rows)]
         return self.data.estimate_reads(self.columns, *rows)
 
     def prewarm(self) -> None:
-        """Read every page, as many as are kept."""
-        if self.whole_of(self.count) is None:
-            some = self.page(self.count // 2).memory_bytes
-            for number in range(min(self.count, self.kept.entry_bytes_max // max(some, 1))):
+        """Cache all pages, up to the cache limit."""
+        if self.whole_index(self.count) is None:
+            page_bytes = self.page(self.count // 2).memory_bytes
+            for number in range(min(self.count, self.cache.entry_bytes_max // max(page_bytes, 1))):
                 self.page(number)
 
-    def whole_of(self, pages: int) -> Page | None:
-        """Return the whole index if it is in memory, or is to be, now that pages will be read."""
+    def whole_index(self, pages: int) -> Page | None:
+        """Return the whole index if it is cached, or worth loading for `pages` further reads."""
         whole = self.whole
-        if whole is None and self._is_whole_from(pages) and self._fits:
+        if whole is None and self._should_load_all(pages) and self._fits:
             if self.count == 1:
-                return self.own_page(0)
+                return self.single_page(0)
             read = partial(self._read_rows, self.num_nulls, self.data.num_rows)
-            whole = self.kept.get_or_make(_WHOLE, read)
+            whole = self.cache.get_or_make(_WHOLE, read)
         return whole
 
     def rows_of(self, page: int, stop: int) -> Span:
-        """Return the rows of pages that have a value."""
+        """Return the row range of pages, excluding nulls."""
         first = max((self.skipped + page) * self.page_rows, self.num_nulls)
         return first, min((self.skipped + stop) * self.page_rows, self.data.num_rows)
 
-    def _is_whole_from(self, pages: int) -> bool:
-        """Whether so many pages more are a share for which all are read."""
-        return (self._num_read + pages) * _WHOLE_FROM >= self.count
+    def _should_load_all(self, pages: int) -> bool:
+        """Return whether the whole index should be loaded before `pages` further reads."""
+        return (self._num_read + pages) * _WHOLE_INDEX_SHARE >= self.count
 
     @cached_property
     def _fits(self) -> bool:
-        """Whether there are pages, and not too large ones to be kept together."""
+        """Whether the whole index fits in the cache."""
         if not self.count:
             return False
-        some = self.own_page(self.count // 2)
+        page = self.single_page(self.count // 2)
         rows = self.data.num_rows - self.num_nulls
-        row_bytes = some.memory_bytes / max(len(some.ids), 1)
-        return rows * row_bytes <= self.kept.entry_bytes_max
+        row_bytes = page.memory_bytes / max(len(page.ids), 1)
+        return rows * row_bytes <= self.cache.entry_bytes_max
 
     def _read_page(self, number: int) -> Page:
         self._count(1)
         return self._read_rows(*self.rows_of(number, number + 1))
 
     def _count(self, pages: int) -> None:
-        """Count pages that are read, by any number of threads at once."""
-        with self._counting:
+        """Count pages read. Thread-safe."""
+        with self._lock:
             self._num_read += pages
 
     def _renew(self) -> None:
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
 
     def _read_rows(self, first: int, stop: int) -> Page:
         self.loads.count(parts=1)
@@ -175,15 +175,15 @@ class Pages:
 
     def _read(self, rows: Rows) -> tuple[pa.Array, UInt64s]:
         values, ids = self.data.read(self.columns, rows)
-        return values, numpy_of(ids)
+        return values, to_numpy(ids)
 
 
 def rows_within(starts: Int64s, stops: Int64s) -> Int64s:
-    """Return every row of spans that ascend and do not overlap.
+    """Return the rows of ascending ranges that do not overlap.
 
     >>> rows_within(np.array([2, 9]), np.array([4, 10])).tolist()
     [2, 3, 9]
     """
     lengths = stops - starts
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    offsets = np.cumsum(lengths) - lengths
+    return np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))

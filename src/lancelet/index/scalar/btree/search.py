@@ -1,10 +1,11 @@
-"""Searching a BTREE: bounds become places among the rows, and the rows between them are read.
+"""Search in a BTREE index: converts bounds to row ranges of the sorted rows, and reads their ids.
 
     pages        0: .. 5    1: 7 .. 12    2: 15 .. 15
     6 < x <= 8   from page 1, row 0       first value above 6
                  to page 1, row 3         first value above 8
 
-Only pages with a bound in them are read for their values; between two bounds it is the ids alone.
+Values are read only for pages that contain a bound. For pages between two bounds, only ids are
+read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import numpy_of
+from lancelet.encodings.arrow import to_numpy
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.format.wire import parse_number
@@ -44,16 +45,16 @@ from lancelet.rowids.selection import RowSet
 from lancelet.values import cached_property, dataclass
 
 _PART_ROWS: Final = 1 << 20
-_TOGETHER: Final = 8
-_VALUES_BY_PAGES: Final = 1024
-"""So few values are looked up page by page, unless that is almost every page."""
-_GAPS: Final = 3
-"""If they are more, and every third page or so, all between the first and the last are read."""
+_BATCH_MIN: Final = 8
+_PAGE_LOOKUP_VALUES_MAX: Final = 1024
+"""Maximum number of values looked up page by page, unless they match almost every page."""
+_PAGE_DISTANCE_MAX: Final = 3
+"""Pages within this mean distance are read as one range, if there are more than `_BATCH_MIN`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """Rows of a page that follow each other."""
+class _PageRange:
+    """A range of rows within a page."""
 
     page: Page
     start: int
@@ -61,35 +62,35 @@ class _Place:
 
     @property
     def ids(self) -> UInt64s:
-        """The numbers of the rows."""
+        """Row numbers of the range."""
         return self.page.ids[self.start : self.stop]
 
 
-_NOWHERE: Final = _Place(Page(0, pa.nulls(0), None, np.empty(0, np.uint64)), 0, 0)
+_EMPTY_RANGE: Final = _PageRange(Page(0, pa.nulls(0), None, np.empty(0, np.uint64)), 0, 0)
 
 
 class BTreeSegment:
-    """An open BTREE; what is in memory is its summary of pages."""
+    """An open segment of a BTREE index. Only page bounds are held in memory."""
 
     def __init__(self, folder: SegmentFolder) -> None:
-        """Read the summary; the pages are opened now and read later."""
+        """Read the page bounds and open the file of the pages."""
         lookup = folder.open(PAGE_LOOKUP)
         self._data = folder.open(PAGE_DATA)
         self._loads = folder.loads
-        # Old releases had another name for the column.
+        # Early releases used another column name.
         self._ids_name = "row_ids" if "row_ids" in self._data.schema.names else "ids"
-        self._page_rows = _page_rows(lookup.metadata.get(BATCH_SIZE))
+        self._page_rows = _parse_page_rows(lookup.metadata.get(BATCH_SIZE))
         minimum, maximum, null_counts = lookup.read(["min", "max", "null_count"])
         if len(maximum) != -(-self._data.num_rows // self._page_rows):
             raise CorruptDataError(
-                "the pages of a BTREE do not have the rows of its file",
+                "the number of pages in a BTREE index does not match its rows",
                 path=folder.path,
                 pages=len(maximum),
                 rows=self._data.num_rows,
                 page_rows=self._page_rows,
             )
-        self._num_nulls = int(numpy_of(null_counts).astype(np.int64).sum())
-        # Pages of nothing but nulls come first and have no bounds.
+        self._num_nulls = int(to_numpy(null_counts).astype(np.int64).sum())
+        # Pages that contain only nulls are first and have no bounds.
         self._first_page = maximum.null_count
         self._minimum = minimum.slice(self._first_page)
         self._maximum = maximum.slice(self._first_page)
@@ -106,57 +107,61 @@ class BTreeSegment:
             len(self._maximum),
             self._order,
             self._loads,
-            folder.kept,
+            folder.cache_scope,
         )
         self._sorted = SortedValues(
-            maximum.type, self._data.num_rows, self._num_nulls, self._places, self._both_places
+            maximum.type,
+            self._data.num_rows,
+            self._num_nulls,
+            self._insertion_points,
+            self._equal_ranges,
         )
 
     @property
     def num_rows(self) -> int:
-        """How many rows are indexed."""
+        """Number of indexed rows."""
         return self._data.num_rows
 
     @property
     def data_type(self) -> pa.DataType:
-        """The type of the values."""
+        """Type of the values."""
         return self._maximum.type
 
     def read_parts(self) -> Iterator[tuple[pa.Array, UInt64s]]:
-        """Yield the values and numbers of all rows, in order."""
+        """Yield the values and row numbers of all rows, in order."""
         for start in range(0, self.num_rows, _PART_ROWS):
             rows = RowRange(start, min(start + _PART_ROWS, self.num_rows))
             values, ids = self._data.read(["values", self._ids_name], rows)
-            yield values, numpy_of(ids)
+            yield values, to_numpy(ids)
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
-        """Return the value and the number of every row."""
+        """Return the value and row number of each row."""
         values, ids = self._data.read(["values", self._ids_name])
-        return values, numpy_of(ids)
+        return values, to_numpy(ids)
 
     def numbers(self) -> UInt64s:
-        """Return the numbers of all rows, in the order of their values."""
+        """Return the row numbers of all rows, sorted by value."""
         (ids,) = self._data.read([self._ids_name])
-        found: UInt64s = numpy_of(ids)
-        return found
+        numbers: UInt64s = to_numpy(ids)
+        return numbers
 
     def sorted_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
-        """Return the values and numbers of the first rows that have a value, or of the last."""
+        """Return the values and row numbers of the first or last `count` non-null rows."""
         start, stop = self._num_nulls, min(self._num_nulls + count, self.num_rows)
         if not ascending:
             start, stop = max(self._num_nulls, self.num_rows - count), self.num_rows
         values, ids = self._data.read(["values", self._ids_name], RowRange(start, stop))
-        return values, numpy_of(ids)
+        return values, to_numpy(ids)
 
     def estimate(self, query: ScalarQuery) -> int | None:
-        """Return at most how many rows there are, judged by whole pages."""
+        """Return an upper bound of the number of matching rows, based on whole pages."""
         match query:
             case IsNull():
                 return self._num_nulls
             case OneOf(values):
-                one = self._place_of_one(values)
-                if one is not None:
-                    return one.stop - one.start
+                single = self._find_single(values)
+                if single is not None:
+                    return single.stop - single.start
                 first = self._order.find(self._last_keys, values, "left")
                 stop = self._stop_pages(values)
                 pages = np.maximum(stop - first, 0)
@@ -173,10 +178,10 @@ class BTreeSegment:
 
     @cached_property
     def _rows_per_value(self) -> int:
-        """About how many rows have the same value, from a look at a few pages."""
+        """Estimated number of rows per distinct value, from a sample of up to three pages."""
         last = len(self._maximum) - 1
         pages = sorted({0, len(self._maximum) // 2, last}) if last >= 0 else []
-        self._pages.keep(pages)
+        self._pages.cache_pages(pages)
         rows = distinct = 0
         for page in pages:
             values = self._pages.page(page).values
@@ -185,9 +190,9 @@ class BTreeSegment:
         return -(-rows // max(distinct, 1))
 
     def estimate_reads(self, query: ScalarQuery) -> IoCounts:
-        """Return about what finding the rows will read: pages with bounds, and ids between them."""
+        """Estimate the reads of a search: pages with bounds, and the ids between them."""
         if isinstance(query, IsNull):
-            return self._expected_ids(0, self._num_nulls)
+            return self._estimate_id_reads(0, self._num_nulls)
         if isinstance(query, OneOf):
             pages = np.unique(self._order.find(self._last_keys, query.values, "left"))
             pages = pages[pages < len(self._maximum)]
@@ -195,98 +200,98 @@ class BTreeSegment:
                 return self._pages.estimate_reads(pages.tolist())
             first, stop = int(pages[0]), int(pages[-1]) + 1
         else:
-            assert isinstance(query, Interval | StartsWith), "only what has an estimate is asked"
+            assert isinstance(query, Interval | StartsWith), "supported queries have an estimate"
             interval = interval_of(query, self.data_type)
             first, stop = (0, 0) if interval is None else self._pages_within(interval)
         bounds = [page for page in {first, stop - 1} if first <= page < stop]
-        found = self._pages.estimate_reads(bounds)
+        total = self._pages.estimate_reads(bounds)
         if stop - first < 2 or self._pages.whole is not None:
-            return found
-        return found + self._expected_ids(*self._pages.rows_of(first, stop))
+            return total
+        return total + self._estimate_id_reads(*self._pages.rows_of(first, stop))
 
-    def _expected_ids(self, start: int, stop: int) -> IoCounts:
+    def _estimate_id_reads(self, start: int, stop: int) -> IoCounts:
         return self._data.estimate_reads([self._ids_name], RowRange(start, max(start, stop)))
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Return the rows exactly."""
-        read = self._loads.parts
-        numbers = self._numbers(query, None)
-        assert numbers is not None, "only what has an estimate is searched"
-        self._loads.count(found=self._loads.parts == read)
+        """Return the matching rows."""
+        parts_before = self._loads.parts
+        numbers = self._search_numbers(query, None)
+        assert numbers is not None, "supported queries have an estimate"
+        self._loads.count(cache_hits=self._loads.parts == parts_before)
         return SearchResult(RowSet.of(numbers))
 
-    def lookup_rows(self, query: OneOf, most: int) -> UInt64s | None:
-        """Return the numbers of rows that answer, in any order; None if there are more."""
-        read = self._loads.parts
-        found = self._numbers(query, most)
-        self._loads.count(found=self._loads.parts == read)
-        return found
+    def lookup_rows(self, query: OneOf, limit: int) -> UInt64s | None:
+        """Return the matching row numbers in any order, or None if there are more than `limit`."""
+        parts_before = self._loads.parts
+        numbers = self._search_numbers(query, limit)
+        self._loads.count(cache_hits=self._loads.parts == parts_before)
+        return numbers
 
-    def _numbers(self, query: ScalarQuery, most: int | None) -> UInt64s | None:
-        """Return the numbers of rows that answer; None if it cannot, or if they are too many."""
+    def _search_numbers(self, query: ScalarQuery, limit: int | None) -> UInt64s | None:
+        """Return the matching row numbers; None if unsupported or more than `limit`."""
         if isinstance(query, OneOf):
             rows = min(self._page_rows, self.num_rows)
             self._loads.count(comparisons=len(query.values) * rows)
-            one = self._place_of_one(query.values)
-            found = self._ids_by_pages(query.values) if one is None else one.ids
-            if found is not None:
-                return found if most is None or len(found) <= most else None
+            single = self._find_single(query.values)
+            numbers = self._ids_by_pages(query.values) if single is None else single.ids
+            if numbers is not None:
+                return numbers if limit is None or len(numbers) <= limit else None
         else:
             self._loads.count(comparisons=min(self.estimate(query) or 0, self.num_rows))
-        spans = row_ranges_of(query, self._sorted)
-        if spans is None or (
-            most is not None and sum(max(stop - start, 0) for start, stop in spans) > most
+        ranges = row_ranges_of(query, self._sorted)
+        if ranges is None or (
+            limit is not None and sum(max(stop - start, 0) for start, stop in ranges) > limit
         ):
             return None
-        return self._ids(spans)
+        return self._ids(ranges)
 
     def _ids_by_pages(self, values: pa.Array) -> UInt64s | None:
-        """Return the numbers of rows with one of few values, each page being looked at once.
+        """Return the rows with any of a few values, reading each page once.
 
-        It is None if they are found sooner otherwise.
+        Returns None if another strategy is faster.
         """
-        if not 1 < len(values) <= _VALUES_BY_PAGES or self._is_floating:
+        if not 1 < len(values) <= _PAGE_LOOKUP_VALUES_MAX or self._is_floating:
             return None
         ordered = values.take(pa.array(self._order.sort(values)))
         pages = self._order.find(self._last_keys, ordered, "left")
-        borders = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
-        distinct = pages[borders[:-1]]
+        bounds = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
+        distinct = pages[bounds[:-1]]
         inside = distinct[distinct < len(self._maximum)]
-        if _are_dense(inside) or not self._pages.keep(inside.tolist()):
+        if _are_dense(inside) or not self._pages.cache_pages(inside.tolist()):
             return None
-        found: list[UInt64s] = [np.empty(0, np.uint64)]
-        for number, (border, following) in zip(
-            inside.tolist(), itertools.pairwise(borders), strict=False
+        parts: list[UInt64s] = [np.empty(0, np.uint64)]
+        for number, (bound, following) in zip(
+            inside.tolist(), itertools.pairwise(bounds), strict=False
         ):
-            page, sought = self._pages.own_page(number), ordered.slice(border, following - border)
-            behind = self._order.find(page.keys, sought, "right")
-            if behind[-1] == len(page.ids) and page.stop < self.num_rows:
-                return None  # the next page may begin with the same value
-            first = self._order.find(page.keys, sought, "left")
-            spans = zip(first.tolist(), behind.tolist(), strict=True)
-            found += [page.ids[start:stop] for start, stop in spans if start < stop]
-        return np.concatenate(found)
+            page, targets = self._pages.single_page(number), ordered.slice(bound, following - bound)
+            target_stops = self._order.find(page.keys, targets, "right")
+            if target_stops[-1] == len(page.ids) and page.stop < self.num_rows:
+                return None  # the next page may start with the same value
+            first = self._order.find(page.keys, targets, "left")
+            ranges = zip(first.tolist(), target_stops.tolist(), strict=True)
+            parts += [page.ids[start:stop] for start, stop in ranges if start < stop]
+        return np.concatenate(parts)
 
     def count(self, query: ScalarQuery) -> int | None:
-        """Return how many rows answer a question."""
-        spans = row_ranges_of(query, self._sorted)
-        return None if spans is None else _num_rows_of(spans)
+        """Return the number of matching rows."""
+        ranges = row_ranges_of(query, self._sorted)
+        return None if ranges is None else _count_rows(ranges)
 
     def nulls(self) -> RowSet:
-        """Return the rows without a value."""
+        """Return the rows with null values."""
         return RowSet.of(self._ids([(0, self._num_nulls)]))
 
     def prewarm(self) -> None:
-        """Read every page, as many as are kept."""
+        """Cache all pages, up to the cache limit."""
         self._pages.prewarm()
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many pages there are, and the smallest and greatest value."""
+        """Return the number of pages and the minimum and maximum value."""
         pages = len(self._maximum)
         return {
             "num_pages": self._first_page + pages,
-            "min": _displayed(self._minimum[0]) if pages else "N/A",
-            "max": _displayed(self._maximum[pages - 1]) if pages else "N/A",
+            "min": _format_value(self._minimum[0]) if pages else "N/A",
+            "max": _format_value(self._maximum[pages - 1]) if pages else "N/A",
         }
 
     def _estimate(self, interval: Interval) -> int:
@@ -294,7 +299,7 @@ class BTreeSegment:
         return max(stop - first, 0) * self._page_rows
 
     def _pages_within(self, interval: Interval) -> Span:
-        """Return the pages that may have values of an interval."""
+        """Return the range of pages that may contain values of an interval."""
         first, stop = 0, len(self._maximum)
         if interval.lower is not None:
             first = int(self._order.find(self._last_keys, pa.repeat(interval.lower, 1), "left")[0])
@@ -303,83 +308,88 @@ class BTreeSegment:
         return first, stop
 
     def _stop_pages(self, values: pa.Array) -> Int64s:
-        """Return how many pages start at or below each value; a first null is below all."""
+        """Return the number of pages that start at or below each value.
+
+        Null bounds are below all values.
+        """
         stops: Int64s = self._order.find(self._first_keys, values, "right")
         stops += self._minimum.null_count
         return stops
 
-    def _place_of_one(self, values: pa.Array) -> _Place | None:
-        """Return where one value is if all its rows are of one page, as they mostly are."""
+    def _find_single(self, values: pa.Array) -> _PageRange | None:
+        """Return the rows of a single value if they are within one page, otherwise None."""
         if len(values) != 1 or self._is_floating:
             return None
-        sought = self._order.to_targets(values)
+        targets = self._order.to_targets(values)
         page = self._pages.whole
         if page is None:
-            number = int(self._order.search_keys(self._last_keys, sought, "left")[0])
+            number = int(self._order.search_keys(self._last_keys, targets, "left")[0])
             if number == len(self._maximum):
-                return _NOWHERE
+                return _EMPTY_RANGE
             page = self._pages.page(number)
-        stop = int(self._order.search_keys(page.keys, sought, "right")[0])
+        stop = int(self._order.search_keys(page.keys, targets, "right")[0])
         if stop == len(page.ids) and page.stop < self.num_rows:
             return None
-        return _Place(page, int(self._order.search_keys(page.keys, sought, "left")[0]), stop)
+        return _PageRange(page, int(self._order.search_keys(page.keys, targets, "left")[0]), stop)
 
-    def _both_places(self, values: pa.Array) -> tuple[Int64s, Int64s]:
-        """Return where the equals of each value start and stop; pages are read once for both."""
-        if len(values) <= _TOGETHER or self._is_floating:
-            return self._places(values, "left"), self._places(values, "right")
+    def _equal_ranges(self, values: pa.Array) -> tuple[Int64s, Int64s]:
+        """Return the start and stop row of each value, reading pages once."""
+        if len(values) <= _BATCH_MIN or self._is_floating:
+            return self._insertion_points(values, "left"), self._insertion_points(values, "right")
         ordered = values.take(pa.array(self._order.sort(values)))
-        whole = self._pages.whole_of(len(values))
+        whole = self._pages.whole_index(len(values))
         if whole is not None:
             left = self._order.find(whole.keys, ordered, "left") + whole.first
             return left, self._order.find(whole.keys, ordered, "right") + whole.first
         pages = np.unique(self._order.find(self._last_keys, ordered, "left"))
         if not _are_dense(pages):
-            return self._places(values, "left"), self._places(values, "right")
+            return self._insertion_points(values, "left"), self._insertion_points(values, "right")
         last = int(self._order.find(self._last_keys, ordered.slice(len(ordered) - 1), "right")[0])
         start, stop = self._pages.rows_of(int(pages[0]), min(last + 1, len(self._maximum)))
-        (read,) = self._data.read(["values"], RowRange(start, stop))
-        keys = self._order.keys(read)
+        (stored,) = self._data.read(["values"], RowRange(start, stop))
+        keys = self._order.keys(stored)
         left = self._order.find(keys, ordered, "left") + start
         return left, self._order.find(keys, ordered, "right") + start
 
-    def _places(self, values: pa.Array, side: Side) -> Int64s:
-        """Return for each value the first row that is not below it, or that is above it."""
+    def _insertion_points(self, values: pa.Array, side: Side) -> Int64s:
+        """Return the left or right insertion point of each value."""
         if self._pages.whole is not None:
             return self._order.find(self._pages.whole.keys, values, side) + self._pages.whole.first
         pages = self._order.find(self._last_keys, values, side)
         inside = pages < len(self._maximum)
-        places = np.full(len(values), self.num_rows, np.int64)
+        rows = np.full(len(values), self.num_rows, np.int64)
         distinct = np.unique(pages[inside])
         if _are_dense(distinct):
-            places[inside] = self._places_within(
+            rows[inside] = self._insertion_points_within(
                 values.filter(pa.array(inside)), int(distinct[0]), int(distinct[-1]) + 1, side
             )
-            return places
+            return rows
         for page in distinct.tolist():
-            chosen = pages == page
-            read = self._pages.page(page)
-            sought = values if len(values) == 1 else values.filter(pa.array(chosen))
-            places[chosen] = self._order.find(read.keys, sought, side) + read.first
-        return places
+            mask = pages == page
+            cached = self._pages.page(page)
+            targets = values if len(values) == 1 else values.filter(pa.array(mask))
+            rows[mask] = self._order.find(cached.keys, targets, side) + cached.first
+        return rows
 
-    def _places_within(self, values: pa.Array, page: int, stop: int, side: Side) -> Int64s:
-        """Return places of values among the rows of some pages."""
+    def _insertion_points_within(
+        self, values: pa.Array, page: int, stop: int, side: Side
+    ) -> Int64s:
+        """Return insertion points of values in a range of pages."""
         first, last = self._pages.rows_of(page, stop)
         (ordered,) = self._data.read(["values"], RowRange(first, last))
-        places: Int64s = self._order.search(ordered, values, side)
-        places += first
-        return places
+        rows: Int64s = self._order.search(ordered, values, side)
+        rows += first
+        return rows
 
-    def _ids(self, spans: Sequence[Span]) -> UInt64s:
-        """Return the numbers of the rows in spans, which may be empty."""
-        filled = [(start, stop) for start, stop in spans if start < stop]
+    def _ids(self, ranges: Sequence[Span]) -> UInt64s:
+        """Return the row numbers of row ranges, which may be empty."""
+        filled = [(start, stop) for start, stop in ranges if start < stop]
         if not filled:
             return np.empty(0, np.uint64)
         if len(filled) == 1:
-            kept = self._ids_within_page(*filled[0])
-            if kept is not None:
-                return kept
+            cached = self._ids_within_page(*filled[0])
+            if cached is not None:
+                return cached
             rows: RowRange | RowIndices = RowRange(*filled[0])
         else:
             bounds = np.array(sorted(filled), np.int64)
@@ -389,27 +399,27 @@ class BTreeSegment:
     def _read_ids(self, rows: RowRange | RowIndices) -> UInt64s:
         whole = self._pages.whole
         if isinstance(rows, RowIndices) and whole is not None and rows.rows[0] >= whole.first:
-            kept: UInt64s = whole.ids[rows.rows - whole.first]
-            return kept
+            cached: UInt64s = whole.ids[rows.rows - whole.first]
+            return cached
         (ids,) = self._data.read([self._ids_name], rows)
-        found: UInt64s = numpy_of(ids)
-        return found
+        numbers: UInt64s = to_numpy(ids)
+        return numbers
 
     def _ids_within_page(self, start: int, stop: int) -> UInt64s | None:
-        """Return the numbers of rows of one page, which was likely looked at just before."""
+        """Return the row numbers of a range within a single page, which is probably cached."""
         page = start // self._page_rows
         if start < self._num_nulls:
             return None
         if self._pages.whole is None and (stop - 1) // self._page_rows != page:
             return None
-        read = self._pages.page(page - self._first_page)
-        return read.ids[start - read.first : stop - read.first]
+        cached = self._pages.page(page - self._first_page)
+        return cached.ids[start - cached.first : stop - cached.first]
 
 
-def _displayed(value: pa.Scalar) -> str:
-    """Return the text of a value as statistics of the reference have it.
+def _format_value(value: pa.Scalar) -> str:
+    """Format a value like the statistics of the reference.
 
-    >>> _displayed(pa.scalar(2.0)), _displayed(pa.scalar(None, pa.int64()))
+    >>> _format_value(pa.scalar(2.0)), _format_value(pa.scalar(None, pa.int64()))
     ('2', 'NULL')
     """
     data_type = value.type
@@ -431,31 +441,31 @@ def _displayed(value: pa.Scalar) -> str:
 
 
 def _are_dense(pages: Int64s) -> bool:
-    """Return whether pages that ascend are read at once, with those between them.
+    """Return whether ascending pages should be read as one range, including pages in between.
 
     >>> _are_dense(np.arange(0, 40, 4)), _are_dense(np.arange(0, 20, 2))
     (False, True)
     """
-    return len(pages) > _TOGETHER and int(pages[-1] - pages[0]) < _GAPS * len(pages)
+    return len(pages) > _BATCH_MIN and int(pages[-1] - pages[0]) < _PAGE_DISTANCE_MAX * len(pages)
 
 
-def _num_rows_of(spans: Sequence[Span]) -> int:
-    """Return how many rows spans have together, where they overlap once.
+def _count_rows(ranges: Sequence[Span]) -> int:
+    """Return the number of rows in the union of row ranges.
 
-    >>> _num_rows_of([(0, 3), (2, 5), (9, 9)])
+    >>> _count_rows([(0, 3), (2, 5), (9, 9)])
     5
     """
     total = reached = 0
-    for start, stop in sorted(spans):
+    for start, stop in sorted(ranges):
         total += max(0, stop - max(start, reached))
         reached = max(reached, stop)
     return total
 
 
-def _page_rows(text: str | None) -> int:
+def _parse_page_rows(text: str | None) -> int:
     if text is None:
         return PAGE_ROWS
-    found = parse_number(text)
-    if not found:
-        raise CorruptDataError("the number of rows of a BTREE's pages is not one", found=text[:40])
-    return found
+    page_rows = parse_number(text)
+    if not page_rows:
+        raise CorruptDataError("invalid page size in a BTREE index", found=text[:40])
+    return page_rows

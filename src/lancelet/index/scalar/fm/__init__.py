@@ -1,1 +1,1 @@
-"""The FM kind: which texts have a given text in them."""
+"""The FM index kind: exact substring search."""

@@ -1,10 +1,10 @@
-"""The FM kind: which texts have a given text in them, exactly, however short it is.
+"""The FM index kind: exact substring search for substrings of any length.
 
-    rows 0 'banana', 1 'ban'    banana|ban|$     suffixes in order, in a wavelet tree
-    contains 'an'               suffixes 3 to 5: at 1, 3 and 8, which are in rows 0, 0 and 1
+    rows 0 'banana', 1 'ban'    banana|ban|$     sorted suffixes in a wavelet tree
+    contains 'an'               suffixes 3 to 5: at 1, 3 and 8, in rows 0, 0 and 1
 
-Bytes that close texts are blanks in the index, so what has a blank in it is looked at where texts
-had such bytes. Nulls are not there.
+The bytes that separate texts are replaced by blanks in the index. Results for substrings with
+blanks must be rechecked if the texts contained such bytes. Nulls are not stored.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from lancelet.rowids.selection import RowSet
 
 _ROWS_MAX: Final = 1 << 16
 _BYTES_MAX: Final = 16 * 1024 * 1024
-"""How much a partition has; one text may be longer, as a text is in one partition."""
-_HALF: Final = 2
-"""A partition that has less than one part in so many of that is written anew with others."""
+"""Maximum size of a partition. A single text may exceed it, because texts are not split."""
+_SMALL_FRACTION: Final = 2
+"""Partitions below this fraction of the maximum are rewritten when segments are merged."""
 _VERSION: Final = 10
 
 _Rows = tuple[pa.Array, UInt64s]
 
 
 class FmSegment:
-    """An open FM index, whose partitions are read when they are first asked."""
+    """An open segment of an FM index. Partitions are read on demand."""
 
     def __init__(self, folder: SegmentFolder) -> None:
-        """Learn what partitions there are."""
+        """List the partitions."""
         self._folder = folder
         self._names = part_names(folder)
         self._last: tuple[Contains, list[tuple[int, int]]] | None = None
 
     def estimate(self, query: ScalarQuery) -> int | None:
-        """Return how often a text is in others, which costs as much as so many rows that have it.
+        """Return the number of occurrences of a substring, or None for the empty string.
 
-        It is None for a text without letters, which is in every other.
+        The cost is proportional to the length of the substring.
         """
         match query:
             case Contains(text) if text:
@@ -69,23 +69,23 @@ class FmSegment:
                 return None
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Return the rows that have a text in them."""
-        assert isinstance(query, Contains), "only what has an estimate is searched"
-        found, is_exact = [np.empty(0, np.uint64)], True
+        """Return the rows that contain a substring."""
+        assert isinstance(query, Contains), "supported queries have an estimate"
+        parts, is_exact = [np.empty(0, np.uint64)], True
         has_blank = " " in _as_indexed(query.text)
         for number, (first, stop) in enumerate(self._suffixes(query)):
             partition = self._partition(number)
             if first < stop:
-                found.append(_rows_of(partition, first, stop))
+                parts.append(_rows_of(partition, first, stop))
             is_exact = is_exact and not (has_blank and partition.has_replaced)
-        self._folder.loads.count(comparisons=sum(map(len, found)))
-        return SearchResult(RowSet.of(np.unique(np.concatenate(found))), is_exact)
+        self._folder.loads.count(comparisons=sum(map(len, parts)))
+        return SearchResult(RowSet.of(np.unique(np.concatenate(parts))), is_exact)
 
     def nulls(self) -> None:
-        """Return None: rows that are not there may have no text, or may be gone."""
+        """Return None; a row that is not stored may be null or deleted."""
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many texts there are, and how long they are together."""
+        """Return the numbers of partitions and texts and their total length."""
         partitions = list(self.partitions())
         return {
             "type": Fm.title,
@@ -100,7 +100,7 @@ class FmSegment:
             pass
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
-        """Return the texts as they are indexed, as byte strings, and the number of each row."""
+        """Return the indexed texts as binary values, and their row numbers."""
         partitions = list(self.partitions())
         texts = pa.concat_arrays([each.texts().values() for each in partitions])
         return texts, np.concatenate([each.numbers for each in partitions])
@@ -115,33 +115,33 @@ class FmSegment:
             name = self._names[number]
             return read_partition(self._folder.open(name), f"{self._folder.path}/{name}")
 
-        return self._folder.kept.get_or_make(("fm", number), load)
+        return self._folder.cache_scope.get_or_make(("fm", number), load)
 
     def _suffixes(self, query: Contains) -> list[tuple[int, int]]:
-        """Return which suffixes of each partition begin with a text; the last answer is at hand."""
+        """Return the suffixes with a prefix in each partition; the last result is cached."""
         last = self._last
         if last is None or last[0] != query:
-            wanted = _as_indexed(query.text).encode()
-            found = [find_suffixes(each.tree, wanted) for each in self.partitions()]
-            self._last = last = query, found
+            pattern = _as_indexed(query.text).encode()
+            ranges = [find_suffixes(each.tree, pattern) for each in self.partitions()]
+            self._last = last = query, ranges
         return last[1]
 
 
 class Fm(ScalarKind[FmSegment]):
-    """The suffixes of all texts in order, compressed."""
+    """The FM index kind: exact substring search in compressed suffix arrays."""
 
     name = "FM"
     title = "Fm"
     type_url = "/lance.index.pb.FMIndexDetails"
     newest_version = _VERSION
-    unsupported_message = "an FM index needs a column of texts or byte strings"
-    written_version = _VERSION  # the only one that others read
+    unsupported_message = "an FM index requires a column of strings or binary values"
+    written_version = _VERSION  # the only version supported by other readers
     addresses_since = 0
     can_remap = True
-    supports_deferred_remap = False  # the reference looks for them where they were
+    supports_deferred_remap = False  # the reference does not apply recorded moves to FM indices
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether it is text or byte strings."""
+        """Return whether the type is string or binary."""
         return is_byte_strings(data_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
@@ -160,89 +160,89 @@ class Fm(ScalarKind[FmSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Keep partitions that are whole, and write those that are small anew with new rows."""
-        whole: list[Partition] = []
-        loose: list[Iterable[_Rows]] = []
+        """Keep full partitions, and rewrite small ones together with new rows."""
+        retained: list[Partition] = []
+        rewritten: list[Iterable[_Rows]] = []
         replaced = False
         for segment, move in zip(segments, moves, strict=True):
             for partition in segment.partitions():
                 numbers = move(partition.numbers)
                 is_small = (
-                    partition.tree.length < _BYTES_MAX // _HALF
-                    and len(numbers) < _ROWS_MAX // _HALF
+                    partition.tree.length < _BYTES_MAX // _SMALL_FRACTION
+                    and len(numbers) < _ROWS_MAX // _SMALL_FRACTION
                 )
                 if is_small or np.any(numbers == NO_ADDRESS):
-                    loose.append(_kept(partition, numbers))
+                    rewritten.append(_remaining_rows(partition, numbers))
                     replaced |= partition.has_replaced
                 else:
-                    whole.append(partition.renumbered(numbers))
-        again = _partitions(chain(*loose, rows.parts), has_replaced=replaced)
-        _write(chain(whole, again), folder)
+                    retained.append(partition.renumbered(numbers))
+        new_partitions = _partitions(chain(*rewritten, rows.parts), has_replaced=replaced)
+        _write(chain(retained, new_partitions), folder)
         return b""
 
 
 def folded(values: pa.Array) -> pa.Array:
-    """Return texts as an index has them, as byte strings; none of them is null.
+    """Return texts in the indexed form, as binary values. Texts must not be null.
 
     >>> folded(pa.array(["a" + chr(0) + "b"]))[0].as_py()
     b'a b'
     """
-    return Texts.of(values, np.zeros(len(values), np.uint64)).values()
+    return Texts.from_array(values, np.zeros(len(values), np.uint64)).values()
 
 
 def _as_indexed(text: str) -> str:
-    """Return a text that is asked for as texts are indexed; in UTF-8 it has no byte 255."""
+    """Return a query in the indexed form. UTF-8 does not contain the byte 255."""
     return text.replace("\0", " ")
 
 
 def _rows_of(partition: Partition, first: int, stop: int) -> UInt64s:
-    """Return the numbers of the rows in which suffixes start."""
-    places = locate_suffixes(
+    """Return the row numbers of a range of suffixes."""
+    offsets = locate_suffixes(
         partition.tree, partition.samples, partition.sample_rows, first, stop - first
     )
-    texts = np.unique(np.searchsorted(partition.starts, places.astype(np.uint64), "right") - 1)
+    texts = np.unique(np.searchsorted(partition.starts, offsets.astype(np.uint64), "right") - 1)
     numbers: UInt64s = partition.numbers[texts]
     return numbers
 
 
-def _kept(partition: Partition, numbers: UInt64s) -> Iterator[_Rows]:
-    """Yield the texts of rows that are still there."""
-    stays = numbers != NO_ADDRESS
-    if stays.any():
-        yield partition.texts().values().filter(pa.array(stays)), numbers[stays]
+def _remaining_rows(partition: Partition, numbers: UInt64s) -> Iterator[_Rows]:
+    """Yield the texts of existing rows."""
+    remaining = numbers != NO_ADDRESS
+    if remaining.any():
+        yield partition.texts().values().filter(pa.array(remaining)), numbers[remaining]
 
 
 def _partitions(parts: Iterable[_Rows], *, has_replaced: bool = False) -> Iterator[Partition]:
-    """Yield partitions of rows that have a text; texts from other partitions may lack bytes."""
-    waiting: list[_Rows] = []
+    """Yield partitions of non-null rows. Texts from existing partitions may have replaced bytes."""
+    pending: list[_Rows] = []
     num_rows = num_bytes = 0
     is_empty = True
 
-    def gathered() -> Partition:
-        texts = pa.concat_arrays([values.cast(pa.large_binary()) for values, _ in waiting])
-        numbers = np.concatenate([own for _, own in waiting])
-        return Partition.of(Texts.of(texts, numbers, has_replaced=has_replaced))
+    def make_partition() -> Partition:
+        texts = pa.concat_arrays([values.cast(pa.large_binary()) for values, _ in pending])
+        numbers = np.concatenate([text_numbers for _, text_numbers in pending])
+        return Partition.build(Texts.from_array(texts, numbers, has_replaced=has_replaced))
 
     for values, numbers in parts:
         is_text = values.is_valid()
-        texts, own = values.drop_null(), numbers[is_text.to_numpy(zero_copy_only=False)]
+        texts, text_numbers = values.drop_null(), numbers[is_text.to_numpy(zero_copy_only=False)]
         ends = np.cumsum(np.diff(plain_bytes(texts)[1]) + 1)
         start = 0
         while start < len(texts):
-            before = int(ends[start - 1]) if start else 0
-            room = before + _BYTES_MAX - num_bytes
-            # The text that fills a partition is in it, whatever its length.
-            stop = int(np.searchsorted(ends, room)) + 1
+            bytes_before = int(ends[start - 1]) if start else 0
+            bytes_limit = bytes_before + _BYTES_MAX - num_bytes
+            # The text that exceeds the limit belongs to the current partition.
+            stop = int(np.searchsorted(ends, bytes_limit)) + 1
             stop = min(stop, start + _ROWS_MAX - num_rows, len(texts))
-            waiting.append((texts.slice(start, stop - start), own[start:stop]))
+            pending.append((texts.slice(start, stop - start), text_numbers[start:stop]))
             num_rows += stop - start
-            num_bytes += int(ends[stop - 1]) - before
+            num_bytes += int(ends[stop - 1]) - bytes_before
             start = stop
             if num_rows >= _ROWS_MAX or num_bytes >= _BYTES_MAX:
-                yield gathered()
-                waiting, num_rows, num_bytes, is_empty = [], 0, 0, False
-    if waiting:
-        yield gathered()
+                yield make_partition()
+                pending, num_rows, num_bytes, is_empty = [], 0, 0, False
+    if pending:
+        yield make_partition()
     elif is_empty:
         yield Partition.empty()
 

@@ -1,1 +1,1 @@
-"""An index of another kind over the values at one place of JSON documents."""
+"""The JSON index kind: another index kind over the values at a JSON path."""

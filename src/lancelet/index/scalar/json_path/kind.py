@@ -1,10 +1,10 @@
-"""The JSON kind: an index of another kind, the target, over what a path finds in documents.
+"""The JSON index kind: another index kind, the target, over the values at a JSON path.
 
     documents   {"x": 7}   {"x": 9}   {"y": 1}   null
-    path x      7          9          null       null       in a BTREE, whose files are all there is
+    path x      7          9          null       null       indexed by a BTREE, which owns the files
 
-The details name the path and hold the details of the target. All values are of one type, which
-the files of the target have; whoever builds the index takes the values out of the documents.
+The details contain the path and the details of the target. All values have the type of the target
+segment. The caller extracts the values from the documents.
 """
 
 from __future__ import annotations
@@ -33,70 +33,70 @@ TARGET: Final = "target_index_type"
 
 
 class JsonPath(ScalarKind[Segment]):
-    """The kind before it is known which path and which target are meant."""
+    """The JSON index kind before its path and target are set."""
 
     name = "JSON"
     reads_json_text = True
     title = "Json"
     type_url = "/lance.index.pb.JsonIndexDetails"
     newest_version = 1
-    unsupported_message = "a JSON index needs a column of JSON documents"
+    unsupported_message = "a JSON index requires a JSON column"
     can_remap = False
 
     def __init__(self, targets: Sequence[AnyKind]) -> None:
-        """Allow targets of these kinds."""
+        """Support targets of these kinds."""
         self._targets = {target.name: target for target in targets}
         self._by_type = {target.type_url.lower(): target for target in targets}
 
     def with_parameters(self, parameters: Parameters) -> AnyKind:
-        """Return the kind for the path and the target that are asked for."""
-        path, wanted = parameters.values.get(PATH), parameters.values.get(TARGET)
-        if not isinstance(path, str) or not isinstance(wanted, str):
+        """Return the kind for the path and target in the parameters."""
+        path, target_name = parameters.values.get(PATH), parameters.values.get(TARGET)
+        if not isinstance(path, str) or not isinstance(target_name, str):
             raise InvalidInputError(
-                f"an index of JSON needs the parameters {PATH!r} and {TARGET!r}",
+                f"a JSON index requires the parameters {PATH!r} and {TARGET!r}",
                 found=sorted(parameters.values),
             )
-        target = self._targets.get(wanted.upper())
+        target = self._targets.get(target_name.upper())
         if target is None:
             raise UnsupportedError(
-                "an index of JSON cannot have a target of that kind",
-                found=wanted,
+                "unsupported target of a JSON index",
+                found=target_name,
                 known=sorted(self._targets),
             )
         return JsonPathTo(target, path)
 
     def with_details(self, details: bytes) -> AnyKind | None:
-        """Return the kind for the path and the target that details name; None if it is unknown."""
-        found = _parse(details)
-        target = self._by_type.get(found.target_details.type_url.lower())
-        return None if target is None else JsonPathTo(target, found.path)
+        """Return the kind for the path and target in the details; None for unknown targets."""
+        message = _parse(details)
+        target = self._by_type.get(message.target_details.type_url.lower())
+        return None if target is None else JsonPathTo(target, message.path)
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
-        """Return the version of the target."""
+        """Return the file version of the target."""
         return self.with_parameters(parameters).version(parameters, stable_row_ids=stable_row_ids)
 
     def describe(self, details: bytes) -> dict[str, Any]:
-        """Return the path, and what the details of the target say."""
-        found = _parse(details)
-        target = self._by_type.get(found.target_details.type_url.lower())
-        own = {} if target is None else target.describe(found.target_details.value)
-        return {PATH: found.path, "target_details": own}
+        """Return the path and the details of the target."""
+        message = _parse(details)
+        target = self._by_type.get(message.target_details.type_url.lower())
+        target_details = {} if target is None else target.describe(message.target_details.value)
+        return {PATH: message.path, "target_details": target_details}
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether the column holds documents."""
+        """Return whether the type is JSON."""
         return isinstance(data_type, pa.JsonType)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Write the files of the target that is asked for."""
+        """Write the files of the target."""
         return self.with_parameters(parameters).train(rows, folder, parameters)
 
     def open(self, folder: SegmentFolder, details: bytes) -> Segment:
-        """Open a segment of the target that the details name."""
+        """Open a segment of the target."""
         kind = self.with_details(details)
         if kind is None:
-            raise UnsupportedError("the target of an index of JSON is of an unknown kind")
-        opened: Segment = kind.open(folder, details)
-        return opened
+            raise UnsupportedError("unknown target of a JSON index")
+        segment: Segment = kind.open(folder, details)
+        return segment
 
     def merge(
         self,
@@ -105,9 +105,9 @@ class JsonPath(ScalarKind[Segment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Refuse: only the kind for a path knows what it merges."""
+        """Raise; only a kind with a path can merge segments."""
         raise InternalError(
-            "segments of an index of JSON were merged without their path",
+            "segments of a JSON index were merged without a path",
             segments=(len(segments), len(moves)),
             num_rows=rows.num_rows,
             path=folder.path,
@@ -115,10 +115,10 @@ class JsonPath(ScalarKind[Segment]):
 
 
 class JsonPathTo(JsonPath):
-    """The kind for one path and one target; what it is called is what the target is called."""
+    """The JSON index kind for one path and target, under the name of the target."""
 
     def __init__(self, target: AnyKind, path: str) -> None:
-        """Index what `path` finds, with a target."""
+        """Create the kind for a path and a target."""
         super().__init__([target])
         self._target = target
         self._path = path
@@ -128,35 +128,35 @@ class JsonPathTo(JsonPath):
         self.addresses_since = target.addresses_since
 
     def with_parameters(self, parameters: Parameters) -> AnyKind:  # noqa: ARG002
-        """Return this kind: all is known."""
+        """Return the kind itself."""
         return self
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return the version of a target that numbers rows by their ids, where they have any.
+        """Return the file version of a target that stores row ids if rows have them.
 
-        The reference knows no other. It takes rows that it moves to be in an index that it does
-        not know, which is only right of ids.
+        The reference supports no other version: it applies row moves to indices that it cannot
+        read, which is only correct for row ids.
         """
         return self._target.version(parameters, stable_row_ids=False)
 
     def is_exact(self, query: ScalarQuery) -> bool:
-        """Return whether answers of the target to a question have no other rows."""
+        """Return whether results of the target are exact."""
         return self._target.is_exact(query)
 
     def infer_parameters(self, details: bytes, segment: Segment | None) -> Parameters:
-        """Return the path, the target, and what the target was asked for."""
-        own = self._target.infer_parameters(_parse(details).target_details.value, segment)
-        return Parameters({**own.values, PATH: self._path, TARGET: self.name})
+        """Return the path, the target, and the parameters of the target."""
+        parameters = self._target.infer_parameters(_parse(details).target_details.value, segment)
+        return Parameters({**parameters.values, PATH: self._path, TARGET: self.name})
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Write the files of the target for values that were found."""
+        """Write the files of the target for extracted values."""
         self._target.check_type(rows.data_type, self._path)
-        return self._wrapped(self._target.train(rows, folder, parameters))
+        return self._wrap_details(self._target.train(rows, folder, parameters))
 
     def open(self, folder: SegmentFolder, details: bytes) -> Segment:
-        """Open the segment of the target."""
-        opened: Segment = self._target.open(folder, _parse(details).target_details.value)
-        return opened
+        """Open a segment of the target."""
+        segment: Segment = self._target.open(folder, _parse(details).target_details.value)
+        return segment
 
     def merge(
         self,
@@ -165,15 +165,15 @@ class JsonPathTo(JsonPath):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Write one segment of the target."""
-        return self._wrapped(self._target.merge(segments, moves, rows, folder))
+        """Merge segments of the target."""
+        return self._wrap_details(self._target.merge(segments, moves, rows, folder))
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
-        """Write the segment of the target with other numbers."""
+        """Write a segment of the target with new row numbers."""
         details = self._target.remap(segment, move, folder)
-        return None if details is None else self._wrapped(details)
+        return None if details is None else self._wrap_details(details)
 
-    def _wrapped(self, details: bytes) -> bytes:
+    def _wrap_details(self, details: bytes) -> bytes:
         message = index_pb.JsonIndexDetails(path=self._path)
         message.target_details.type_url = self._target.type_url
         message.target_details.value = details

@@ -1,1 +1,1 @@
-"""A set of rows for each distinct element of lists."""
+"""The LABEL_LIST index kind: a set of rows for each distinct list element."""

@@ -1,9 +1,9 @@
-"""The LABEL_LIST kind: which lists have an element, any of several, or all of them.
+"""The LABEL_LIST index kind: finds lists that contain any or all of some elements.
 
-    tags   ["a", "b"], ["b"], null, []        a {0}   b {0, 1}   lists that are null {2}
+    tags   ["a", "b"], ["b"], null, []        a {0}   b {0, 1}   null lists {2}
 
-An element that is null is a key of its own; a list that is null is kept apart from the keys, in
-files of version 1 and later. Empty lists are nowhere.
+Null elements are a key. Null lists are stored in a separate row set since file version 1. Empty
+lists are not stored.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _NULL_LISTS: Final = "lance:label_list_nulls"
 
 
 class LabelListSegment:
-    """An open LABEL_LIST."""
+    """An open segment of a LABEL_LIST index."""
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the keys."""
         self.key_sets = KeySets(folder)
 
     def estimate(self, query: ScalarQuery) -> int | None:
-        """Return how many rows there are: adding sets up is as cheap as guessing."""
+        """Return the exact number of matching rows."""
         match query:
             case HasAny() | HasAll():
                 return self._search(query).rows.num_listed
@@ -60,7 +60,7 @@ class LabelListSegment:
                 return None
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Return the rows exactly."""
+        """Return the matching rows."""
         if isinstance(query, HasAny | HasAll):
             self.key_sets.count_comparisons(len(query.values))
         return self._search(query)
@@ -70,9 +70,9 @@ class LabelListSegment:
             case HasAny(values):
                 return SearchResult(self._rows_with(values))
             case HasAll(values):
-                found = [self._rows_with(values.slice(place, 1)) for place in range(len(values))]
-                rows = found[0] if found else NO_ROWS
-                for others in found[1:]:
+                row_sets = [self._rows_with(values.slice(index, 1)) for index in range(len(values))]
+                rows = row_sets[0] if row_sets else NO_ROWS
+                for others in row_sets[1:]:
                     rows &= others
                 return SearchResult(rows)
             case _:
@@ -81,15 +81,15 @@ class LabelListSegment:
                 return SearchResult(self._null_lists)
 
     def nulls(self) -> RowSet | None:
-        """Return the rows whose list is null; files of version 0 do not say."""
+        """Return the rows with null lists; None for version 0, which does not record them."""
         return self._null_lists
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
-        """Return a key and the number of a row for every row of every key."""
+        """Return the key and row number of each entry."""
         return self.key_sets.entries()
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return {"num_bitmaps": len(self.key_sets.keys)}
 
     @cached_property
@@ -98,27 +98,27 @@ class LabelListSegment:
         return None if number is None else RowSet.parse(self.key_sets.global_buffer(number))
 
     def _rows_with(self, values: pa.Array) -> RowSet:
-        spans = self.key_sets.spans(OneOf(values.cast(self.key_sets.data_type)))
-        assert spans is not None
-        return self.key_sets.union(spans)
+        key_ranges = self.key_sets.spans(OneOf(values.cast(self.key_sets.data_type)))
+        assert key_ranges is not None
+        return self.key_sets.union(key_ranges)
 
 
 class LabelList(ScalarKind[LabelListSegment]):
-    """A set of rows for each distinct element of lists."""
+    """The LABEL_LIST index kind: a set of rows for each distinct list element."""
 
     name = "LABEL_LIST"
     title = "LabelList"
     type_url = "/lance.table.LabelListIndexDetails"
     newest_version = 2
     unsupported_message = (
-        "a LABEL_LIST needs a column of lists of numbers, times, texts or byte strings"
+        "a LABEL_LIST index requires a column of lists of numbers, times, strings or binary values"
     )
-    written_version = 1  # lists that are null are known
+    written_version = 1  # records null lists
     addresses_since = 2
     can_remap = True
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether it is a list of values with an order."""
+        """Return whether the type is a list of ordered values."""
         return is_list(data_type) and is_ordered_type(data_type.value_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
@@ -139,7 +139,7 @@ class LabelList(ScalarKind[LabelListSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Unite the sets of each key, and the lists that are null."""
+        """Merge the row sets of each key and the null lists."""
         lists = _Lists(rows)
         parts = [group_rows(lists.elements(), lists.data_type)]
         null_lists = NO_ROWS
@@ -152,13 +152,13 @@ class LabelList(ScalarKind[LabelListSegment]):
         return b""
 
     def remap(self, segment: LabelListSegment, move: Move, folder: SegmentFolder) -> bytes:
-        """Write the same keys with other rows."""
-        nothing = IndexedRows(pa.list_(segment.key_sets.data_type), ())
-        return self.merge([segment], [move], nothing, folder)
+        """Write the same keys with new row numbers."""
+        no_rows = IndexedRows(pa.list_(segment.key_sets.data_type), ())
+        return self.merge([segment], [move], no_rows, folder)
 
 
 class _Lists:
-    """Lists as their elements, each with the number of its row; null lists are gathered apart."""
+    """Flattens lists to elements with row numbers, and collects the rows of null lists."""
 
     def __init__(self, rows: IndexedRows) -> None:
         self._rows = rows
@@ -173,5 +173,5 @@ class _Lists:
             yield pc.list_flatten(lists), numbers[pc.list_parent_indices(lists).to_numpy()]
 
     def nulls(self) -> RowSet:
-        """Return the rows whose list is null, of those that went by."""
+        """Return the rows of null lists seen so far."""
         return self._nulls

@@ -1,1 +1,1 @@
-"""Texts that are nearly the same, found by signatures of the words that stand together."""
+"""The MINHASHLSH index kind: near-duplicate search with MinHash signatures of shingles."""

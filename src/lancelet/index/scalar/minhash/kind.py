@@ -1,4 +1,4 @@
-"""The MINHASHLSH kind: texts that are nearly the same as a wanted one, none of them by filters."""
+"""The MINHASHLSH index kind: near-duplicate search. It does not support filters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lancelet.index.base import (
     ScalarKind,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.scalar.minhash.search import MinHashSegment, Signed, write_signatures
+from lancelet.index.scalar.minhash.search import MinHashSegment, Signatures, write_signatures
 from lancelet.index.scalar.minhash.signatures import Settings, Signer
 from lancelet.index.text.elements import is_text
 from lancelet.rowids.address import NO_ADDRESS
 
 
 class MinHash(ScalarKind[MinHashSegment]):
-    """A signature of each text, and the keys of its bands."""
+    """The MINHASHLSH index kind: a signature per text, and the keys of its bands."""
 
     name = "MINHASHLSH"
     title = "MinHashLsh"
@@ -33,7 +33,7 @@ class MinHash(ScalarKind[MinHashSegment]):
     can_remap = True
 
     def describe(self, details: bytes) -> dict[str, Any]:
-        """Return how signatures are made, as parameters that make others like them."""
+        """Return the settings as parameters."""
         settings = Settings.parse(details)
         text = settings.text.as_params()
         return {
@@ -44,13 +44,13 @@ class MinHash(ScalarKind[MinHashSegment]):
         }
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether it is text."""
+        """Return whether the type is a string."""
         return is_text(data_type) or bool(pa.types.is_string_view(data_type))
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Make a signature of each text and write them."""
-        settings = Settings.of(parameters.values)
-        write_signatures(_signed(rows, settings), settings, folder)
+        """Compute and write the signature of each text."""
+        settings = Settings.from_parameters(parameters.values)
+        write_signatures(_sign_rows(rows, settings), settings, folder)
         return settings.render()
 
     def open(self, folder: SegmentFolder, details: bytes) -> MinHashSegment:
@@ -64,31 +64,30 @@ class MinHash(ScalarKind[MinHashSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Put the signatures of all together."""
+        """Merge the signatures of all segments and new rows."""
         settings = segments[0].settings if segments else Settings()
         others = [each.settings for each in segments if each.settings != settings]
         if others:
             raise InvalidInputError(
-                "segments whose signatures are made in different ways cannot be merged; build the "
-                "index again",
+                "segments with different MinHash settings cannot be merged; create the index again",
                 expected=str(settings),
                 found=str(others[0]),
             )
-        old = (_moved(each.parts(), move) for each, move in zip(segments, moves, strict=True))
-        parts = chain(*old, _signed(rows, settings))
+        old = (_remap_rows(each.parts(), move) for each, move in zip(segments, moves, strict=True))
+        parts = chain(*old, _sign_rows(rows, settings))
         write_signatures(parts, settings, folder)
         return settings.render()
 
 
-def _signed(rows: IndexedRows, settings: Settings) -> Iterator[Signed]:
+def _sign_rows(rows: IndexedRows, settings: Settings) -> Iterator[Signatures]:
     signer = Signer(settings)
     for texts, numbers in rows.parts:
-        signatures, places = signer.sign(texts)
-        yield signatures, numbers[places]
+        signatures, indices = signer.sign(texts)
+        yield signatures, numbers[indices]
 
 
-def _moved(parts: Iterable[Signed], move: Move) -> Iterator[Signed]:
+def _remap_rows(parts: Iterable[Signatures], move: Move) -> Iterator[Signatures]:
     for signatures, numbers in parts:
         moved = move(numbers)
-        kept = moved != NO_ADDRESS
-        yield signatures[kept], moved[kept]
+        remaining = moved != NO_ADDRESS
+        yield signatures[remaining], moved[remaining]

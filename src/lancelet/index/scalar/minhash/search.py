@@ -1,17 +1,16 @@
-"""Searching signatures: texts that share a band with a wanted one, and how far they are from it.
+"""Near-duplicate search: finds texts that share a band with a query, and their distances.
 
-wanted     bands 17 40        17: documents 0, 2      40: document 2
-compared   signatures 0, 2    7 and 120 of 128 numbers are the same
-found      rows 4 and 9       distances 0.945, 0.0625
+query      bands 17 40        17: documents 0, 2      40: document 2 compared   signatures 0, 2    7
+and 120 of 128 values are equal result     rows 4 and 9       distances 0.945, 0.0625
 
-The two files of a MINHASHLSH: signatures by document, and documents by the keys of their bands.
+A MINHASHLSH index has two files, signatures by document and documents by band key:
 
     signatures.lance    _rowid     4 0 9          document 0 is row 4
                         signature  [..] [..] [..]
-    bands.lance         band_key   17 17 23 ..    in order, pages of 4096
+    bands.lance         band_key   17 17 23 ..    sorted, pages of 4096
                         doc_id     0  2  1  ..
 
-A buffer of the second file has the last key of each page.
+A global buffer of the second file contains the last key of each page.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
 _PART_DOCS: Final = 4096
-_DOCS_GUESSED: Final = 2
-"""How many documents are taken to share a band with a text."""
+_DOCS_ESTIMATED: Final = 2
+"""Estimated number of documents that share a band with a query."""
 
-Signed: TypeAlias = tuple[UInt16s, UInt64s]
-"""Signatures, and the number of the row of each."""
+Signatures: TypeAlias = tuple[UInt16s, UInt64s]
+"""Signatures and their row numbers."""
 
 SIGNATURES: Final = "signatures.lance"
 BANDS: Final = "bands.lance"
 ROW: Final = "_rowid"
 ROW_ADDRESS: Final = "_rowaddr"
-"""The name of the column of rows from version 1 on."""
+"""Row column since version 1."""
 SIGNATURE: Final = "signature"
 BAND_KEY: Final = "band_key"
 DOC: Final = "doc_id"
@@ -59,10 +58,10 @@ _PLAIN: Final = {"lance-encoding:compression": "none"}
 
 
 class MinHashSegment:
-    """An open MINHASHLSH; what is in memory is the last key of each page of bands."""
+    """An open segment of a MINHASHLSH index. Only the page table is held in memory."""
 
     def __init__(self, folder: SegmentFolder, settings: Settings) -> None:
-        """Read the page table; pages and signatures are read when they are asked for."""
+        """Read the page table. Pages and signatures are read on demand."""
         self.settings = settings
         self._path = folder.path
         self._signatures = folder.open(SIGNATURES)
@@ -75,73 +74,75 @@ class MinHashSegment:
         pages = -(-self._bands.num_rows // max(self._page_rows, 1))
         if not self._page_rows or table.nbytes != 8 * pages:
             raise CorruptDataError(
-                "the page table of a MINHASHLSH does not fit its bands",
+                "the page table of a MINHASHLSH index does not match its bands",
                 path=folder.path,
                 page_rows=self._page_rows,
                 table_bytes=table.nbytes,
                 bands=self._bands.num_rows,
             )
         self._last_keys = table.view("<u8").astype(np.uint64)
-        self._kept = folder.kept
+        self._cache = folder.cache_scope
 
     @property
     def num_docs(self) -> int:
-        """How many texts have a signature."""
+        """Number of signatures."""
         return self._signatures.num_rows
 
-    def near(self, wanted: UInt16s | None) -> tuple[UInt64s, npt.NDArray[np.float32]]:
-        """Return the rows whose signatures share a band with another, and their distances.
+    def near(self, signature: UInt16s | None) -> tuple[UInt64s, npt.NDArray[np.float32]]:
+        """Return the rows that share a band with a signature, and their distances.
 
-        Without a signature there are none.
+        Returns no rows if `signature` is None.
         """
-        if wanted is None:
+        if signature is None:
             return np.empty(0, np.uint64), np.empty(0, np.float32)
-        docs = self._sharing(np.unique(band_keys(wanted[None, :], self.settings.num_bands)))
+        docs = self._find_docs(np.unique(band_keys(signature[None, :], self.settings.num_bands)))
         if not len(docs):
             return np.empty(0, np.uint64), np.empty(0, np.float32)
         if docs[-1] >= self.num_docs:
             raise CorruptDataError(
-                "a band of a MINHASHLSH is of a document that is not there",
+                "a band of a MINHASHLSH index refers to an unknown document",
                 path=self._path,
                 document=int(docs[-1]),
                 documents=self.num_docs,
             )
         numbers, signatures = self._read(RowIndices(docs))
-        return numbers, distances(signatures, wanted)
+        return numbers, distances(signatures, signature)
 
-    def estimate_reads(self, wanted: UInt16s | None) -> IoCounts:
-        """Return about what a search will read: pages that are missing, and a few signatures."""
-        if wanted is None or not self.num_docs:
+    def estimate_reads(self, signature: UInt16s | None) -> IoCounts:
+        """Estimate the reads of a search: missing pages and a few signatures."""
+        if signature is None or not self.num_docs:
             return IoCounts()
-        keys = np.unique(band_keys(wanted[None, :], self.settings.num_bands))
+        keys = np.unique(band_keys(signature[None, :], self.settings.num_bands))
         pages = np.unique(self._last_keys.searchsorted(keys, "left"))
-        missing = [each for each in pages.tolist() if each not in self._kept]
+        missing = [each for each in pages.tolist() if each not in self._cache]
         rows = [self._rows_of(page) for page in missing if page < len(self._last_keys)]
-        found = self._bands.estimate_reads([BAND_KEY, DOC], *rows) if rows else IoCounts()
-        docs = np.linspace(0, self.num_docs - 1, min(self.num_docs, _DOCS_GUESSED)).astype(np.int64)
-        return found + self._signatures.estimate_reads(
+        total = self._bands.estimate_reads([BAND_KEY, DOC], *rows) if rows else IoCounts()
+        docs = np.linspace(0, self.num_docs - 1, min(self.num_docs, _DOCS_ESTIMATED)).astype(
+            np.int64
+        )
+        return total + self._signatures.estimate_reads(
             [self._row_name, SIGNATURE], RowIndices(np.unique(docs))
         )
 
-    def parts(self) -> Iterator[Signed]:
-        """Yield all signatures with the numbers of their rows."""
+    def parts(self) -> Iterator[Signatures]:
+        """Yield all signatures with their row numbers."""
         for start in range(0, self.num_docs, _PART_DOCS):
             stop = min(start + _PART_DOCS, self.num_docs)
             numbers, signatures = self._read(RowRange(start, stop))
             yield signatures, numbers
 
     def estimate(self, query: ScalarQuery) -> None:
-        """Return None: no filter can be answered."""
+        """Return None; filters are not supported."""
 
     def search(self, query: ScalarQuery) -> Any:
-        """Refuse: no filter can be answered."""
-        raise AssertionError("only what has an estimate is searched", query)
+        """Raise; filters are not supported."""
+        raise AssertionError("supported queries have an estimate", query)
 
     def nulls(self) -> None:
-        """Return None: texts without words have no signature either."""
+        """Return None; texts without tokens are not recorded either."""
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many signatures there are, and how they are made."""
+        """Return the number of signatures and the settings."""
         return {
             "num_docs": self.num_docs,
             "num_pages": len(self._last_keys),
@@ -151,22 +152,25 @@ class MinHashSegment:
             "signature_version": 0,
         }
 
-    def _sharing(self, keys: UInt64s) -> Int64s:
-        """Return the documents that have any of some keys, ascending, each once."""
-        found: list[Int64s] = [np.empty(0, np.int64)]
+    def _find_docs(self, keys: UInt64s) -> Int64s:
+        """Return the distinct documents with any of the keys, in ascending order."""
+        parts: list[Int64s] = [np.empty(0, np.int64)]
         for key in keys:
             page = int(self._last_keys.searchsorted(key, "left"))
             while page < len(self._last_keys):
-                own, docs = self._page(page)
-                start, stop = own.searchsorted(key, "left"), own.searchsorted(key, "right")
-                found.append(docs[start:stop])
-                if stop < len(own):
+                page_keys, docs = self._page(page)
+                start, stop = (
+                    page_keys.searchsorted(key, "left"),
+                    page_keys.searchsorted(key, "right"),
+                )
+                parts.append(docs[start:stop])
+                if stop < len(page_keys):
                     break
                 page += 1
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate(parts))
 
     def _page(self, page: int) -> tuple[UInt64s, Int64s]:
-        return self._kept.get_or_make(page, lambda: self._read_page(page))
+        return self._cache.get_or_make(page, lambda: self._read_page(page))
 
     def _rows_of(self, page: int) -> RowRange:
         start = page * self._page_rows
@@ -180,7 +184,7 @@ class MinHashSegment:
         numbers, column = self._signatures.read([self._row_name, SIGNATURE], rows)
         if column.type.list_size != self.settings.num_hashes or column.null_count:
             raise CorruptDataError(
-                "the signatures of a MINHASHLSH do not have the numbers of its details",
+                "the signature size of a MINHASHLSH index differs from its details",
                 path=self._path,
                 expected=self.settings.num_hashes,
                 found=str(column.type),
@@ -189,7 +193,9 @@ class MinHashSegment:
         return numbers.to_numpy(), signatures
 
 
-def write_signatures(parts: Iterable[Signed], settings: Settings, folder: SegmentFolder) -> None:
+def write_signatures(
+    parts: Iterable[Signatures], settings: Settings, folder: SegmentFolder
+) -> None:
     """Write both files."""
     signature_type = pa.list_(pa.field("item", pa.uint16()), settings.num_hashes)
     zipped = {"lance-encoding:structural-encoding": "fullzip", **_PLAIN}
@@ -202,7 +208,7 @@ def write_signatures(parts: Iterable[Signed], settings: Settings, folder: Segmen
     shared = {_DETAILS: settings.render().hex(), _VERSION: "0"}
     num_docs = 0
 
-    def keyed() -> Iterator[Part]:
+    def band_entries() -> Iterator[Part]:
         nonlocal num_docs
         for signatures, numbers in parts:
             values = pa.array(np.ascontiguousarray(signatures).reshape(-1), pa.uint16())
@@ -219,26 +225,26 @@ def write_signatures(parts: Iterable[Signed], settings: Settings, folder: Segmen
             pa.field(DOC, pa.uint32(), nullable=False, metadata=_PLAIN),
         ]
     )
-    # Signatures are written as they pass on their way to be sorted by their bands.
+    # Signatures are written while their band keys are passed to the sort.
     with folder.create(SIGNATURES, schema) as file, folder.create(BANDS, band_schema) as bands:
         pages = _PageTable()
-        for keys, docs in sorted_parts(keyed(), pa.uint64()):
+        for keys, docs in sorted_parts(band_entries(), pa.uint64()):
             columns = [keys, pa.array(docs.astype(np.uint32))]
             bands.write(pa.Table.from_arrays(columns, schema=band_schema))
             pages.add(keys.to_numpy())
-        own = {
+        band_metadata = {
             PAGE_ROWS_NAME: str(PAGE_ROWS),
             PAGE_TABLE: str(bands.add_global_buffer(pages.render())),
             _NUM_DOCS: str(num_docs),
         }
-        for name, value in (shared | own).items():
+        for name, value in (shared | band_metadata).items():
             bands.add_schema_metadata(name, value)
         for name, value in shared.items():
             file.add_schema_metadata(name, value)
 
 
 class _PageTable:
-    """The last key of each page, picked from keys as they pass."""
+    """Collects the last key of each page while keys are written."""
 
     def __init__(self) -> None:
         self._lasts: list[UInt64s] = []

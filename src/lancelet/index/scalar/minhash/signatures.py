@@ -1,18 +1,17 @@
-"""Signatures of texts: the more words two texts share, the more numbers their signatures share.
+"""MinHash signatures: the fraction of equal values estimates the Jaccard similarity of two texts.
 
     text         a b c d
-    shingles     "a b c", "b c d"          words are joined by a byte that no word has
-    hashed       x0, x1
-    signature    number i: of a_i * x + b_i the least, mixed, the upper 16 bits
+    shingles     "a b c", "b c d"          tokens joined by a byte that no token contains
+    hashes       x0, x1
+    signature    value i: minimum of a_i * x + b_i, mixed, upper 16 bits
 
-The chance that two texts agree in a number is the share of their shingles that they have in common.
-A signature is cut into bands. Texts that agree in a whole band are worth comparing; a band with its
-place is one key of 64 bits.
+The probability that a value is equal is the fraction of common shingles. A signature is split into
+bands, and texts that share a whole band are compared. A band and its number form a 64-bit key.
 
-How texts are compared: what a caller may choose, and how it is kept with an index.
+The settings are stored in the details of the index:
 
-num_hashes 128, num_bands 16      a signature has 16 bands of 8 numbers each
-shingle_size 3                    three words that stand together count as one
+num_hashes 128, num_bands 16      16 bands of 8 values shingle_size 3                    three
+consecutive tokens per shingle
 """
 
 from __future__ import annotations
@@ -41,81 +40,83 @@ from lancelet.values import dataclass
 UInt16s = npt.NDArray[np.uint16]
 
 _SEED: Final = 42
-_BETWEEN_WORDS: Final = b"\x1f"
+_TOKEN_SEPARATOR: Final = b"\x1f"
 _SIGNATURE_SHIFT: Final = np.uint64(48)
 _BAND_SHIFT: Final = np.uint64(56)
 _BAND_MASK: Final = np.uint64((1 << 56) - 1)
 _GAMMA: Final = 0x9E3779B97F4A7C15
-_WORD: Final = (1 << 64) - 1
-_TOGETHER: Final = 1 << 16
-"""So many shingles are hashed at once, which keeps them in the cache."""
+_UINT64_MASK: Final = (1 << 64) - 1
+_SHINGLES_PER_BATCH: Final = 1 << 16
+"""Number of shingles hashed per batch, so that they fit in the CPU cache."""
 
 _HASHES_MAX: Final = 4096
 _BANDS_MAX: Final = 256
 _BLOCK_DOCS: Final = 128
 _POSTINGS: Final = 2
-"""What the details say of postings, of which there are none."""
+"""Posting format version in the details, although the index has no postings."""
 
 
 class Signer:
-    """Makes signatures of texts."""
+    """Computes signatures of texts."""
 
     def __init__(self, settings: Settings) -> None:
-        """Prepare for texts of an index; raise if what cuts them into words is missing."""
+        """Create a signer. Raise if a package required by the tokenizer is missing."""
         self.settings = settings
         self._analyzer = TextAnalyzer(settings.text)
         self._vocabulary = Vocabulary()
 
     def sign(self, texts: pa.Array) -> tuple[UInt16s, Int64s]:
-        """Return a signature for each text that has words, and the places of these texts.
+        """Return the signatures of all texts with tokens, and the indices of these texts.
 
         >>> signer = Signer(Settings(num_hashes=2, num_bands=1))
-        >>> signatures, places = signer.sign(pa.array(["a b", None, "A, b!", ""]))
-        >>> places.tolist(), bool((signatures[0] == signatures[1]).all())
+        >>> signatures, indices = signer.sign(pa.array(["a b", None, "A, b!", ""]))
+        >>> indices.tolist(), bool((signatures[0] == signatures[1]).all())
         ([0, 2], True)
         """
-        words = self._analyzer.analyze(texts, self._vocabulary)
-        tokens = pa.array(self._vocabulary.tokens, pa.large_binary()).take(pa.array(words.ids))
-        counts = np.asarray(words.counts, np.int64)
-        places = np.flatnonzero(counts)
-        signatures = np.empty((len(places), self.settings.num_hashes), np.uint16)
-        counts = counts[places]
-        if not len(places):
-            return signatures, places
+        analyzed = self._analyzer.analyze(texts, self._vocabulary)
+        tokens = pa.array(self._vocabulary.tokens, pa.large_binary()).take(pa.array(analyzed.ids))
+        counts = np.asarray(analyzed.counts, np.int64)
+        indices = np.flatnonzero(counts)
+        signatures = np.empty((len(indices), self.settings.num_hashes), np.uint16)
+        counts = counts[indices]
+        if not len(indices):
+            return signatures, indices
         starts = np.cumsum(counts) - counts
         first = 0
         shingles = np.maximum(counts - self.settings.shingle_size + 1, 1)
-        before = np.cumsum(shingles)
-        while first < len(places):
-            limit = (before[first - 1] if first else 0) + _TOGETHER
-            stop = max(first + 1, int(before.searchsorted(limit, "right")))
+        shingle_ends = np.cumsum(shingles)
+        while first < len(indices):
+            limit = (shingle_ends[first - 1] if first else 0) + _SHINGLES_PER_BATCH
+            stop = max(first + 1, int(shingle_ends.searchsorted(limit, "right")))
             part = slice(first, stop)
-            hashed = self._hashed(tokens, starts[part], counts[part])
-            signatures[part] = _signed(hashed, shingles[part], self.settings.num_hashes)
+            hashed = self._hash_shingles(tokens, starts[part], counts[part])
+            signatures[part] = _min_hashes(hashed, shingles[part], self.settings.num_hashes)
             first = stop
-        return signatures, places
+        return signatures, indices
 
-    def _hashed(self, tokens: pa.Array, starts: Int64s, counts: Int64s) -> UInt64s:
-        """Return the hashes of the shingles of texts, text by text."""
+    def _hash_shingles(self, tokens: pa.Array, starts: Int64s, counts: Int64s) -> UInt64s:
+        """Return the hashes of the shingles of texts, in text order."""
         size = self.settings.shingle_size
         lengths = np.minimum(counts, size)
         shingles = np.maximum(counts - size + 1, 1)
         ends = np.cumsum(shingles)
         hashes = np.empty(int(ends[-1]), np.uint64)
         text = np.repeat(np.arange(len(starts)), shingles)
-        at = starts[text] + np.arange(len(text)) - (ends - shingles)[text]
+        token_indices = starts[text] + np.arange(len(text)) - (ends - shingles)[text]
         for length in np.unique(lengths).tolist():
-            own = np.flatnonzero(lengths[text] == length)
-            parts = [tokens.take(pa.array(at[own] + place)) for place in range(length)]
+            selected = np.flatnonzero(lengths[text] == length)
+            parts = [
+                tokens.take(pa.array(token_indices[selected] + offset)) for offset in range(length)
+            ]
             joined = pc.binary_join_element_wise(
-                *parts, pa.scalar(_BETWEEN_WORDS, pa.large_binary())
+                *parts, pa.scalar(_TOKEN_SEPARATOR, pa.large_binary())
             )
-            hashes[own] = _hash(joined)
+            hashes[selected] = _hash(joined)
         return hashes
 
 
 def band_keys(signatures: UInt16s, num_bands: int) -> UInt64s:
-    """Return the keys of the bands of signatures, a row for each."""
+    """Return the keys of the bands of each signature."""
     data = np.ascontiguousarray(signatures, "<u2").reshape(-1).view(np.uint8)
     band_bytes = 2 * (signatures.shape[1] // num_bands)
     offsets = np.arange(len(signatures) * num_bands + 1, dtype=np.int64) * band_bytes
@@ -126,10 +127,10 @@ def band_keys(signatures: UInt16s, num_bands: int) -> UInt64s:
 
 
 def distances(signatures: UInt16s, other: UInt16s) -> npt.NDArray[np.float32]:
-    """Return the share of numbers in which each of some signatures differs from another."""
+    """Return the fraction of values in which each signature differs from another."""
     same = (signatures == other).sum(axis=1).astype(np.float32)
-    found: npt.NDArray[np.float32] = np.float32(1) - same / np.float32(signatures.shape[1])
-    return found
+    result: npt.NDArray[np.float32] = np.float32(1) - same / np.float32(signatures.shape[1])
+    return result
 
 
 def _hash(values: pa.Array) -> UInt64s:
@@ -137,62 +138,66 @@ def _hash(values: pa.Array) -> UInt64s:
     return xxh64_many(offsets, np.frombuffer(values.buffers()[2] or b"", np.uint8), _SEED)
 
 
-def _signed(hashes: UInt64s, counts: Int64s, num_hashes: int) -> UInt16s:
-    """Return the signatures of texts, given the hashes of the shingles of each."""
+def _min_hashes(hashes: UInt64s, counts: Int64s, num_hashes: int) -> UInt16s:
+    """Return the signatures of texts from the hashes of their shingles."""
     factors, summands, mixers = _coefficients(num_hashes)
     starts = np.cumsum(counts) - counts
     signatures = np.empty((len(counts), num_hashes), np.uint16)
     values = np.empty_like(hashes)
-    for place in range(num_hashes):
-        np.multiply(hashes, factors[place], out=values)
-        values += summands[place]
-        least = np.minimum.reduceat(values, starts)
-        signatures[:, place] = (least * mixers[place]) >> _SIGNATURE_SHIFT
+    for index in range(num_hashes):
+        np.multiply(hashes, factors[index], out=values)
+        values += summands[index]
+        minimum = np.minimum.reduceat(values, starts)
+        signatures[:, index] = (minimum * mixers[index]) >> _SIGNATURE_SHIFT
     return signatures
 
 
 @lru_cache(maxsize=8)
 def _coefficients(num_hashes: int) -> tuple[UInt64s, UInt64s, UInt64s]:
-    """Return what hashes are multiplied with, what is added, and what the least is mixed by."""
-    drawn = _random_words(3 * num_hashes)
-    factors = drawn[: 2 * num_hashes : 2] | np.uint64(1)
-    return factors, drawn[1 : 2 * num_hashes : 2], drawn[2 * num_hashes :] | np.uint64(1)
+    """Return the factors, summands and mixers of the hash functions."""
+    random_numbers = _random_numbers(3 * num_hashes)
+    factors = random_numbers[: 2 * num_hashes : 2] | np.uint64(1)
+    return (
+        factors,
+        random_numbers[1 : 2 * num_hashes : 2],
+        random_numbers[2 * num_hashes :] | np.uint64(1),
+    )
 
 
-def _random_words(count: int) -> UInt64s:
-    """Return the numbers that the generator SplitMix64 makes of the seed."""
-    words: list[int] = []
+def _random_numbers(count: int) -> UInt64s:
+    """Return numbers of the SplitMix64 generator with the seed."""
+    numbers: list[int] = []
     state = _SEED
     for _ in range(count):
-        state = (state + _GAMMA) & _WORD
-        mixed = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & _WORD
-        mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _WORD
-        words.append(mixed ^ mixed >> 31)
-    return np.array(words, np.uint64)
+        state = (state + _GAMMA) & _UINT64_MASK
+        mixed = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & _UINT64_MASK
+        mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _UINT64_MASK
+        numbers.append(mixed ^ mixed >> 31)
+    return np.array(numbers, np.uint64)
 
 
-def _plain_words() -> TextOptions:
+def _default_text_options() -> TextOptions:
     return TextOptions(stem=False, remove_stop_words=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How signatures are made of texts.
+    """Settings of MinHash signatures.
 
     Attributes:
-        num_hashes: How many numbers a signature has.
-        num_bands: How many parts it is cut into; texts that agree in one of them are compared.
-        shingle_size: How many words that stand together count as one.
-        text: How texts are cut into words.
+        num_hashes: The number of values in a signature.
+        num_bands: The number of bands. Texts that share a band are compared.
+        shingle_size: The number of consecutive tokens per shingle.
+        text: The options of the tokenizer.
     """
 
     num_hashes: int = 128
     num_bands: int = 16
     shingle_size: int = 3
-    text: TextOptions = field(default_factory=_plain_words)
+    text: TextOptions = field(default_factory=_default_text_options)
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Raise for values out of range."""
         if not 1 <= self.num_hashes <= _HASHES_MAX:
             raise InvalidInputError(
                 f"MinHash LSH index requires 1 <= num_hashes <= {_HASHES_MAX}",
@@ -215,40 +220,41 @@ class Settings:
             )
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> Settings:
-        """Return the settings of parameters by name."""
-        known = {"num_hashes", "num_bands", "shingle_size", "tokenizer"}
-        unknown = sorted(set(given) - known)
+    def from_parameters(parameters: Mapping[str, Any]) -> Settings:
+        """Return settings from index parameters."""
+        supported = {"num_hashes", "num_bands", "shingle_size", "tokenizer"}
+        unknown = sorted(set(parameters) - supported)
         if unknown:
             raise InvalidInputError(
                 "invalid MinHash LSH index params: unknown field",
                 unknown=unknown,
-                known=sorted(known),
+                known=sorted(supported),
             )
-        numbers = {name: value for name, value in given.items() if name != "tokenizer"}
-        wrong = {name: value for name, value in numbers.items() if type(value) is not int}
-        if wrong:
+        numbers = {name: value for name, value in parameters.items() if name != "tokenizer"}
+        invalid = {name: value for name, value in numbers.items() if type(value) is not int}
+        if invalid:
             raise InvalidInputError(
-                "invalid MinHash LSH index params: a number is expected", found=wrong
+                "invalid MinHash LSH index params: expected an integer", found=invalid
             )
-        tokenizer = given.get("tokenizer") or {}
+        tokenizer = parameters.get("tokenizer") or {}
         if not isinstance(tokenizer, Mapping):
             raise InvalidInputError(
-                "invalid MinHash LSH index params: tokenizer is a map of options", found=tokenizer
+                "invalid MinHash LSH index params: tokenizer must be a dictionary of options",
+                found=tokenizer,
             )
         plain = {"stem": False, "remove_stop_words": False}
-        return Settings(**numbers, text=TextOptions.of({**plain, **tokenizer}))
+        return Settings(**numbers, text=TextOptions.from_params({**plain, **tokenizer}))
 
     @staticmethod
     def parse(details: bytes) -> Settings:
-        """Return the settings that the details of an index keep."""
-        found = parse_message(index_pb.MinHashLshIndexDetails, details)
-        if found.signature_version:
+        """Parse the settings in the details of an index."""
+        message = parse_message(index_pb.MinHashLshIndexDetails, details)
+        if message.signature_version:
             raise UnsupportedError(
-                "signatures are of a version that this release does not know",
-                found=found.signature_version,
+                "unsupported MinHash signature version",
+                found=message.signature_version,
             )
-        text = found.tokenizer
+        text = message.tokenizer
         options = {
             "base_tokenizer": text.base_tokenizer or "simple",
             "language": json.loads(text.language) if text.language else "English",
@@ -264,11 +270,14 @@ class Settings:
             "prefix_only": text.prefix_only,
         }
         return Settings(
-            found.num_hashes, found.num_bands, found.shingle_size, TextOptions.of(options)
+            message.num_hashes,
+            message.num_bands,
+            message.shingle_size,
+            TextOptions.from_params(options),
         )
 
     def render(self) -> bytes:
-        """Return the settings as the details of an index keep them."""
+        """Encode the settings for the details of an index."""
         text = self.text
         tokenizer = index_details_pb.InvertedIndexDetails(
             base_tokenizer=text.base_tokenizer,

@@ -1,1 +1,1 @@
-"""The NGRAM kind: which texts have which three letters in a row."""
+"""The NGRAM index kind: substring search with trigrams."""

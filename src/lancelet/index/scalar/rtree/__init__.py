@@ -1,1 +1,1 @@
-"""The RTREE kind: which geometries lie where."""
+"""The RTREE index kind: bounding boxes of geometries."""

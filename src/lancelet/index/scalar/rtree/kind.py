@@ -1,10 +1,10 @@
-"""The RTREE kind: boxes around geometries, in a tree of pages.
+"""The RTREE index kind: bounding boxes of geometries in a tree of pages.
 
-    st_intersects(g, 'POLYGON ((0 0, 4 0, 4 4, 0 0))')     Meets(0, 0, 4, 4)
-    root       boxes of pages 0 1 2        page 1 meets it
-    page 1     boxes of rows 5 9 3 ...     rows 9 and 3 meet it: they are looked at
+    st_intersects(g, 'POLYGON ((0 0, 4 0, 4 4, 0 0))')     Intersects(0, 0, 4, 4)
+    root       boxes of pages 0 1 2        page 1 intersects
+    page 1     boxes of rows 5 9 3 ...     rows 9 and 3 intersect and must be rechecked
 
-A geometry whose box meets that of another need not meet the other, so no answer is exact.
+Geometries whose boxes intersect need not intersect themselves, so results are not exact.
 """
 
 from __future__ import annotations
@@ -36,55 +36,55 @@ _COLUMNS = ("bbox", "id")
 
 
 class RTreeSegment:
-    """An open RTREE, whose pages are read as they are asked for."""
+    """An open segment of an RTREE index. Pages are read on demand."""
 
     def __init__(self, folder: SegmentFolder) -> None:
-        """Read where the levels are, and the rows without a geometry."""
+        """Read the levels and the rows without a geometry."""
         self._path = f"{folder.path}/{layout.PAGES}"
         self._file = folder.open(layout.PAGES)
         self._levels, self._page_rows = layout.read_levels(self._file, self._path)
         (nulls,) = folder.open(layout.NULLS).read(["nulls"])
         self._nulls = RowSet.parse((nulls[0].as_py() if len(nulls) else None) or bytes(4))
-        self._kept, self._loads = folder.kept, folder.loads
+        self._cache, self._loads = folder.cache_scope, folder.loads
         self._last: tuple[Intersects, UInt64s] | None = None
 
     @property
     def num_rows(self) -> int:
-        """How many rows have a geometry."""
+        """Number of rows with a geometry."""
         return self._levels[0].rows
 
     def estimate(self, query: ScalarQuery) -> int | None:
-        """Return how many rows there are to look at, or None if it is no question of place."""
+        """Return the number of candidate rows, or None for queries that are not spatial."""
         match query:
             case IsNull():
                 return self._nulls.num_listed
             case Intersects():
-                return len(self._meeting(query))
+                return len(self._intersecting(query))
             case _:
                 return None
 
     def search(self, query: ScalarQuery) -> SearchResult:
-        """Return the rows whose boxes meet that of a question, or that have none."""
+        """Return the rows whose boxes intersect the query, or the null rows."""
         if isinstance(query, IsNull):
             return SearchResult(self._nulls)
-        assert isinstance(query, Intersects), "only what has an estimate is searched"
-        return SearchResult(RowSet.of(self._meeting(query)), is_exact=False)
+        assert isinstance(query, Intersects), "supported queries have an estimate"
+        return SearchResult(RowSet.of(self._intersecting(query)), is_exact=False)
 
     def nulls(self) -> RowSet:
         """Return the rows without a geometry."""
         return self._nulls
 
     def statistics(self) -> dict[str, Any]:
-        """Return how many boxes there are, and in how many levels."""
+        """Return the numbers of boxes and levels."""
         return {"num_items": self.num_rows, "num_levels": len(self._levels)}
 
     def items(self) -> tuple[Boxes, UInt64s]:
-        """Return all boxes and the numbers of their rows."""
+        """Return all boxes and their row numbers."""
         boxes, ids = self._file.read(_COLUMNS, RowRange(0, self.num_rows))
         return layout.boxes_within(boxes), ids.to_numpy()
 
-    def _meeting(self, query: Intersects) -> UInt64s:
-        """Return the rows whose boxes meet that of a question; the last answer is at hand."""
+    def _intersecting(self, query: Intersects) -> UInt64s:
+        """Return the rows whose boxes intersect the query; the last result is cached."""
         last = self._last
         if last is None or last[0] is not query:
             self._last = last = query, self._search(query)
@@ -94,23 +94,25 @@ class RTreeSegment:
         top = self._levels[-1]
         pages = np.array([top.first_page] if top.rows else [], np.uint64)
         for level in reversed(self._levels):
-            found = [np.empty(0, np.uint64)]
+            parts = [np.empty(0, np.uint64)]
             for page in pages.tolist():
                 boxes, ids = self._page(level, page)
                 self._loads.count(comparisons=len(ids))
-                found.append(ids[query.intersects(boxes)])
-            pages = np.concatenate(found)
+                parts.append(ids[query.intersects(boxes)])
+            pages = np.concatenate(parts)
         return np.sort(pages)
 
     def _page(self, level: layout.Level, page: int) -> tuple[Boxes, UInt64s]:
-        start, stop = level.span(page, self._page_rows)
+        start, stop = level.row_range(page, self._page_rows)
         if not level.first_row <= start < stop:
             raise CorruptDataError(
-                "an RTREE refers to a page that is not below", path=self._path, page=page
+                "an RTREE index page refers to a page outside of the next level",
+                path=self._path,
+                page=page,
             )
-        if page in self._kept:
-            self._loads.count(found=1)
-        return self._kept.get_or_make(page, lambda: self._read(RowRange(start, stop)))
+        if page in self._cache:
+            self._loads.count(cache_hits=1)
+        return self._cache.get_or_make(page, lambda: self._read(RowRange(start, stop)))
 
     def _read(self, rows: RowRange) -> tuple[Boxes, UInt64s]:
         self._loads.count(parts=1)
@@ -119,25 +121,25 @@ class RTreeSegment:
 
 
 class RTree(ScalarKind[RTreeSegment]):
-    """Boxes around geometries."""
+    """The RTREE index kind: bounding boxes of geometries."""
 
     name = "RTREE"
     title = "RTree"
     type_url = "/lance.index.pb.RTreeIndexDetails"
     newest_version = 1
-    unsupported_message = "an RTREE needs a column of geometries, of a GeoArrow type or as WKB"
+    unsupported_message = "an RTREE index requires a geometry column, of a GeoArrow type or as WKB"
     can_remap = True
 
     def is_exact(self, query: ScalarQuery) -> bool:
-        """Return whether it asks for nulls; other answers contain rows that do not match."""
+        """Return whether the query matches nulls. All other results must be rechecked."""
         return isinstance(query, IsNull)
 
     def supports_type(self, data_type: pa.DataType) -> bool:
-        """Return whether it may hold geometries."""
+        """Return whether the type can contain geometries."""
         return is_geometry_type(data_type)
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
-        """Put the boxes of all rows in order."""
+        """Sort and write the boxes of all rows."""
         _write(folder, [*_boxes(rows)], [])
         return b""
 
@@ -152,25 +154,29 @@ class RTree(ScalarKind[RTreeSegment]):
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Put the boxes of segments and of new rows in one order."""
-        moved = [_moved(segment, move) for segment, move in zip(segments, moves, strict=True)]
-        _write(folder, [*_boxes(rows), *(part for part, _ in moved)], [own for _, own in moved])
+        """Merge the boxes of segments and new rows."""
+        moved = [_remap_boxes(segment, move) for segment, move in zip(segments, moves, strict=True)]
+        _write(
+            folder,
+            [*_boxes(rows), *(part for part, _ in moved)],
+            [null_numbers for _, null_numbers in moved],
+        )
         return b""
 
 
 def _boxes(rows: IndexedRows) -> Iterator[tuple[Boxes, UInt64s]]:
-    """Yield the boxes of rows and their numbers, NaN where there is no geometry."""
+    """Yield the boxes and numbers of rows; boxes of null geometries are NaN."""
     for values, numbers in rows.parts:
         yield bounding_boxes(values), numbers
 
 
-def _moved(segment: RTreeSegment, move: Move) -> tuple[tuple[Boxes, UInt64s], UInt64s]:
-    """Return the boxes of a segment under new numbers, and its rows without a geometry."""
+def _remap_boxes(segment: RTreeSegment, move: Move) -> tuple[tuple[Boxes, UInt64s], UInt64s]:
+    """Return the boxes of a segment with new row numbers, and its rows without a geometry."""
     boxes, numbers = segment.items()
     moved = move(numbers)
-    kept = moved != NO_ADDRESS
+    remaining = moved != NO_ADDRESS
     nulls = move(segment.nulls().listed())
-    return (boxes[kept], moved[kept]), nulls[nulls != NO_ADDRESS]
+    return (boxes[remaining], moved[remaining]), nulls[nulls != NO_ADDRESS]
 
 
 def _write(
@@ -179,5 +185,5 @@ def _write(
     boxes = np.concatenate([np.empty((0, 4)), *(part[0] for part in parts)])
     numbers = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
     missing = np.isnan(boxes).any(axis=1)
-    lost = np.concatenate([numbers[missing], *nulls])
-    layout.write(folder, boxes[~missing], numbers[~missing], RowSet.of(np.sort(lost)))
+    null_numbers = np.concatenate([numbers[missing], *nulls])
+    layout.write(folder, boxes[~missing], numbers[~missing], RowSet.of(np.sort(null_numbers)))

@@ -1,1 +1,1 @@
-"""The smallest and greatest value of each zone of rows."""
+"""The ZONEMAP index kind: minimum and maximum of each zone of rows."""

@@ -1,4 +1,4 @@
-"""How the vectors of a partition are kept: whole, or as codes that distances are guessed from."""
+"""Quantizers: encodings of the vectors of a partition."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

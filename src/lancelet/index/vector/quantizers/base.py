@@ -1,12 +1,13 @@
-"""What a way of keeping vectors does, in terms of arrays with a row for each vector.
+"""Interface of the quantizers. Codes are named arrays with one row per vector.
 
-    encode      vectors, their partitions  -> codes: named arrays, row by row
-    store       codes of one partition     -> columns as the file has them
-    load        columns of one partition   -> codes
-    searchable  codes of one partition     -> as kernels want them, with what rows are told far by
-    ask         a query                    -> how a kernel scores what is searchable
+    encode       vectors and partitions     -> codes
+    store        codes of a partition       -> columns of the file
+    load         columns of a partition     -> codes
+    pack_codes   codes of a partition       -> input of the kernels, with error bounds
+    code_query   a query                    -> scoring function for packed codes
 
-Only `store` and `load` know how a file packs codes; merging and renumbering select rows of codes.
+Only `store` and `load` depend on the layout of the file. Merging and renumbering select rows of
+codes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Codes: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StorageNotes:
-    """What a file says of its codes: a JSON object, and global buffers by number."""
+class StorageMetadata:
+    """Storage metadata of codes: a JSON object, and global buffers by number."""
 
     values: Mapping[str, Any]
     buffer: Callable[[int], bytes]
@@ -38,7 +39,10 @@ class StorageNotes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphView:
-    """The rows of a partition as graphs compare them; distances are `factor` times plus `base`."""
+    """Rows of a partition for graph construction.
+
+    Distances are `factor` times the result of the comparison plus `base`.
+    """
 
     vectors: npt.NDArray[Any]
     comparison: Comparison
@@ -46,13 +50,13 @@ class GraphView:
     base: float = 0.0
 
     def rescale(self, compared: Floats) -> Floats:
-        """Return the distances that comparing found."""
-        return _rescaled(compared, self.factor, self.base)
+        """Convert results of the comparison to distances."""
+        return _rescale(compared, self.factor, self.base)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphQuery:
-    """A query as graphs compare it with rows; distances are `factor` times that plus `base`."""
+    """A query for graph searches. Distances are `factor` times the result plus `base`."""
 
     query: npt.NDArray[Any]
     comparison: Comparison
@@ -60,79 +64,79 @@ class GraphQuery:
     base: float = 0.0
 
     def rescale(self, compared: Floats) -> Floats:
-        """Return the distances that comparing found."""
-        return _rescaled(compared, self.factor, self.base)
+        """Convert results of the comparison to distances."""
+        return _rescale(compared, self.factor, self.base)
 
 
-def _rescaled(compared: Floats, factor: float, base: float) -> Floats:
-    found: Floats = compared * np.float32(factor) + np.float32(base)
-    return found
+def _rescale(compared: Floats, factor: float, base: float) -> Floats:
+    distances: Floats = compared * np.float32(factor) + np.float32(base)
+    return distances
 
 
 class Quantizer(Protocol):
-    """A trained way of keeping vectors."""
+    """A trained quantizer."""
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        """The columns of a file, without the row ids."""
+        """Columns of the file, without the row ids."""
 
     def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:
-        """Return the codes of vectors that are prepared for the metric."""
+        """Encode vectors prepared for the metric."""
 
     def store(self, codes: Codes) -> list[npt.NDArray[Any]]:
-        """Return the columns of one partition, of the shape (rows, width)."""
+        """Return the columns of a partition, each with the shape (rows, width)."""
 
     def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
-        """Return the codes of one partition."""
+        """Return the codes of a partition from its columns."""
 
-    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:
-        """Return the codes of a partition, whose centroid is given, as kernels want them."""
+    def pack_codes(self, codes: Codes, center: Floats) -> PackedCodes:
+        """Return the codes of a partition in the layout of the kernels, given its centroid."""
 
-    def ask(self, query: Matrix) -> CodeQuery:
-        """Return how rows are scored for a query that is prepared for the metric."""
+    def code_query(self, query: Matrix) -> CodeQuery:
+        """Return the scoring function for a query prepared for the metric."""
 
     def graph_view(self, codes: Codes) -> GraphView:
-        """Return the rows of one partition for a graph to be built of."""
+        """Return the rows of a partition for graph construction."""
 
     def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:
-        """Return how a query is compared with what `graph_codes` returns."""
+        """Return the comparison of a query with the result of `graph_codes`."""
 
     def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
-        """Return the rows of one partition for a graph to be searched in, as a matrix."""
+        """Return the rows of a partition for graph searches, as a matrix."""
 
-    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
-        """Return what to write of the codes beside them."""
+    def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
+        """Return the storage metadata to write, adding buffers to the file as needed."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the parameters that the codes were asked for with, by pylance's names."""
+        """Return the build parameters under the names used by pylance."""
 
     def same_codes(self, other: Any) -> bool:
-        """Return whether codes of another mean the same."""
+        """Return whether codes of another quantizer are interchangeable."""
 
 
 def work_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type to compute in for vectors of a type."""
+    """Return the type used for computations with vectors of a type."""
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
-def number_of(notes: StorageNotes, name: str, least: int, most: int) -> int:
-    """Return a whole number that a file must have noted."""
-    found = notes.values.get(name)
-    if not isinstance(found, int) or not least <= found <= most:
+def read_number(metadata: StorageMetadata, name: str, minimum: int, maximum: int) -> int:
+    """Return an integer from the storage metadata. Raise if it is missing or out of range."""
+    value = metadata.values.get(name)
+    if not isinstance(value, int) or not minimum <= value <= maximum:
         raise CorruptDataError(
-            "the notes of an index lack a number or have one out of bounds", name=name, found=found
+            "missing or invalid number in the metadata of a vector index", name=name, found=value
         )
-    return found
+    return value
 
 
 def residuals(vectors: Matrix, partitions: Int64s, centroids: Matrix, metric: Metric) -> Matrix:
-    """Return what of vectors their centroid does not explain; all of them for products."""
+    """Return the residuals of vectors, or the vectors themselves for the dot metric."""
     if metric is Metric.DOT:
         return vectors
-    found: Matrix = vectors - centroids[partitions].astype(vectors.dtype)
-    return found
+    result: Matrix = vectors - centroids[partitions].astype(vectors.dtype)
+    return result
 
 
 def list_field(name: str, element: pa.DataType, width: int, *, nullable: bool = True) -> pa.Field:
-    """Return a column with a list of so many elements in each row."""
+    """Return a fixed-size list field."""
     return pa.field(name, pa.list_(element, width), nullable=nullable)

@@ -1,14 +1,14 @@
-"""PQ: a vector is cut into pieces, each kept as the number of the nearest word of a codebook.
+"""PQ: product quantization. Each sub-vector is stored as the number of its nearest codeword.
 
-    dimension 4, 2 pieces     residual [0.9 0.1 | 5 5]
-    words of piece 0          [1 0]=0  [0 1]=1  ...        code 0
-    words of piece 1          [0 0]=0  [5 5]=1  ...        code 1
-    stored                    bytes 0 1, or one byte 0x10 where words have 4 bits
+    dimension 4, 2 sub-vectors    residual [0.9 0.1 | 5 5]
+    codebook of sub-vector 0      [1 0]=0  [0 1]=1  ...        code 0
+    codebook of sub-vector 1      [0 0]=0  [5 5]=1  ...        code 1
+    stored                        bytes 0 1, or one byte 0x10 with 4-bit codes
 
-    distance    for each piece, the table of a query says how far each word is; rows add it up
+    distance    the sum over sub-vectors of a table of distances from the query to each codeword
 
-What is cut is the residual, what the centroid does not explain; for products the vector itself.
-A file keeps the codes of a partition column by column, unless it says otherwise.
+The quantizer encodes residuals, or the vectors themselves for the dot metric. By default, a file
+stores the codes of a partition in column-major order.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lancelet.index.vector.quantizers.base import (
     GraphQuery,
     GraphView,
     Matrix,
-    StorageNotes,
+    StorageMetadata,
     list_field,
-    number_of,
+    read_number,
     residuals,
     work_type,
 )
@@ -54,7 +54,7 @@ _SMALL: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class ProductCodes:
-    """A codebook, of the shape (pieces, words, dimension of a piece)."""
+    """A codebook with the shape (sub-vectors, codewords, sub-vector dimension)."""
 
     metric: Metric
     codebook: Matrix
@@ -62,23 +62,27 @@ class ProductCodes:
     transposed: bool = True
 
     @staticmethod
-    def parse(notes: StorageNotes, metric: Metric, columns: Sequence[pa.Field]) -> ProductCodes:  # noqa: ARG004
-        """Read from a file."""
-        bits = number_of(notes, "nbits", 4, 8)
-        pieces = number_of(notes, "num_sub_vectors", 1, 1 << 20)
-        dimension = number_of(notes, "dimension", 1, 1 << 24)
-        tensor = parse_message(index_pb.Tensor, _codebook_of(notes))
+    def parse(
+        metadata: StorageMetadata,
+        metric: Metric,
+        columns: Sequence[pa.Field],  # noqa: ARG004
+    ) -> ProductCodes:
+        """Parse the storage metadata and codebook."""
+        bits = read_number(metadata, "nbits", 4, 8)
+        num_sub_vectors = read_number(metadata, "num_sub_vectors", 1, 1 << 20)
+        dimension = read_number(metadata, "dimension", 1, 1 << 24)
+        tensor = parse_message(index_pb.Tensor, _read_codebook(metadata))
         book = parse_tensor(tensor)
-        if bits not in {4, 8} or dimension % pieces or book.size != dimension << bits:
+        if bits not in {4, 8} or dimension % num_sub_vectors or book.size != dimension << bits:
             raise CorruptDataError(
-                "a codebook does not fit its codes",
+                "the PQ codebook does not match the code parameters",
                 bits=bits,
-                pieces=pieces,
+                pieces=num_sub_vectors,
                 dimension=dimension,
                 values=book.size,
             )
-        shaped = book.reshape(pieces, 1 << bits, dimension // pieces)
-        return ProductCodes(metric, shaped, bits, notes.values.get("transposed") is True)
+        codebook = book.reshape(num_sub_vectors, 1 << bits, dimension // num_sub_vectors)
+        return ProductCodes(metric, codebook, bits, metadata.values.get("transposed") is True)
 
     @staticmethod
     def train(
@@ -86,119 +90,129 @@ class ProductCodes:
         metric: Metric,
         dtype: np.dtype[Any],
         *,
-        pieces: int,
+        num_sub_vectors: int,
         bits: int,
         seed: int,
-        rounds: int = 50,
+        max_iterations: int = 50,
         transposed: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> ProductCodes:
-        """Find the words of each piece of a sample of residuals."""
-        parts = sample.reshape(len(sample), pieces, sample.shape[1] // pieces)
-        words: list[Matrix] = []
-        for piece in range(pieces):
-            own = np.ascontiguousarray(parts[:, piece], np.float32)
-            words.append(
-                find_clusters(own, 1 << bits, seed=seed + piece, max_iterations=rounds).centroids
+        """Train the codebook of each sub-vector on a sample of residuals."""
+        parts = sample.reshape(len(sample), num_sub_vectors, sample.shape[1] // num_sub_vectors)
+        codebooks: list[Matrix] = []
+        for number in range(num_sub_vectors):
+            sub_vectors = np.ascontiguousarray(parts[:, number], np.float32)
+            codebooks.append(
+                find_clusters(
+                    sub_vectors, 1 << bits, seed=seed + number, max_iterations=max_iterations
+                ).centroids
             )
             if progress is not None:
-                progress(piece + 1)
-        return ProductCodes(metric, np.stack(words).astype(dtype), bits, transposed)
+                progress(number + 1)
+        return ProductCodes(metric, np.stack(codebooks).astype(dtype), bits, transposed)
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        """The codes."""
+        """Column of codes."""
         return (list_field("__pq_code", pa.uint8(), self.width),)
 
     @property
     def width(self) -> int:
-        """How many bytes the codes of a row have."""
+        """Bytes per row."""
         return len(self.codebook) * self.bits // 8
 
     def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:
-        """Return the nearest words of each piece of each vector."""
-        rest = residuals(vectors, partitions, centroids, self.metric)
-        found, _ = nearest_words(rest.astype(np.float32), self._words.astype(np.float32))
-        codes: npt.NDArray[Any] = found
+        """Return the nearest codeword of each sub-vector."""
+        residual = residuals(vectors, partitions, centroids, self.metric)
+        nearest, _ = nearest_words(residual.astype(np.float32), self._codewords.astype(np.float32))
+        codes: npt.NDArray[Any] = nearest
         if self.bits == _SMALL:
-            codes = found[:, 0::2] | found[:, 1::2] << 4
+            codes = nearest[:, 0::2] | nearest[:, 1::2] << 4
         return {"code": codes}
 
     def store(self, codes: Codes) -> list[npt.NDArray[Any]]:
-        """Return the codes, column by column if that is how this file has them."""
-        own = codes["code"]
+        """Return the codes, in column-major order if `transposed`."""
+        code = codes["code"]
         if not self.transposed:
-            return [own]
-        return [np.ascontiguousarray(own.T).reshape(own.shape)]
+            return [code]
+        return [np.ascontiguousarray(code.T).reshape(code.shape)]
 
     def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
-        """Return the codes row by row; it is a view."""
-        own = columns[0]
-        return {"code": own.reshape(own.shape[::-1]).T if self.transposed else own}
+        """Return the codes in row-major order, without copying."""
+        code = columns[0]
+        return {"code": code.reshape(code.shape[::-1]).T if self.transposed else code}
 
-    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
-        """Return the codes in blocks of rows, in each column by column."""
-        own = codes["code"]
-        width, whole = own.shape[1], len(own) // BLOCK_ROWS * BLOCK_ROWS
-        packed = np.empty(own.size, np.uint8)
-        blocks = own[:whole].reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1)
-        packed[: whole * width].reshape(blocks.shape)[:] = blocks
-        packed[whole * width :].reshape(width, -1)[:] = own[whole:].T
+    def pack_codes(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
+        """Return the codes in blocks of rows, each block in column-major order."""
+        code = codes["code"]
+        width, num_blocked = code.shape[1], len(code) // BLOCK_ROWS * BLOCK_ROWS
+        packed = np.empty(code.size, np.uint8)
+        blocks = code[:num_blocked].reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1)
+        packed[: num_blocked * width].reshape(blocks.shape)[:] = blocks
+        packed[num_blocked * width :].reshape(width, -1)[:] = code[num_blocked:].T
         return PackedCodes(packed, width)
 
-    def ask(self, query: Matrix) -> CodeQuery:
-        """Return the words that are compared with residuals, or the table of all partitions."""
-        pieces, _, size = self.codebook.shape
-        own = query.astype(np.float32)
+    def code_query(self, query: Matrix) -> CodeQuery:
+        """Return the codewords to compare with residuals, or a table valid for all partitions."""
+        num_sub_vectors, _, size = self.codebook.shape
+        converted = query.astype(np.float32)
         if self.metric is Metric.DOT:
-            table = self.table_of(query, query)
-            return CodeQuery(CodeKind.TABLE, own, pieces * size, words=table, base=1.0)
-        return CodeQuery(CodeKind.WORDS, own, pieces * size, words=self._lines, pieces=pieces)
+            table = self.distance_table(query, query)
+            return CodeQuery(
+                CodeKind.TABLE, converted, num_sub_vectors * size, words=table, base=1.0
+            )
+        return CodeQuery(
+            CodeKind.WORDS,
+            converted,
+            num_sub_vectors * size,
+            words=self._transposed_codewords,
+            pieces=num_sub_vectors,
+        )
 
-    def table_of(self, query: Matrix, centroid: Matrix) -> Floats:
-        """Return how far each word is from a query, or its product negated; 256 for each byte."""
-        words = self._words
+    def distance_table(self, query: Matrix, centroid: Matrix) -> Floats:
+        """Return the distances or negated products of all codewords, 256 per byte of codes."""
+        codewords = self._codewords
         if self.metric is Metric.DOT:
-            return self._table(-(words @ query.reshape(len(words), -1, 1))[..., 0])
-        rest = (query - centroid.astype(query.dtype)).reshape(len(words), -1, 1)
-        squares = (rest * rest).sum(axis=1)
-        return self._table(self._norms - 2 * (words @ rest)[..., 0] + squares)
+            return self._table(-(codewords @ query.reshape(len(codewords), -1, 1))[..., 0])
+        residual = (query - centroid.astype(query.dtype)).reshape(len(codewords), -1, 1)
+        squares = (residual * residual).sum(axis=1)
+        return self._table(self._norms - 2 * (codewords @ residual)[..., 0] + squares)
 
     def graph_view(self, codes: Codes) -> GraphView:
-        """Return what the codes stand for."""
-        own = codes["code"]
+        """Return the decoded vectors."""
+        code = codes["code"]
         if self.bits == _SMALL:
-            own = np.stack([own & 15, own >> 4], axis=2).reshape(len(own), -1)
-        pieces = [words[own[:, piece]] for piece, words in enumerate(self._words)]
-        decoded = np.concatenate(pieces, axis=1).astype(np.float32)
+            code = np.stack([code & 15, code >> 4], axis=2).reshape(len(code), -1)
+        sub_vectors = [codebook[code[:, piece]] for piece, codebook in enumerate(self._codewords)]
+        decoded = np.concatenate(sub_vectors, axis=1).astype(np.float32)
         if self.metric is Metric.DOT:
             return GraphView(decoded, Comparison.FLOAT_DOT, base=1.0)
         return GraphView(decoded, Comparison.FLOAT_L2)
 
     def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:
-        """Return the table of a query, whose entries rows add up."""
+        """Return the distance table of a query."""
         base = 1.0 if self.metric is Metric.DOT else 0.0
-        return GraphQuery(self.table_of(query, centroid), Comparison.TABLE, base=base)
+        return GraphQuery(self.distance_table(query, centroid), Comparison.TABLE, base=base)
 
     def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
-        """Return the codes row by row."""
+        """Return the codes in row-major order."""
         return np.ascontiguousarray(codes["code"])
 
-    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
-        """Return the shape of the codebook, which becomes a buffer."""
-        pieces, words, size = self.codebook.shape
-        tensor = render_tensor(self.codebook.reshape(words, pieces * size))
+    def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
+        """Return the shape of the codebook, which is written to a buffer."""
+        num_sub_vectors, num_codewords, size = self.codebook.shape
+        tensor = render_tensor(self.codebook.reshape(num_codewords, num_sub_vectors * size))
         return {
             "codebook_position": add_buffer(render_message(tensor)),
             "nbits": self.bits,
-            "num_sub_vectors": pieces,
-            "dimension": pieces * size,
+            "num_sub_vectors": num_sub_vectors,
+            "dimension": num_sub_vectors * size,
             "codebook_tensor": [],
             "transposed": self.transposed,
         }
 
     def settings(self) -> dict[str, Any]:
-        """Return how many pieces and bits there are."""
+        """Return the build parameters under the names used by pylance."""
         return {
             "num_sub_vectors": len(self.codebook),
             "num_bits": self.bits,
@@ -206,34 +220,34 @@ class ProductCodes:
         }
 
     def same_codes(self, other: Any) -> bool:
-        """Return whether the other has the same codebook."""
+        """Return whether the other quantizer has the same codebook."""
         return isinstance(other, ProductCodes) and np.array_equal(self.codebook, other.codebook)
 
     @cached_property
-    def _words(self) -> Matrix:
+    def _codewords(self) -> Matrix:
         return self.codebook.astype(work_type(self.codebook.dtype))
 
     @cached_property
-    def _lines(self) -> Floats:
-        """Element 0 of all words of a piece, then element 1, and so on."""
+    def _transposed_codewords(self) -> Floats:
+        """The codewords of each sub-vector, element by element."""
         return np.ascontiguousarray(self.codebook.transpose(0, 2, 1), np.float32).reshape(-1)
 
     @cached_property
     def _norms(self) -> Matrix:
-        norms: Matrix = (self._words * self._words).sum(axis=2)
+        norms: Matrix = (self._codewords * self._codewords).sum(axis=2)
         return norms
 
     def _table(self, table: Matrix) -> Floats:
-        """Return 256 entries for each byte of codes."""
+        """Return a table with 256 entries per byte of codes."""
         if self.bits == _SMALL:
             table = (table[0::2, None, :] + table[1::2, :, None]).reshape(self.width, 256)
         return table.astype(np.float32).reshape(-1)
 
 
-def _codebook_of(notes: StorageNotes) -> bytes:
-    """Return the codebook: a buffer, or in the notes themselves, where old releases had it."""
+def _read_codebook(metadata: StorageMetadata) -> bytes:
+    """Read the codebook from a buffer, or from the metadata of early releases."""
     try:
-        stated = bytes([*notes.values.get("codebook_tensor", ())])
+        inline = bytes([*metadata.values.get("codebook_tensor", ())])
     except (TypeError, ValueError) as error:
-        raise CorruptDataError("the notes on the codes of an index are malformed") from error
-    return stated or notes.buffer(number_of(notes, "codebook_position", 0, 1 << 20))
+        raise CorruptDataError("invalid metadata for the codes of a vector index") from error
+    return inline or metadata.buffer(read_number(metadata, "codebook_position", 0, 1 << 20))

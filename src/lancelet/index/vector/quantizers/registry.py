@@ -1,4 +1,4 @@
-"""The ways of keeping vectors, by the end of the names of the kinds that use them."""
+"""Quantizers by the suffix of the index kind."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
-from lancelet.index.vector.quantizers.base import Quantizer, StorageNotes
+from lancelet.index.vector.quantizers.base import Quantizer, StorageMetadata
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.quantizers.rq import RotatedCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.kernels import Metric
 
-_PARSERS: Final[dict[str, Callable[[StorageNotes, Metric, Sequence[pa.Field]], Quantizer]]] = {
+_PARSERS: Final[dict[str, Callable[[StorageMetadata, Metric, Sequence[pa.Field]], Quantizer]]] = {
     "FLAT": Flat.parse,
     "PQ": ProductCodes.parse,
     "SQ": ScalarCodes.parse,
     "RQ": RotatedCodes.parse,
 }
 GRAPH: Final = "IVF_HNSW_"
-"""How the names of kinds with graphs begin."""
+"""Prefix of index kinds with graphs."""
 KINDS: Final = (
     "IVF_FLAT",
     "IVF_PQ",
@@ -32,23 +32,21 @@ KINDS: Final = (
     "IVF_HNSW_PQ",
     "IVF_HNSW_SQ",
 )
-"""The names of all kinds."""
+"""All vector index kinds."""
 
 
 def parse_quantizer(
-    name: str, notes: StorageNotes, metric: Metric, columns: Sequence[pa.Field]
+    name: str, metadata: StorageMetadata, metric: Metric, columns: Sequence[pa.Field]
 ) -> Quantizer:
-    """Return how a kind keeps vectors, by what its file says."""
+    """Create the quantizer of an index kind from its storage metadata."""
     if name not in KINDS:
-        raise UnsupportedError(
-            "a vector index is of an unknown kind", found=name[:50], known=list(KINDS)
-        )
+        raise UnsupportedError("unknown vector index type", found=name[:50], known=list(KINDS))
     check_metric(name, metric)
-    return _PARSERS[quantizer_name(name)](notes, metric, columns)
+    return _PARSERS[quantizer_name(name)](metadata, metric, columns)
 
 
 def check_metric(name: str, metric: Metric) -> None:
-    """Raise unless a kind compares vectors by a metric: codes of bits have no other form."""
+    """Raise if a kind does not support a metric. Bit vectors cannot be quantized."""
     if metric is Metric.HAMMING and quantizer_name(name) != "FLAT":
         raise UnsupportedError(
             "indices with the hamming metric store whole vectors; use IVF_FLAT or IVF_HNSW_FLAT",
@@ -57,7 +55,7 @@ def check_metric(name: str, metric: Metric) -> None:
 
 
 def quantizer_name(name: str) -> str:
-    """Return the part of the name of a kind that says how vectors are kept.
+    """Return the quantizer name in an index kind.
 
     >>> quantizer_name("IVF_HNSW_SQ")
     'SQ'

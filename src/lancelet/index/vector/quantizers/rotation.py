@@ -1,7 +1,7 @@
-"""Rotations that spread what vectors have over all elements.
+"""Random rotations, which distribute information evenly over all dimensions.
 
-The fast one needs no matrix: four times, elements change sign by chance and are added up crosswise,
-as `turn_rows` says.
+The fast rotation needs no matrix. It applies four rounds of random sign flips and a Hadamard
+transform, see `turn_rows`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _Matrix = npt.NDArray[Any]
 
 
 class Rotation(Protocol):
-    """Turns vectors, keeping their lengths and angles."""
+    """Rotates vectors, preserving lengths and angles."""
 
-    def turn(self, vectors: _Matrix) -> _Matrix:
-        """Return the vectors turned; the rows of a matrix."""
+    def rotate(self, vectors: _Matrix) -> _Matrix:
+        """Return the rotated rows of a matrix."""
 
-    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
-        """Return what to write of the rotation."""
+    def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
+        """Return the storage metadata of the rotation."""
 
     def is_same(self, other: Rotation) -> bool:
-        """Return whether another turns vectors the same way."""
+        """Return whether another rotation is equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FastRotation:
-    """A rotation by sign bits, so many bytes for each of four rounds."""
+    """A rotation defined by sign bits, an equal number of bytes for each of four rounds."""
 
     dimension: int
     signs: npt.NDArray[np.uint8]
 
-    def turn(self, vectors: _Matrix) -> _Matrix:
-        """Return the vectors turned."""
+    def rotate(self, vectors: _Matrix) -> _Matrix:
+        """Return the rotated vectors."""
         return turn_rows(vectors.astype(np.float32, copy=False), self.signs)
 
-    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
+    def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
         """Return the signs."""
         return {
             "rotate_mat_position": None,
@@ -53,26 +53,26 @@ class FastRotation:
         }
 
     def is_same(self, other: Rotation) -> bool:
-        """Return whether the other has the same signs."""
+        """Return whether the other rotation has the same signs."""
         return isinstance(other, FastRotation) and np.array_equal(self.signs, other.signs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixRotation:
-    """A rotation by a matrix."""
+    """A rotation defined by a matrix."""
 
     matrix: _Matrix
 
-    def turn(self, vectors: _Matrix) -> _Matrix:
-        """Return the vectors turned."""
-        turned: _Matrix = vectors.astype(np.float32) @ self.matrix.T
-        return turned
+    def rotate(self, vectors: _Matrix) -> _Matrix:
+        """Return the rotated vectors."""
+        rotated: _Matrix = vectors.astype(np.float32) @ self.matrix.T
+        return rotated
 
-    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
-        """Return where the matrix is, which becomes a buffer."""
+    def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
+        """Write the matrix to a buffer and return its number."""
         position = add_buffer(render_message(render_tensor(self.matrix)))
         return {"rotate_mat_position": position, "rotation_type": "matrix"}
 
     def is_same(self, other: Rotation) -> bool:
-        """Return whether the other has the same matrix."""
+        """Return whether the other rotation has the same matrix."""
         return isinstance(other, MatrixRotation) and np.array_equal(self.matrix, other.matrix)

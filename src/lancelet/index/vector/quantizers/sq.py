@@ -1,8 +1,8 @@
-"""SQ: each element becomes a byte, by its place between two bounds.
+"""SQ: scalar quantization of each element to a byte between two bounds.
 
 bounds -1 and 1    0.0 -> floor(1 / 2 * 255) = 127    squared distance of bytes x (2 / 255)^2
 
-A query is made bytes as well, but for products, which take it as it is.
+Queries are quantized as well, except for the dot metric.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from lancelet.index.vector.quantizers.base import (
     GraphQuery,
     GraphView,
     Matrix,
-    StorageNotes,
+    StorageMetadata,
     list_field,
-    number_of,
+    read_number,
 )
 from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes
 from lancelet.kernels.graph import Floats
@@ -35,7 +35,7 @@ _BLOCK_VALUES: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarCodes:
-    """Bytes between two bounds."""
+    """Elements quantized to bytes between two bounds."""
 
     metric: Metric
     dimension: int
@@ -43,92 +43,98 @@ class ScalarCodes:
     end: float
 
     @staticmethod
-    def parse(notes: StorageNotes, metric: Metric, columns: Sequence[pa.Field]) -> ScalarCodes:  # noqa: ARG004
-        """Read from a file."""
-        bounds = notes.values.get("bounds")
-        number_of(notes, "num_bits", 8, 8)
+    def parse(
+        metadata: StorageMetadata,
+        metric: Metric,
+        columns: Sequence[pa.Field],  # noqa: ARG004
+    ) -> ScalarCodes:
+        """Parse the storage metadata."""
+        bounds = metadata.values.get("bounds")
+        read_number(metadata, "num_bits", 8, 8)
         try:
             start, end = float(bounds["start"]), float(bounds["end"])  # type: ignore[index]  # checked by the errors
         except (TypeError, KeyError, ValueError) as error:
-            raise CorruptDataError("the notes of an index lack bounds", found=bounds) from error
-        return ScalarCodes(metric, number_of(notes, "dim", 1, 1 << 16), start, end)
+            raise CorruptDataError(
+                "missing quantization bounds in the metadata of a vector index", found=bounds
+            ) from error
+        return ScalarCodes(metric, read_number(metadata, "dim", 1, 1 << 16), start, end)
 
     @staticmethod
     def train(sample: Matrix, metric: Metric) -> ScalarCodes:
-        """Take the bounds from the least and the greatest element of a sample."""
-        least, most = (float(sample.min()), float(sample.max())) if sample.size else (0.0, 0.0)
-        return ScalarCodes(metric, sample.shape[1], least, most)
+        """Set the bounds to the minimum and maximum element of a sample."""
+        minimum, maximum = (float(sample.min()), float(sample.max())) if sample.size else (0.0, 0.0)
+        return ScalarCodes(metric, sample.shape[1], minimum, maximum)
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        """The bytes."""
+        """Column of codes."""
         return (list_field("__sq_code", pa.uint8(), self.dimension),)
 
     def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:  # noqa: ARG002
-        """Return the bytes of vectors."""
-        return {"code": self.codes_of(vectors)}
+        """Return the quantized vectors."""
+        return {"code": self.quantize(vectors)}
 
-    def codes_of(self, vectors: Matrix) -> npt.NDArray[np.uint8]:
-        """Return the bytes of elements: rounded down, and held to what a byte can be."""
-        found = np.zeros(vectors.shape, np.uint8)
+    def quantize(self, vectors: Matrix) -> npt.NDArray[np.uint8]:
+        """Quantize elements to bytes, rounding down and clipping to the bounds."""
+        codes = np.zeros(vectors.shape, np.uint8)
         if self.end <= self.start:
-            return found
+            return codes
         rows = max(1, _BLOCK_VALUES // max(self.dimension, 1))
-        for first in range(0, len(vectors), rows):  # few enough that they stay near the processor
+        for first in range(0, len(vectors), rows):  # blocks that fit in the CPU cache
             share = vectors[first : first + rows].astype(np.float64)
             share -= self.start
             share /= self.end - self.start
             share *= _STEPS
-            found[first : first + rows] = np.clip(share, 0, _STEPS, out=share)
-        return found
+            codes[first : first + rows] = np.clip(share, 0, _STEPS, out=share)
+        return codes
 
-    def around(self, other: ScalarCodes) -> ScalarCodes:
-        """Return codes whose bounds hold those of both."""
+    def union(self, other: ScalarCodes) -> ScalarCodes:
+        """Return a quantizer with bounds that include those of both."""
         start, end = min(self.start, other.start), max(self.end, other.end)
         return ScalarCodes(self.metric, self.dimension, start, end)
 
-    def recoded(self, codes: Codes, source: ScalarCodes) -> Codes:
-        """Return the bytes of what stands in the middle of each byte of other bounds."""
+    def convert(self, codes: Codes, source: ScalarCodes) -> Codes:
+        """Convert codes from other bounds, using the center of each quantization step."""
         if (self.start, self.end) == (source.start, source.end):
             return codes
         step = (source.end - source.start) / _STEPS
-        return {"code": self.codes_of((codes["code"] + 0.5) * step + source.start)}
+        return {"code": self.quantize((codes["code"] + 0.5) * step + source.start)}
 
     def store(self, codes: Codes) -> list[npt.NDArray[Any]]:
-        """Return the bytes."""
+        """Return the codes."""
         return [codes["code"]]
 
     def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
-        """Return the bytes."""
+        """Return the codes."""
         return {"code": columns[0]}
 
-    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
-        """Return the bytes, and what the distance of a row has of its own."""
+    def pack_codes(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
+        """Return the codes, and the part of the distance that does not depend on the query."""
         code = np.ascontiguousarray(codes["code"])
         if self.metric is Metric.DOT:
             return PackedCodes(code.reshape(-1), self.dimension)
         step = (self.end - self.start) / _STEPS
         wide = code.astype(np.float32)
-        own = np.einsum("ij,ij->i", wide, wide - 256) * np.float32(step * step)
-        return PackedCodes(code.reshape(-1), self.dimension, own)
+        offsets = np.einsum("ij,ij->i", wide, wide - 256) * np.float32(step * step)
+        return PackedCodes(code.reshape(-1), self.dimension, offsets)
 
-    def ask(self, query: Matrix) -> CodeQuery:
-        """Return the bytes of a query, or its elements as weights where products are compared."""
+    def code_query(self, query: Matrix) -> CodeQuery:
+        """Return the quantized query, or its elements as weights for the dot metric."""
         factor, base = self._scale(query)
         if self.metric is Metric.DOT:
-            own = query.astype(np.float32)
-            return CodeQuery(CodeKind.PRODUCTS, own, self.dimension, factor=-factor, base=base)
-        return CodeQuery(CodeKind.BYTES, self.codes_of(query), self.dimension, factor=factor)
+            weights = query.astype(np.float32)
+            return CodeQuery(CodeKind.PRODUCTS, weights, self.dimension, factor=-factor, base=base)
+        return CodeQuery(CodeKind.BYTES, self.quantize(query), self.dimension, factor=factor)
 
     def _scale(self, query: Matrix) -> tuple[float, float]:
-        """Return what compared bytes are multiplied by, and what then is added."""
+        """Return the factor and offset that convert results for bytes to distances."""
         step = (self.end - self.start) / _STEPS
         if self.metric is not Metric.DOT:
             return step * step, 0.0
         return step, 1 - self.start * float(query.sum(dtype=np.float64))
 
     def graph_view(self, codes: Codes) -> GraphView:
-        """Return the bytes, or what they stand for where products are compared."""
+        """Return the codes, or the decoded vectors for the dot metric."""
         scale = (self.end - self.start) / _STEPS
         if self.metric is not Metric.DOT:
             return GraphView(codes["code"], Comparison.BYTE_L2, factor=scale * scale)
@@ -136,25 +142,25 @@ class ScalarCodes:
         return GraphView(decoded, Comparison.FLOAT_DOT, base=1.0)
 
     def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:  # noqa: ARG002
-        """Return the bytes of a query, or weights for the bytes of rows."""
+        """Return the quantized query, or weights for the dot metric."""
         factor, base = self._scale(query)
         if self.metric is Metric.DOT:
             return GraphQuery(query.astype(np.float32), Comparison.BYTE_DOT, factor, base)
-        return GraphQuery(self.codes_of(query), Comparison.BYTE_L2, factor)
+        return GraphQuery(self.quantize(query), Comparison.BYTE_L2, factor)
 
     def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
-        """Return the bytes."""
+        """Return the codes."""
         return np.ascontiguousarray(codes["code"])
 
-    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
+    def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
         """Return the bounds."""
         bounds = {"start": self.start, "end": self.end}
         return {"dim": self.dimension, "num_bits": 8, "bounds": bounds}
 
     def settings(self) -> dict[str, Any]:
-        """Return how many bits an element has."""
+        """Return the number of bits."""
         return {"num_bits": 8}
 
     def same_codes(self, other: Any) -> bool:
-        """Return whether the other has the same bounds."""
+        """Return whether the other quantizer has the same bounds."""
         return isinstance(other, ScalarCodes) and (self.start, self.end) == (other.start, other.end)

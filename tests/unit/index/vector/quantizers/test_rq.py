@@ -38,7 +38,7 @@ def test_rotations_keep_lengths(dimension):
     random = np.random.default_rng(1)
     signs = random.integers(0, 256, 4 * (dimension // 8)).astype(np.uint8)
     vectors = random.normal(size=(20, dimension)).astype(np.float32)
-    turned = FastRotation(dimension, signs).turn(vectors)
+    turned = FastRotation(dimension, signs).rotate(vectors)
     np.testing.assert_allclose(
         np.linalg.norm(turned, axis=1), np.linalg.norm(vectors, axis=1), rtol=1e-5
     )
@@ -66,8 +66,8 @@ def test_estimates_are_near_distances(bits, least, metric):
     for key, own in codes.items():
         np.testing.assert_array_equal(loaded[key], own)
     query = random.normal(size=64).astype(np.float32)
-    packed = codec.searchable(loaded, np.zeros(0, np.float32))
-    asked = codec.ask(query)
+    packed = codec.pack_codes(loaded, np.zeros(0, np.float32))
+    asked = codec.code_query(query)
     near = -(query @ centers[0]) if metric is Metric.DOT else ((query - centers[0]) ** 2).sum()
     values = packed.values.reshape(200, 64).astype(np.float32)
     found = near + packed.add + packed.scale * (values @ asked.query + asked.base)

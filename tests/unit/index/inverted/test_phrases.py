@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.index.inverted.occurrences import docs_with_phrase, occurrences
 from lancelet.index.inverted.partition import MemoryPartition
+from lancelet.index.inverted.phrases import docs_with_phrase, occurrences
 from lancelet.index.inverted.postings import Postings
 
 PLACES = st.sets(st.tuples(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 6)), max_size=8)

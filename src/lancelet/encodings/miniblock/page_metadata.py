@@ -1,17 +1,17 @@
-"""What every read of mini-block pages needs to know of them: where chunks are, where rows begin.
+"""Page metadata of mini-block pages: the positions of chunks and rows.
 
-Writers cut a column into many small pages that differ in nothing but their rows. Such a run of
-pages is read as if it were one page, so that a take costs the same few array operations whether
-its rows lie in one page or in two hundred:
+Writers split a column into many small pages that differ only in their rows. Such a run of pages is
+read as one page, so that a take costs the same few array operations whether its rows are in one
+page or in two hundred:
 
     page 0   chunks 0 1        rows 0 .. 1499
     page 1   chunks 2 3        rows 1500 .. 2999
     first_value                0 1024 | 1500 2524 | 3000      of the run
 
-The table is filled page by page, when rows of a page are first wanted, so opening a file reads
-nothing. Until then all chunks of a page are said to begin where the page begins, which keeps the
-columns in order and so fit for a binary search. What is filled in is the same whoever does it,
-and a page counts as known only afterwards, so threads need no lock.
+The table is filled page by page, when rows of a page are first read, so opening a file reads
+nothing. Until then all chunks of a page have the start of the page as position, which keeps the
+columns sorted for binary search. All threads write the same values, and a page is marked as loaded
+afterwards, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Encoding
-from lancelet.encodings.codecs.cut import joined_bytes, slices_of
+from lancelet.encodings.codecs.chunking import join_bytes, to_slices
+from lancelet.encodings.column_slices import ColumnSlices
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import Items, LeafContext
 from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
-from lancelet.encodings.spans import expand
-from lancelet.encodings.stored_pages import StoredPages, bounds_of
-from lancelet.encodings.stretches import Stretches
+from lancelet.encodings.row_ranges import expand
+from lancelet.encodings.stored_pages import StoredPages, to_bounds
 from lancelet.errors import CorruptDataError
 from lancelet.values import dataclass
 
@@ -42,20 +42,21 @@ _CHUNK_BYTES = 5 * 8
 
 _ITEMS_MAX: Final = 1 << 16
 _ITEMS_PER_BYTE_MAX: Final = 64
-"""How many items of a dictionary are believed besides, for each of its bytes.
+"""Maximum accepted dictionary items per byte, above `_ITEMS_MAX`.
 
-Items differ, so hardly any codec makes them smaller than a few bits."""
+Items are distinct, so codecs rarely encode them in less than a few bits.
+"""
 
-_TOGETHER_BYTES: Final = 1 << 18
-"""Dictionaries of so many bytes in all are decoded together."""
+_BATCH_BYTES_MAX: Final = 1 << 18
+"""Maximum total bytes of dictionaries that are decoded together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dictionary:
-    """The items that some chunks point into, all of them in one array.
+    """The dictionary items of chunks in one array.
 
-    Chunk i points into `count[i]` items from `first[i]` on; both are `None` where that is the
-    whole array for every chunk.
+    Chunk i refers to `count[i]` items from `first[i]`; both are `None` if every chunk refers to the
+    entire array.
     """
 
     items: Items
@@ -66,8 +67,8 @@ class Dictionary:
 _NO_DICTIONARY: Final = Dictionary(Items(pa.nulls(0)))
 
 
-class MiniBlockHead:
-    """Where the chunks and rows of a run of pages are."""
+class PageMetadata:
+    """Positions of the chunks and rows of a run of pages."""
 
     def __init__(
         self,
@@ -77,69 +78,69 @@ class MiniBlockHead:
         layout: MiniBlockLayout,
         leaf: LeafContext,
     ) -> None:
-        """Prepare for pages of a layout, with so many values and so many items of dictionaries.
+        """Prepare for pages with the given number of values and dictionary items.
 
-        Nothing is known of them yet.
+        No page is loaded.
         """
         self._num_items = num_items
         self._pages = pages
         self._num_values = num_values
         self._layout = layout
         self._leaf = leaf
-        self._word_bytes = 4 if layout.has_large_chunks else 2
-        self._is_known = np.zeros(len(pages), np.bool_)
+        self._entry_bytes = 4 if layout.has_large_chunks else 2
+        self._is_loaded = np.zeros(len(pages), np.bool_)
         self._is_complete = False
-        chunks = pages.buffers(0)[1] // self._word_bytes
-        self.first_chunk = bounds_of(chunks)
-        self.first_row = bounds_of(pages.length)
-        self.first_value = _spread(bounds_of(num_values), chunks)
+        chunks = pages.buffers(0)[1] // self._entry_bytes
+        self.first_chunk = to_bounds(chunks)
+        self.first_row = to_bounds(pages.length)
+        self.first_value = _repeat_bounds(to_bounds(num_values), chunks)
         self.position, self.size, self.count = np.zeros((3, len(self.first_value) - 1), np.int64)
         self.rows: RepetitionIndex | None = None
         if layout.repetition_index_depth:
-            rows = _spread(self.first_row, chunks)
+            rows = _repeat_bounds(self.first_row, chunks)
             self.rows = RepetitionIndex(rows, rows.copy())
-        # Asked for only where a page is known.
+        # Only accessed for loaded pages.
         self._items: list[Dictionary] = [_NO_DICTIONARY] * len(pages)
-        self._joined: Dictionary | None = None
+        self._all_items: Dictionary | None = None
 
     @property
     def num_bytes(self) -> int:
-        """Return the memory this takes, about."""
+        """Return the approximate memory usage in bytes."""
         size = _CHUNK_BYTES * len(self.first_value) * (2 if self.rows is not None else 1)
         if self._layout.dictionary is not None:
             size += 8 * int(self._pages.buffers(2)[1].sum())
         return size
 
-    def missing(self, rows: Rows | Stretches) -> Int64s:
-        """Return the pages that hold any of the rows and are not known yet."""
+    def missing(self, rows: Rows | ColumnSlices) -> Int64s:
+        """Return the pages with any of the rows that are not loaded."""
         if self._is_complete:
             return np.empty(0, np.int64)
         match rows:
             case RowRange(start, stop):
                 first = int(np.searchsorted(self.first_row, start, side="right")) - 1
                 pages = np.arange(first, int(np.searchsorted(self.first_row, stop)))
-            case Stretches():
+            case ColumnSlices():
                 first_pages = self.first_row.searchsorted(rows.start, side="right") - 1
                 pages = expand(first_pages, self.first_row.searchsorted(rows.stop) - first_pages)
             case _:
                 pages = kernels.locate_rows(self.first_row, rows.rows)[0]
-        return pages[~self._is_known[pages]]
+        return pages[~self._is_loaded[pages]]
 
     def ranges(self, pages: Int64s) -> Ranges:
-        """Return what must be read to know pages: all buffers but the chunks themselves."""
-        places = np.array([0, *range(2, 2 + self._layout.num_extra)])
-        buffers = (self._pages.first_buffer[pages][:, None] + places).reshape(-1)
+        """Return the byte ranges of the metadata of pages: all buffers except chunks."""
+        buffer_indices = np.array([0, *range(2, 2 + self._layout.num_extra)])
+        buffers = (self._pages.first_buffer[pages][:, None] + buffer_indices).reshape(-1)
         return Ranges(self._pages.position[buffers], self._pages.size[buffers])
 
     def add(self, pages: Int64s, slices: Slices) -> None:
-        """Take what `ranges` asked for, and check it against the pages."""
+        """Parse and validate the metadata of pages, read from `ranges`."""
         step = 1 + self._layout.num_extra
         if not self._layout.repetition_index_depth:
             self._check_rows(pages)
         data_position, data_size = self._pages.buffers(1)
         position, size, count = kernels.place_chunks(
             Slices(slices.source, slices.position[::step], slices.size[::step]),
-            self._word_bytes,
+            self._entry_bytes,
             self._num_values[pages],
             data_position[pages],
             data_size[pages],
@@ -147,14 +148,14 @@ class MiniBlockHead:
         )
         start = self.first_chunk[pages]
         chunks = self.first_chunk[pages + 1] - start
-        these = expand(start, chunks)
-        self.position[these] = position
-        self.size[these] = size
-        self.count[these] = count
-        # Two threads may add one page; what is known already is never seen half written.
-        before = bounds_of(count)
-        in_page = before[:-1] - np.repeat(before[bounds_of(chunks)[:-1]], chunks)
-        self.first_value[these] = np.repeat(self.first_value[start], chunks) + in_page
+        chunk_indices = expand(start, chunks)
+        self.position[chunk_indices] = position
+        self.size[chunk_indices] = size
+        self.count[chunk_indices] = count
+        # Two threads may load the same page; loaded values are never observed half-written.
+        before = to_bounds(count)
+        in_page = before[:-1] - np.repeat(before[to_bounds(chunks)[:-1]], chunks)
+        self.first_value[chunk_indices] = np.repeat(self.first_value[start], chunks) + in_page
         encoding = self._layout.dictionary
         if encoding is not None:
             items = Slices(slices.source, slices.position[1::step], slices.size[1::step])
@@ -162,13 +163,13 @@ class MiniBlockHead:
         if self.rows is not None:
             for index, page in enumerate(pages.tolist()):
                 self._add_repetition(self.rows, page, slices.slice_bytes((index + 1) * step - 1))
-        self._is_known[pages] = True
-        self._is_complete = bool(self._is_known.all())
+        self._is_loaded[pages] = True
+        self._is_complete = bool(self._is_loaded.all())
 
     def chunk_ranges(self, first: int, last: int) -> tuple[Ranges, Int64s]:
-        """Return the bytes of chunks `first` up to `last`, a range a page, and where pages begin.
+        """Return the bytes of chunks `first` to `last`, one range per page, and the range edges.
 
-        The second value has the first of the chunks in each range, and `last` behind.
+        Edges are the first chunk of each range, followed by `last`.
         """
         page = self._page_of(first)
         if self.first_chunk[page + 1] >= last:
@@ -182,7 +183,7 @@ class MiniBlockHead:
         return Ranges(start, stop - start), edges
 
     def dictionary(self, chunks: Int64s) -> Dictionary | None:
-        """Return the items that chunks point into, all of whose pages are known."""
+        """Return the dictionary of chunks of loaded pages, or None without dictionaries."""
         if self._layout.dictionary is None:
             return None
         first, last = self._page_of(int(chunks[0])), self._page_of(int(chunks[-1]))
@@ -190,14 +191,17 @@ class MiniBlockHead:
             return self._items[first]
         pages = self.pages_of(chunks)
         if self._is_complete:
-            if self._joined is None:
-                self._joined = _joined(self._items)
-            return _of_pages(self._joined, pages)
-        touched, which = np.unique(pages, return_inverse=True)
-        return _of_pages(_joined([self._items[page] for page in touched.tolist()]), which)
+            if self._all_items is None:
+                self._all_items = _concat_dictionaries(self._items)
+            return _take_dictionary(self._all_items, pages)
+        unique_pages, page_indices = np.unique(pages, return_inverse=True)
+        return _take_dictionary(
+            _concat_dictionaries([self._items[page] for page in unique_pages.tolist()]),
+            page_indices,
+        )
 
     def pages_of(self, chunks: Int64s) -> Int64s:
-        """Return the page that each chunk is in."""
+        """Return the page index of each chunk."""
         return self.first_chunk.searchsorted(chunks, side="right") - 1
 
     def _page_of(self, chunk: int) -> int:
@@ -208,17 +212,19 @@ class MiniBlockHead:
         wrong = np.flatnonzero(rows != self._num_values[pages])
         if len(wrong):
             raise CorruptDataError(
-                "a page does not have a value for each of its rows",
+                "the number of values of a page does not match its rows",
                 column=self._leaf.column,
                 rows=int(rows[wrong[0]]),
                 values=int(self._num_values[pages[wrong[0]]]),
             )
 
     def _add_dictionaries(self, encoding: Encoding, pages: Int64s, slices: Slices) -> None:
-        """Take the items of pages, which mostly are so few that they are decoded together."""
-        if len(pages) > 1 and int(slices.size.sum()) > _TOGETHER_BYTES:
-            for at in range(len(pages)):
-                self._add_dictionaries(encoding, pages[at : at + 1], slices[at : at + 1])
+        """Decode the dictionaries of pages; small ones are decoded together."""
+        if len(pages) > 1 and int(slices.size.sum()) > _BATCH_BYTES_MAX:
+            for index in range(len(pages)):
+                self._add_dictionaries(
+                    encoding, pages[index : index + 1], slices[index : index + 1]
+                )
             return
         data_type = self._leaf.data_type
         if pa.types.is_dictionary(data_type):
@@ -227,13 +233,13 @@ class MiniBlockHead:
         for count, size in zip(claimed, slices.size.tolist(), strict=True):
             if count > _ITEMS_MAX + _ITEMS_PER_BYTE_MAX * size:
                 raise CorruptDataError(
-                    "a dictionary claims more items than its bytes could hold",
+                    "a dictionary claims more items than its bytes can contain",
                     column=self._leaf.column,
                     items=count,
                     bytes=size,
                 )
-        # A copy, for what is kept of many files must not keep their maps.
-        data = slices_of(slices.size, joined_bytes(slices).copy())
+        # A copy, so that cached items do not retain the memory maps of many files.
+        data = to_slices(slices.size, join_bytes(slices).copy())
         counts = np.array(claimed, np.int64)
         items = arrow_from_block(registry.decode_blocks(encoding, data, counts), data_type, None)
         for page, stop, count in zip(pages.tolist(), counts.cumsum(), claimed, strict=True):
@@ -243,24 +249,24 @@ class MiniBlockHead:
         start, stop = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
         num_rows = int(self._pages.length[page])
         index = parse_repetition_index(data, num_chunks=stop - start, num_rows=num_rows)
-        rows.begun[start:stop] = index.begun[:-1] + self.first_row[page]
+        rows.started[start:stop] = index.started[:-1] + self.first_row[page]
         rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
 
 
-def _joined(dictionaries: Sequence[Dictionary]) -> Dictionary:
-    """Return the items of pages as one array, and where those of each page are."""
+def _concat_dictionaries(dictionaries: Sequence[Dictionary]) -> Dictionary:
+    """Concatenate the items of pages, with the range of each page."""
     items = [dictionary.items.array for dictionary in dictionaries]
     count = np.array([len(array) for array in items], np.int64)
     return Dictionary(Items(pa.concat_arrays(items)), np.cumsum(count) - count, count)
 
 
-def _of_pages(joined: Dictionary, pages: Int64s) -> Dictionary:
-    """Return the dictionary of chunks, given that of pages and the page of each chunk."""
+def _take_dictionary(joined: Dictionary, pages: Int64s) -> Dictionary:
+    """Return the dictionary of chunks, from that of pages and the page of each chunk."""
     assert joined.first is not None
     assert joined.count is not None
     return Dictionary(joined.items, joined.first[pages], joined.count[pages])
 
 
-def _spread(bounds: Int64s, chunks: Int64s) -> Int64s:
-    """Return for each chunk where its page begins, and the end behind."""
+def _repeat_bounds(bounds: Int64s, chunks: Int64s) -> Int64s:
+    """Return the start of the page for each chunk, followed by the end of the last page."""
     return np.append(np.repeat(bounds[:-1], chunks), bounds[-1])

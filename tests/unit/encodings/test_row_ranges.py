@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lancelet.buffers import Slices
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.encodings.gather import gather, gather_bits
-from lancelet.encodings.spans import Spans
+from lancelet.encodings.row_ranges import RowRanges
 from lancelet.errors import CorruptDataError, InvalidInputError
 
 row_sets = st.sets(st.integers(0, 60)).map(lambda rows: np.array(sorted(rows), np.int64))
@@ -16,7 +16,7 @@ row_sets = st.sets(st.integers(0, 60)).map(lambda rows: np.array(sorted(rows), n
 
 @given(row_sets)
 def test_spans_hold_each_row_once_and_touch_nowhere(rows) -> None:
-    spans = Spans.of_rows(RowIndices(rows), num_rows=61)
+    spans = RowRanges.of_rows(RowIndices(rows), num_rows=61)
     assert spans.indices().tolist() == rows.tolist()
     assert spans.num_rows == len(rows)
     assert (spans.start[1:] > (spans.start + spans.count)[:-1]).all()
@@ -25,7 +25,7 @@ def test_spans_hold_each_row_once_and_touch_nowhere(rows) -> None:
 
 @given(row_sets, st.integers(0, 61), st.integers(0, 61))
 def test_the_part_within_a_page_counts_from_the_page(rows, start, stop) -> None:
-    part = Spans.of_rows(RowIndices(rows), num_rows=61).within(start, max(start, stop))
+    part = RowRanges.of_rows(RowIndices(rows), num_rows=61).within(start, max(start, stop))
     assert part.indices().tolist() == [row - start for row in rows if start <= row < stop]
 
 
@@ -33,7 +33,7 @@ def test_the_part_within_a_page_counts_from_the_page(rows, start, stop) -> None:
 def test_pieces_are_the_rows_of_each_part(rows, lengths) -> None:
     bounds = np.concatenate(([0], np.cumsum(lengths)))
     rows = rows[rows < bounds[-1]]
-    pieces = Spans.of_rows(RowIndices(rows), num_rows=int(bounds[-1])).split(bounds)
+    pieces = RowRanges.of_rows(RowIndices(rows), num_rows=int(bounds[-1])).split(bounds)
     found = [
         int(bounds[part]) + row
         for part, start, count in zip(pieces.part, pieces.start, pieces.count, strict=True)
@@ -46,7 +46,7 @@ def test_pieces_are_the_rows_of_each_part(rows, lengths) -> None:
 @given(row_sets, st.binary(min_size=8, max_size=8))
 def test_bits_are_gathered_from_the_bytes_that_hold_them(rows, data) -> None:
     source = np.frombuffer(data, np.uint8)
-    spans = Spans.of_rows(RowIndices(rows), num_rows=64)
+    spans = RowRanges.of_rows(RowIndices(rows), num_rows=64)
     ranges = spans.bit_ranges(0, 1)
     bits = gather_bits(Slices(source, ranges.position, ranges.size), spans)
     expected = np.unpackbits(source, bitorder="little")[rows]
@@ -68,10 +68,10 @@ def test_slices_are_gathered_end_to_end(pairs) -> None:
 )
 def test_a_column_without_the_rows_is_corrupt(rows) -> None:
     with pytest.raises(CorruptDataError, match="does not have"):
-        Spans.of_rows(rows, num_rows=10)
+        RowRanges.of_rows(rows, num_rows=10)
 
 
 @pytest.mark.parametrize("rows", [[3, 3], [4, 2]])
 def test_rows_must_ascend(rows) -> None:
     with pytest.raises(InvalidInputError, match="ascend"):
-        Spans.of_rows(RowIndices(np.array(rows)), num_rows=10)
+        RowRanges.of_rows(RowIndices(np.array(rows)), num_rows=10)

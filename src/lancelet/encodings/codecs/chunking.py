@@ -1,9 +1,8 @@
-"""Cutting values into chunks, and joining what lies in pieces.
+"""Splitting of values into chunks, and concatenation of slices.
 
     10 values in chunks of 4     counts [4, 4, 2]
 
-The pieces of one buffer follow each other as slices, so joining those of a whole buffer again is
-a view of it.
+Chunks of one buffer are contiguous slices, so concatenating all of them returns a view.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.codecs.base import ChunkLimits
 
 NO_BYTES: Bytes = np.empty(0, np.uint8)
-"""What there is to store when nothing is."""
 
 
 def chunk_counts(count: int, chunk: int) -> Int64s:
-    """Cut `count` values into chunks of `chunk`, the last of what remains.
+    """Split `count` values into chunks of `chunk`; the last one may be smaller.
 
     >>> chunk_counts(10, 4).tolist()
     [4, 4, 2]
@@ -32,17 +30,17 @@ def chunk_counts(count: int, chunk: int) -> Int64s:
     return counts
 
 
-def every_page(count: int, rows: int) -> Int64s:
-    """Return the numbers of the pages, one at least, that `count` values make.
+def page_indices(count: int, rows: int) -> Int64s:
+    """Return the indices of the pages (at least one) of `count` values.
 
-    >>> every_page(10, 5).tolist()
+    >>> page_indices(10, 5).tolist()
     [0, 1]
     """
     return np.arange(count // rows if rows else 1)
 
 
 def page_counts(num_pages: int, rows: int, chunk: int) -> Int64s:
-    """Cut each of some pages of `rows` values into chunks.
+    """Split each page of `rows` values into chunks.
 
     >>> page_counts(2, 5, 4).tolist()
     [4, 1, 4, 1]
@@ -52,11 +50,11 @@ def page_counts(num_pages: int, rows: int, chunk: int) -> Int64s:
 
 
 VALUES_MIN: Final = 2
-"""The fewest values of a chunk with another behind it: the reference refuses single ones."""
+"""Minimum number of values of a chunk except the last; the reference rejects single values."""
 
 
 def chunk_values(count: int, value_bytes: float, limits: ChunkLimits) -> int:
-    """Return the largest power of two of values, from 2 on, that keeps a chunk within its aim.
+    """Return the largest power of two (at least 2) of values within the target chunk size.
 
     >>> chunk_values(100_000, 8, ChunkLimits(bytes_aim=8192))
     1024
@@ -67,20 +65,20 @@ def chunk_values(count: int, value_bytes: float, limits: ChunkLimits) -> int:
     return chunk
 
 
-def slices_of(sizes: Int64s, source: Bytes) -> Slices:
-    """Return slices of these sizes that follow each other from the start of `source`.
+def to_slices(sizes: Int64s, source: Bytes) -> Slices:
+    """Return consecutive slices of the given sizes from the start of `source`.
 
-    >>> slices_of(np.array([2, 3]), np.zeros(5, np.uint8)).position.tolist()
+    >>> to_slices(np.array([2, 3]), np.zeros(5, np.uint8)).position.tolist()
     [0, 2]
     """
     return Slices(source, sizes.cumsum() - sizes, sizes)
 
 
-def joined_bytes(slices: Slices) -> Bytes:
-    """Return the bytes of all slices back to back, as a view if that is how they lie.
+def join_bytes(slices: Slices) -> Bytes:
+    """Return the concatenated bytes of all slices, as a view if contiguous.
 
-    >>> slices = slices_of(np.array([2, 3]), np.arange(9, dtype=np.uint8))
-    >>> joined_bytes(slices).base is slices.source
+    >>> slices = to_slices(np.array([2, 3]), np.arange(9, dtype=np.uint8))
+    >>> join_bytes(slices).base is slices.source
     True
     """
     if not len(slices):
