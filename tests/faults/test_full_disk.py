@@ -56,7 +56,7 @@ def test_nothing_is_deleted_that_needs_a_record_if_none_can_be_written(table, tm
             snapshot_on(table, lambda store: FullStore(store, frees=False)), POLICY
         )
     assert caught.value.facts["errno"] == errno.ENOSPC
-    assert "free as much space" in caught.value.__notes__[0]
+    assert "free some disk space" in caught.value.__notes__[0]
     assert set((tmp_path / "t.lance" / "data").iterdir()) == files
     for version in range(1, 5):
         assert lancelet.dataset(table, version=version).count_rows() == 1

@@ -75,7 +75,7 @@ def test_what_an_index_cannot_pair_is_refused(tmp_path, table):
     dataset.insert(table)
     with pytest.raises(ValueError, match="does not cover all fragments"):
         find_duplicate_pairs(dataset, "v", 0.1)
-    with pytest.raises(ValueError, match="has this id"):
+    with pytest.raises(ValueError, match="has the id"):
         find_duplicate_pairs_in_partition(dataset, "v", str(uuid.uuid4()), 0, 0.1)
     (segment,) = dataset.describe_indices()[0].segments
     with pytest.raises(ValueError, match="out of range"):

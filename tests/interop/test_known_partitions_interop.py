@@ -101,7 +101,7 @@ def test_vectors_are_transformed_with_them(path, tmp_path):
     ("change", "message"),
     [
         ({"ivf_centroids": None}, "ivf_centroids must be provided"),
-        ({"ivf_centroids": matrix(2, 2), "num_partitions": 2}, "no centroid"),
+        ({"ivf_centroids": matrix(2, 2), "num_partitions": 2}, "exceed the number of centroids"),
         ({"precomputed_partition_dataset": "t"}, "row_id and partition"),
     ],
 )

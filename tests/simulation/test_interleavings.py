@@ -59,7 +59,7 @@ def test_a_writer_and_a_reader_of_an_external_store_with_every_fault(stage) -> N
 
 
 def test_a_search_finds_what_no_longer_looks_for_records(stage, monkeypatch) -> None:
-    monkeypatch.setattr(removals.Removals, "of", staticmethod(lambda *_: removals.Removals()))
+    monkeypatch.setattr(removals.Removals, "load", staticmethod(lambda *_: removals.Removals()))
     with pytest.raises((AssertionError, LookupError)) as caught:
         search(stage, "a_tag_and_a_cleanup")
     assert "_refs/tags/x.json" in caught.value.__notes__[-1]

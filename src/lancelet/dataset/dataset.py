@@ -278,7 +278,7 @@ class LanceDataset(
         fragments = self.snapshot.fragments
         if len(np.unique(fragments.ids)) == len(fragments):
             return [LanceFragment(self, None, fragment=each) for each in fragments]
-        alone = (self.at(self.snapshot.with_one_fragment(each)) for each in fragments)
+        alone = (self.at(self.snapshot.with_single_fragment(each)) for each in fragments)
         return [
             LanceFragment(part, None, fragment=each)
             for part, each in zip(alone, fragments, strict=True)

@@ -150,7 +150,9 @@ def locate(
         location,
         store=metered(location.store.deciding() if decides else location.store, meter),
         handler=handler,
-        kept=cache.scope() if provider is not None else cache.scope_of(_identity(location)),
+        metadata_cache=cache.scope()
+        if provider is not None
+        else cache.scope_of(_identity(location)),
         open_files=cache.scope(),
     )
     return located, meter

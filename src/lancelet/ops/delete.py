@@ -72,7 +72,7 @@ def delete_rows(
     """Delete the rows that match a predicate from the latest version."""
 
     def attempt(current: Snapshot) -> Deleted:
-        deferred = current.lazily()
+        deferred = current.with_deferred_sync()
         prepared = prepare_delete(deferred, predicate)
         committing = replace(
             options or CommitOptions(),
@@ -139,7 +139,7 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
         assert changed.deletion_file is not None
         path = changed.deletion_file.path(fragment_id)
         snapshot.location.store.put(path, deleted.render(path))
-        snapshot.keep_deletions(changed, deleted)
+        snapshot.cache_deletions(changed, deleted)
         return changed
 
     written = counted("write deletions", map_ordered(write, rows, waits=True), len(rows))

@@ -67,7 +67,7 @@ def write_fragment(
 
 def fragment_of_file(snapshot: Snapshot, file: DataFile, fragment_id: int) -> Fragment:
     """Return a fragment for a data file that already exists in the table."""
-    location = snapshot.location.place(DATA, file.path, file.base_id, snapshot.manifest.bases)
+    location = snapshot.location.resolve(DATA, file.path, file.base_id, snapshot.manifest.bases)
     num_rows = open_data_file(
         location.store, location.path, name=data_file_identity(location.path)
     ).num_rows

@@ -43,7 +43,7 @@ from lancelet.ops.progress import counted
 from lancelet.ops.publish import CommitProperties, publish
 from lancelet.table.commit import CommitOptions, check_table_exists
 from lancelet.table.conflict.rebase import with_deletions
-from lancelet.table.location import Place
+from lancelet.table.location import StorePath
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -242,7 +242,7 @@ def _copy_fragment(
     bases, copied = source.manifest.bases, 0
     files: list[DataFile] = []
     for file in fragment.files:
-        location = source.location.place(DATA, file.path, file.base_id, bases)
+        location = source.location.resolve(DATA, file.path, file.base_id, bases)
         new = renamed_data_file(file.path, surroundings.new_uuid())
         files.append(replace(file, path=new, base_id=None))
         stem = location.path.removesuffix(DATA_SUFFIX)
@@ -250,7 +250,7 @@ def _copy_fragment(
         for path in (location.path, *blobs):
             target_path = f"{DATA}/{new.removesuffix(DATA_SUFFIX)}{path.removeprefix(stem)}"
             copied += _copy(
-                Place(location.store, path), target.location.store, target_path, dry_run=dry_run
+                StorePath(location.store, path), target.location.store, target_path, dry_run=dry_run
             )
     restored = replace(fragment, files=tuple(files))
     deletion = fragment.deletion_file
@@ -266,7 +266,7 @@ def _copy_fragment(
     return restored, copied
 
 
-def _copy(source: Place, target: Store, path: str, *, dry_run: bool) -> int:
+def _copy(source: StorePath, target: Store, path: str, *, dry_run: bool) -> int:
     with source.store.open_reader(source.path) as reader:
         size = reader.size
         if not dry_run:
@@ -310,7 +310,7 @@ def _recount(snapshot: Snapshot, exclude: set[int]) -> Iterator[tuple[int, Fragm
 def _count_rows(snapshot: Snapshot, fragment: Fragment) -> int:
     rows = set()
     for file in fragment.files:
-        store, path = snapshot.location.place(
+        store, path = snapshot.location.resolve(
             DATA, file.path, file.base_id, snapshot.manifest.bases
         )
         stored = snapshot.stored_fields(file)
@@ -332,7 +332,7 @@ def _recount_deletions(snapshot: Snapshot, fragment: Fragment) -> DeletionFile |
     deletion = fragment.deletion_file
     if deletion is None:
         return None
-    store, path = snapshot.location.place(
+    store, path = snapshot.location.resolve(
         DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, snapshot.manifest.bases
     )
     if not store.exists(path):

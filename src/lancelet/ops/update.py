@@ -91,7 +91,7 @@ def update_rows(
     options = options or UpdateOptions()
 
     def attempt(current: Snapshot) -> Updated:
-        deferred = current.lazily()
+        deferred = current.with_deferred_sync()
         prepared = prepare_update(deferred, updates, predicate, options.files)
         committing = replace(
             options.commit, affected=prepared.affected, sync=deferred.location.store.settle

@@ -125,7 +125,11 @@ def write_table(
     """
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
-    latest = latest_snapshot(location) if base is None else refresh_snapshot(base.beside(location))
+    latest = (
+        latest_snapshot(location)
+        if base is None
+        else refresh_snapshot(base.with_location(location))
+    )
     # No version refers to the new files before the commit, so that they can be flushed in parallel.
     deferred = replace(location, store=location.store.lazily())
     deferred_latest = None if latest is None else replace(latest, location=deferred)

@@ -24,7 +24,7 @@ from lancelet.io.store import Store
 from lancelet.query.plan import projection_of
 from lancelet.query.take import take_addresses
 from lancelet.rowids.address import UInt64s, fragments_of
-from lancelet.table.location import Place
+from lancelet.table.location import StorePath
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -68,7 +68,7 @@ def resolve_descriptors(
     addresses: UInt64s,
 ) -> list[BlobExtent | None]:
     """Return the extents for the blob descriptors of a field and their row addresses."""
-    files: dict[int, Place] = {}
+    files: dict[int, StorePath] = {}
     extents: list[BlobExtent | None] = []
     for fragment_id, descriptor in zip(fragments_of(addresses).tolist(), descriptors, strict=True):
         if descriptor is None or _is_null_v2_0(descriptor):
@@ -115,18 +115,18 @@ def _is_null_v2_0(descriptor: Mapping[str, Any]) -> bool:
     return "kind" not in descriptor and descriptor["size"] == 0 and descriptor["position"] == 1
 
 
-def _data_file(snapshot: Snapshot, fragment: Fragment, field: Field) -> Place:
+def _data_file(snapshot: Snapshot, fragment: Fragment, field: Field) -> StorePath:
     ids = {int(node.id) for node in field.walk()}
     for file in fragment.files:
         if ids.intersection(file.fields):
-            return snapshot.location.place(DATA, file.path, file.base_id, snapshot.manifest.bases)
+            return snapshot.location.resolve(DATA, file.path, file.base_id, snapshot.manifest.bases)
     raise CorruptDataError(
         "no file of the fragment has the blob column", fragment_id=fragment.id, column=field.name
     )
 
 
 def _resolve_descriptor(
-    snapshot: Snapshot, descriptor: Mapping[str, Any], file: Place
+    snapshot: Snapshot, descriptor: Mapping[str, Any], file: StorePath
 ) -> BlobExtent:
     position, size = descriptor["position"] or 0, descriptor["size"] or 0
     match descriptor.get("kind", BlobKind.INLINE):

@@ -21,7 +21,7 @@ from lancelet.query.projection import without_columns
 def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan as batches within the requested row and byte limits."""
     options = plan.options
-    with plan.snapshot.while_there():
+    with plan.snapshot.translating_missing_files():
         operator = operator_of(plan)
         if options.search is not None:
             yield from operator.run()
@@ -55,7 +55,7 @@ def count_rows(plan: ScanPlan) -> int:
     if plan.is_empty:
         return 0
     if plan.is_filtered:
-        with plan.snapshot.while_there():
+        with plan.snapshot.translating_missing_files():
             total = count_matching(plan)
     elif options.fragments is None and not options.with_deleted:
         total = plan.snapshot.num_rows

@@ -180,7 +180,7 @@ def _index_metrics(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
 
 def _cold(plan: ScanPlan, meter: NodeMeter) -> ScanPlan:
     """Return the plan over a metered store without caches, except for open indices."""
-    snapshot = plan.snapshot.apart(metered(plan.snapshot.location.store, meter))
+    snapshot = plan.snapshot.with_store(metered(plan.snapshot.location.store, meter))
     column_indices(snapshot, of=plan.snapshot)
     searches.text_indices.text_indices(snapshot, of=plan.snapshot)
     vector_indices(snapshot, of=plan.snapshot)

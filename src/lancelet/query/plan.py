@@ -47,7 +47,7 @@ from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.query.traversal import columns_of
-from lancelet.table.snapshot import Snapshot, of_schema
+from lancelet.table.snapshot import Snapshot, cached_by_schema
 from lancelet.values import cached_property, dataclass
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _columns_of(snapshot: Snapshot, options: ScanOptions, behind: tuple[str, ...
     if isinstance(columns, Mapping):
         return _columns_of_search(snapshot, options, search, behind)
     kind = search.score_field.name, search.place_field is None, search.is_batch
-    return snapshot.kept.get_or_make(
+    return snapshot.version_cache.get_or_make(
         ("columns of a search", columns, behind, options.adds_scores, kind),
         lambda: _columns_of_search(snapshot, options, search, behind),
     )
@@ -233,7 +233,7 @@ def _filter_of(
     if plain:
         return _plain(snapshot, plain, written)
     if is_deterministic(written):
-        return of_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
+        return cached_by_schema(snapshot, ("filter", written), lambda: _compiled(snapshot, written))
     return _compiled(snapshot, written)
 
 
@@ -242,7 +242,7 @@ def _plain(
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     """Return a filter of a plain form, which is compiled in full where its form is new."""
     key = ("plain filter", *(part.form for part in plain))
-    like = of_schema(snapshot, key, lambda: _like(snapshot, plain, written))
+    like = cached_by_schema(snapshot, key, lambda: _like(snapshot, plain, written))
     return (like and like.of(plain)) or _compiled(snapshot, written)
 
 
@@ -313,7 +313,7 @@ def projection_of(
     """Return how to compute columns of a version; worked out once for names of columns."""
     if isinstance(columns, Mapping):
         return project(snapshot.schema, columns, behind=behind)
-    return of_schema(
+    return cached_by_schema(
         snapshot,
         ("projection", columns, behind),
         lambda: project(snapshot.schema, columns, behind=behind),

@@ -43,7 +43,9 @@ _Make: TypeAlias = Callable[["FragmentRows", Int64s], UInt64s]
 
 def live_rows_before(snapshot: Snapshot) -> Int64s:
     """Return how many live rows the version has before each fragment, and at last in all."""
-    return snapshot.kept.get_or_make("live rows before", lambda: _live_rows_before(snapshot))
+    return snapshot.version_cache.get_or_make(
+        "live rows before", lambda: _live_rows_before(snapshot)
+    )
 
 
 def _live_rows_before(snapshot: Snapshot) -> Int64s:

@@ -66,7 +66,7 @@ def take_places(snapshot: Snapshot, places: Int64s, projection: Projection) -> p
     if found is None:
         return take_addresses(snapshot, addresses_at(snapshot, places), projection)
     place, offsets = found
-    with snapshot.while_there():
+    with snapshot.translating_missing_files():
         source = FragmentSource(snapshot, snapshot.fragments[place], with_deleted=False)
         if source.fragment.deletion_file is not None:
             offsets = source.hidden.physical_offsets(offsets)
@@ -109,7 +109,7 @@ def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
 
 def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     """Return the rows at these addresses, in their order."""
-    with snapshot.while_there():
+    with snapshot.translating_missing_files():
         return _taken(snapshot, addresses, projection)
 
 

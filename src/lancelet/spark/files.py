@@ -35,7 +35,7 @@ from lancelet.spark.options import WriteSettings
 from lancelet.spark.write_schema import schema_for_new_table, schema_for_table
 from lancelet.table.apply.state import with_actual_version
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import Mark
+from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot, latest_snapshot
 from lancelet.values import dataclass
 
@@ -79,7 +79,7 @@ class Publication:
     replaces: bool = False
     stable_row_ids: bool = False
     message: str | None = None
-    watermark: Mark | None = None
+    watermark: BatchWatermark | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
 

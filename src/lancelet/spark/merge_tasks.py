@@ -36,7 +36,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.spark.files import FilePlan, delete_files, write_task
 from lancelet.spark.types import has_collation
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import Mark
+from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -126,7 +126,7 @@ def commit_merge(
     files: FilePlan,
     on: tuple[str, ...],
     parts: Sequence[MergedPart],
-    watermark: Mark | None,
+    watermark: BatchWatermark | None,
     *,
     only_deletes: bool = False,
 ) -> tuple[Snapshot, MergeCounts]:

@@ -64,7 +64,7 @@ from lancelet.spark.scanning import scan_version
 from lancelet.spark.types import spark_schema
 from lancelet.spark.write_schema import brought_field, schema_for_table
 from lancelet.spark.writing import Once
-from lancelet.table.mark import Mark
+from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -173,7 +173,7 @@ class Merge:
                 "one, such as `when_matched_update()`"
             )
         job, _ = begin(self.table.uri, self.running | {"spark": self.frame.sparkSession})
-        watermark = None if once is None else Mark(once.sequence, once.batch)
+        watermark = None if once is None else BatchWatermark(once.sequence, once.batch)
         matching = [each for each in self.clauses if each.case is Case.MATCHED]
         only_deletes = all(
             each.action is Action.DELETE and each.condition is None for each in matching
@@ -331,7 +331,7 @@ def change_rows(
     changed: Callable[[Snapshot], DataFrame],
     on: tuple[str, ...] = (),
     *,
-    watermark: Mark | None = None,
+    watermark: BatchWatermark | None = None,
     retries: Retries | None = None,
     settings: WriteSettings | None = None,
     matched: Matched | None = None,

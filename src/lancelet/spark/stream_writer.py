@@ -52,7 +52,7 @@ from lancelet.spark.staged import check_distinct, staged_rows
 from lancelet.spark.types import has_collation
 from lancelet.spark.writer import Written, fragments_of
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import Mark
+from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -109,7 +109,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch, unless the table has it already."""
         fragments = fragments_of(messages)
-        mark = Mark(self.stream_id, batchId)
+        mark = BatchWatermark(self.stream_id, batchId)
         latest = latest_of(self.plan.table)
         if self.to_log:
             assert latest is not None, "`prepare` has opened it"
@@ -130,7 +130,9 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         publish_rows(self.plan, (), self.publication)
         return self.plan.table.open()
 
-    def _upsert(self, latest: Snapshot, fragments: tuple[Fragment, ...], mark: Mark) -> None:
+    def _upsert(
+        self, latest: Snapshot, fragments: tuple[Fragment, ...], mark: BatchWatermark
+    ) -> None:
         if not fragments:
             return
         check_distinct(latest, self.plan.schema, fragments, self.upsert_on)

@@ -43,7 +43,7 @@ from lancelet.spark.frames import run_over
 from lancelet.spark.options import WriteSettings, text_of
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.table.commit import CommitOptions
-from lancelet.table.mark import Mark
+from lancelet.table.mark import BatchWatermark
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -100,7 +100,7 @@ def write(
         raise AlreadyExistsError("Dataset already exists", uri=table.uri)
     if mode == "replace" and latest is None:
         raise DatasetNotFoundError("there is no table to replace rows of", uri=table.uri)
-    mark = None if once is None else Mark(once.sequence, once.batch)
+    mark = None if once is None else BatchWatermark(once.sequence, once.batch)
     if mark is not None and latest is not None and mark.is_reached(latest.manifest.config):
         return Finished(latest.version, 0, job.report)
     plan = plan_files(settings, latest, frame.schema, replaces=mode == "overwrite")
@@ -172,7 +172,10 @@ def _replace(
 
 
 def _forget_if_repeated(
-    plan: FilePlan, fragments: tuple[Fragment, ...], published: Snapshot, mark: Mark | None
+    plan: FilePlan,
+    fragments: tuple[Fragment, ...],
+    published: Snapshot,
+    mark: BatchWatermark | None,
 ) -> None:
     """Delete the files of a batch that another writer had landed meanwhile."""
     if mark is None:

@@ -39,7 +39,7 @@ from lancelet.table.apply.mem_wal import clear_shards
 from lancelet.table.apply.state import State
 from lancelet.table.commit import publish_first
 from lancelet.table.lineage import sequence_bytes
-from lancelet.table.location import Place, TableLocation
+from lancelet.table.location import StorePath, TableLocation
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, latest_snapshot
 from lancelet.values import replace
@@ -126,8 +126,8 @@ def _check_not_removed(source: Snapshot, clone: Snapshot) -> None:
 
     Later cleanups do not protect the files of clones, as the source does not track them.
     """
-    removed = Removals.of(source.location.store).transactions
-    if source.is_there() and source.version not in removed:
+    removed = Removals.load(source.location.store).transactions
+    if source.exists() and source.version not in removed:
         return
     clone.location.store.delete(clone.entry.path)
     raise VersionRemovedError(
@@ -196,7 +196,7 @@ def _rebased_fragment(
 class _FileCopy(NamedTuple):
     """A file to copy and its path below the root of the clone."""
 
-    source: Place
+    source: StorePath
     target: str
 
 
@@ -204,32 +204,34 @@ def _copies(source: Snapshot) -> Iterator[_FileCopy]:
     bases = source.manifest.bases
     for fragment in source.fragments:
         for file in (*fragment.files, *(overlay.data_file for overlay in fragment.overlays)):
-            data_file = source.location.place(DATA, file.path, file.base_id, bases)
+            data_file = source.location.resolve(DATA, file.path, file.base_id, bases)
             yield _FileCopy(data_file, f"{DATA}/{file.path}")
             yield from _blob_copies(data_file, f"{DATA}/{file.path}")
         deletion = fragment.deletion_file
         if deletion is not None:
             path = name(deletion.path(fragment.id))
-            data_file = source.location.place(DELETIONS, path, deletion.base_id, bases)
+            data_file = source.location.resolve(DELETIONS, path, deletion.base_id, bases)
             yield _FileCopy(data_file, f"{DELETIONS}/{path}")
     for index in source.indices.indices:
         yield from _index_copies(source, index, bases)
 
 
-def _blob_copies(data_file: Place, target: str) -> Iterator[_FileCopy]:
+def _blob_copies(data_file: StorePath, target: str) -> Iterator[_FileCopy]:
     """Yield the blob files that belong to a data file."""
-    for info in data_file.store.list(data_file.path.removesuffix(DATA_SUFFIX)):
-        blob = info.path.removeprefix(data_file.path.removesuffix(DATA_SUFFIX))
-        yield _FileCopy(Place(data_file.store, info.path), target.removesuffix(DATA_SUFFIX) + blob)
+    folder = data_file.path.removesuffix(DATA_SUFFIX)
+    for info in data_file.store.list(folder):
+        blob = info.path.removeprefix(folder)
+        source = StorePath(data_file.store, info.path)
+        yield _FileCopy(source, target.removesuffix(DATA_SUFFIX) + blob)
 
 
 def _index_copies(
     source: Snapshot, index: IndexMetadata, bases: Mapping[int, BasePath]
 ) -> Iterator[_FileCopy]:
-    folder = source.location.place(INDICES, str(index.uuid), index.base_id, bases)
+    folder = source.location.resolve(INDICES, str(index.uuid), index.base_id, bases)
     for info in folder.store.list(folder.path):
         within = info.path.removeprefix(folder.path)
-        yield _FileCopy(Place(folder.store, info.path), index.directory + within)
+        yield _FileCopy(StorePath(folder.store, info.path), index.directory + within)
 
 
 def _unique_copies(copies: Iterable[_FileCopy]) -> list[_FileCopy]:

@@ -61,19 +61,19 @@ from lancelet.table.conflict.resolve import KeysAreNew, Resolver
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
-from lancelet.table.landed import landed_in
+from lancelet.table.landed import confirm_version
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, VersionFolder, keep_manifest
-from lancelet.table.mark import Mark
+from lancelet.table.manifests import ManifestEntry, VersionFolder, cache_manifest
+from lancelet.table.mark import BatchWatermark
 from lancelet.table.moved_rows import with_counted_rows, with_creation_versions
 from lancelet.table.new_files import check_new_files
-from lancelet.table.removals import Removals, held, last_sweep
+from lancelet.table.removals import Removals, hold_version, last_sweep
 from lancelet.table.snapshot import (
     Snapshot,
     latest_snapshot,
     open_entry,
     open_snapshot,
-    transaction_file_of,
+    parse_transaction_file,
     unsaved_snapshot,
     written_snapshot,
 )
@@ -86,7 +86,7 @@ _RECHECKS_MAX: Final = 16
 """Maximum number of times one attempt rechecks for newer versions after checking the known ones."""
 _LIBRARY: Final = "lancelet"
 _DAY: Final = 24 * 60 * 60.0
-"""A commit whose files may be older than this checks that they exist."""
+"""Age in seconds from which a commit checks that its files exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class CommitOptions:
     """The `Snapshot.identity` of the version read by another process; the commit fails if the table
     was replaced since.
     """
-    watermark: Mark | None = None
+    watermark: BatchWatermark | None = None
     """The batch of a sequence; the commit is skipped if the table already contains it."""
     checks_files: bool = False
     """Whether to check that all new files exist. Needed for distributed writes, whose files may be
@@ -160,12 +160,12 @@ def commit(
     referenced = _referenced_version(transaction, options)
     if referenced is None:
         return _commit(location, transaction, options)
-    with held(location, referenced):
+    with hold_version(location, referenced):
         return _commit(location, transaction, options)
 
 
 def _referenced_version(transaction: Transaction, options: CommitOptions) -> int | None:
-    """Return the old version whose files the new version refers to, or None."""
+    """Return the old version that the new version refers to, or None."""
     if isinstance(transaction.operation, Restore):
         return transaction.operation.version
     return transaction.read_version or None if options.detached else None
@@ -219,7 +219,7 @@ def _attempt(
     """Publish on top of the latest version; return None if another writer was faster."""
     ours, snapshot = resolver.ours, options.snapshot
     resolver.num_tried += 1
-    latest = latest_snapshot(location, options.handler, known=snapshot)
+    latest = latest_snapshot(location, options.handler, cached=snapshot)
     if latest is None:
         was_read = snapshot is not None or options.read_identity is not None
         if was_read or not isinstance(ours.operation, Overwrite):
@@ -252,7 +252,7 @@ def _attempt(
     try:
         return _follow(location, resolver, options, latest)
     except ObjectNotFoundError:
-        if latest.is_there():
+        if latest.exists():
             raise
         return None  # The version was cleaned up while it was read, so a newer one exists.
 
@@ -266,7 +266,7 @@ def _follow(
     """
     existing = resolver.find_own_version(latest)
     for _ in range(_RECHECKS_MAX):
-        # Checking many versions takes time, and newer ones may have been committed meanwhile.
+        # Newer versions may have been committed while many versions were checked.
         if existing is not None or resolver.num_judged < 2:
             break
         latest = latest_snapshot(location, options.handler) or latest
@@ -295,7 +295,7 @@ def refresh_snapshot(snapshot: Snapshot) -> Snapshot:
         DatasetNotFoundError: The table was moved or dropped.
         VersionNotFoundError: The table was deleted and created again.
     """
-    latest = latest_snapshot(snapshot.location, known=snapshot)
+    latest = latest_snapshot(snapshot.location, cached=snapshot)
     if latest is None:
         raise DatasetNotFoundError(
             "the dataset was moved or dropped after it was opened",
@@ -337,19 +337,19 @@ def check_same_table(snapshot: Snapshot, latest: Snapshot) -> None:
 def _check_same_table(
     version: int, identity: str, latest: Snapshot, entry: ManifestEntry | None = None
 ) -> None:
-    location, file = latest.location, transaction_file_of(identity)
+    location, file = latest.location, parse_transaction_file(identity)
     if latest.identity == identity or latest.manifest.ancestor(version) == version_identifier(file):
         return
     if version < latest.version and not is_detached(version):
         try:
             current = location.handler.find_version(location.store, version, uri=location.uri)
-            is_unchanged = entry is not None and current.is_that_of(entry)
+            is_unchanged = entry is not None and current.is_same_object(entry)
             if is_unchanged or open_entry(location, current).identity == identity:
                 return
             exists = True
         except (VersionNotFoundError, ObjectNotFoundError):
             exists = False
-        recorded = Removals.of(location.store).transactions.get(version)
+        recorded = Removals.load(location.store).transactions.get(version)
         if recorded == file or (recorded is None and not exists):
             return
     elif is_detached(version):
@@ -464,7 +464,7 @@ def _publish(
     if options.detached:
         folder = VersionFolder.of(store)
     else:
-        listing = landed_in(existing or published, prepared.base, handler)
+        listing = confirm_version(existing or published, prepared.base, handler)
         if listing is None:
             return None
         folder = listing
@@ -473,8 +473,8 @@ def _publish(
     if may_lack_files or (adds_files and read_version <= last_sweep(folder)):
         check_new_files(published, prepared.base, is_published=True)
     if existing is not None:
-        return existing  # It may have been put by an earlier attempt, with another timestamp.
-    keep_manifest(data, stored, location.kept.cache)
+        return existing  # An earlier attempt may have put it with another timestamp.
+    cache_manifest(data, stored, location.metadata_cache.cache)
     entry = replace(entry, etag=store.etag_at_hand(path))
     return written_snapshot(location, entry, stored, indices, transaction)
 
@@ -499,7 +499,7 @@ def publish_first(
     return published
 
 
-def _stamped(prepared: PreparedCommit, watermark: Mark | None) -> Manifest:
+def _stamped(prepared: PreparedCommit, watermark: BatchWatermark | None) -> Manifest:
     manifest, transaction, base = prepared.state.manifest, prepared.transaction, prepared.base
     return replace(
         manifest,

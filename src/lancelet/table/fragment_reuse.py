@@ -76,7 +76,7 @@ def fragment_reuse_of(snapshot: Snapshot) -> FragmentReuse:
     entry = _entry_of(snapshot.indices.indices)
     if entry is None:
         return FragmentReuse()
-    return snapshot.location.kept.get_or_make(
+    return snapshot.location.metadata_cache.get_or_make(
         ("fragment reuse", entry.uuid), lambda: FragmentReuse(_read(snapshot, entry))
     )
 
@@ -179,7 +179,7 @@ def _read(snapshot: Snapshot, entry: IndexMetadata) -> tuple[ReuseVersion, ...]:
     if not isinstance(content, ExternalContent):
         return content
     path = f"{entry.uuid}/{content.path}"
-    store, path = snapshot.location.place(INDICES, path, entry.base_id, snapshot.manifest.bases)
+    store, path = snapshot.location.resolve(INDICES, path, entry.base_id, snapshot.manifest.bases)
     with store.open_reader(path) as reader:
         content_bytes = reader.read_ranges(Ranges.of((content.offset, content.size)))
         return parse_content(content_bytes.slice_bytes(0).tobytes())

@@ -1,12 +1,11 @@
-"""Row ids and row versions of a fragment, wherever they are kept.
+"""Row ids and row versions of a fragment, from any of their storage forms.
 
-inline      in the fragment's entry of the manifest
-external    in a range of another file, as older tables have it
-spilled     a column of the fragment's data files, under a negative field id
-absent      the row id is the address; rows are as old as the table
+inline      in the fragment's entry of the manifest external    in a byte range of another file, in
+older tables spilled     a column of the fragment's data files, under a negative field id absent
+the row id is the row address; the version is 1
 
-In a table whose row ids are stable none may be absent: its indices would find other rows, and a row
-that moves would get the id of another.
+Fragments of a table with stable row ids must have row ids: otherwise its indices would return other
+rows, and a moved row could get the id of another row.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from lancelet.rowids.versions import VersionSequence
 from lancelet.table.snapshot import Snapshot
 
 FIRST_VERSION: Final = 1
-"""The version of rows of which nothing is recorded."""
+"""The version of rows without recorded versions."""
 
 _NAMES: Final = {
     ROW_ID_FIELD: "_rowid",
@@ -51,13 +50,13 @@ _NAMES: Final = {
 
 
 def row_ids_of(snapshot: Snapshot, fragment: Fragment) -> RowIdSequence:
-    """Return the row id of every row of a fragment, deleted ones too."""
+    """Return the row ids of a fragment, including deleted rows."""
     rows = snapshot.physical_rows(fragment)
     stored = fragment.row_ids
     if stored is None:
         if rows and snapshot.manifest.uses_stable_row_ids:
             raise MissingRowIdsError(
-                "the table has stable row ids, and a fragment has none",
+                "the table has stable row ids, but a fragment has none",
                 path=snapshot.entry.path,
                 fragment_id=fragment.id,
             )
@@ -65,11 +64,11 @@ def row_ids_of(snapshot: Snapshot, fragment: Fragment) -> RowIdSequence:
         return RowIdSequence.of_range(first, first + rows)
     if isinstance(stored, Spilled):
         key = ("row ids", fragment.files)
-        return snapshot.location.kept.get_or_make(
+        return snapshot.location.metadata_cache.get_or_make(
             key, lambda: RowIdSequence.of(_column(snapshot, fragment, ROW_ID_FIELD))
         )
     data = sequence_bytes(snapshot, stored)
-    return snapshot.location.kept.get_or_make(
+    return snapshot.location.metadata_cache.get_or_make(
         ("row ids", data), partial(RowIdSequence.parse, data, expected_rows=rows)
     )
 
@@ -80,14 +79,14 @@ def created_versions_of(snapshot: Snapshot, fragment: Fragment) -> VersionSequen
 
 
 def updated_versions_of(snapshot: Snapshot, fragment: Fragment) -> VersionSequence:
-    """Return the version in which each row of a fragment last changed."""
+    """Return the version in which each row of a fragment was last updated."""
     stored = fragment.last_updated_at_versions
     return _versions_of(snapshot, fragment, stored, LAST_UPDATED_AT_VERSION_FIELD)
 
 
 def row_id_index_of(snapshot: Snapshot) -> RowIdIndex:
-    """Return where the rows with stable ids are now; built once for a version."""
-    return snapshot.location.kept.get_or_make(
+    """Return the index from stable row ids to row addresses, built once per version."""
+    return snapshot.location.metadata_cache.get_or_make(
         ("row id index", snapshot.location.store.uri, snapshot.entry.path, snapshot.identity),
         lambda: RowIdIndex.build(
             (fragment.id, row_ids_of(snapshot, fragment), snapshot.deletions(fragment) or None)
@@ -103,18 +102,18 @@ def _versions_of(
     if stored is None:
         return VersionSequence.constant(rows, FIRST_VERSION)
     if isinstance(stored, Spilled):
-        return snapshot.location.kept.get_or_make(
+        return snapshot.location.metadata_cache.get_or_make(
             ("row versions", fragment.files, field_id),
             lambda: VersionSequence.of(_column(snapshot, fragment, field_id)),
         )
     data = sequence_bytes(snapshot, stored)
-    return snapshot.location.kept.get_or_make(
+    return snapshot.location.metadata_cache.get_or_make(
         ("row versions", data, rows), partial(VersionSequence.parse, data, expected_rows=rows)
     )
 
 
 def sequence_bytes(snapshot: Snapshot, stored: Inline | External) -> bytes:
-    """Return a sequence as it is stored, in the manifest or in a file of its own."""
+    """Return the encoded sequence from the manifest or its external file."""
     if isinstance(stored, Inline):
         return stored.data
     reader = snapshot.location.store.open_reader(stored.path)
@@ -122,18 +121,18 @@ def sequence_bytes(snapshot: Snapshot, stored: Inline | External) -> bytes:
 
 
 def _column(snapshot: Snapshot, fragment: Fragment, field_id: int) -> UInt64s:
-    """Read the numbers of all rows from the column that a spilled sequence is."""
+    """Read the column of a spilled sequence."""
     file = fragment.find_file(field_id)
     if file is None:
         raise CorruptDataError(
-            "no file of the fragment has the column of its row ids or versions",
+            "no file of the fragment has the column of its row ids or row versions",
             fragment_id=fragment.id,
             field_id=field_id,
         )
     field = Field(_NAMES[field_id], FieldId(field_id), "uint64", nullable=False)
     column = file.column_indices[file.fields.index(field_id)]
     bases = snapshot.manifest.bases
-    store, path = snapshot.location.place(DATA, file.path, file.base_id, bases)
+    store, path = snapshot.location.resolve(DATA, file.path, file.base_id, bases)
     stored = StoredFields(Schema((field,)), {field_id: column})
     reader = open_data_file(
         store, path, size=file.size_bytes or None, stored=stored, name=data_file_identity(path)

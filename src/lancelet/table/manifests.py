@@ -1,18 +1,18 @@
-"""The manifests of a table: which versions there are, and reading one.
+"""List and open the manifests of a table.
 
     _versions/18446744073709551612.manifest    version 3 in a V2 table: the newest lists first
     _versions/18446744073709551613.manifest    version 2
     _versions/3.manifest                       version 3 in a V1 table: all must be listed
 
-A table uses one scheme of names. Staged manifests of an external store and detached versions lie
-in the same folder and are no part of the history; neither is an empty file, by which earlier
-releases claimed a name where there are no hard links. Names that begin with a dot are ours, and
-come first in a listing: what cleaning up removed (`removals`), what is held against it, and that a
-change of the scheme is under way.
+A table uses one naming scheme. Staged manifests of an external manifest store and detached versions
+are stored in the same folder but are not part of the history. Empty manifests are ignored: earlier
+releases created them to reserve a name on file systems without hard links. Names that start with a
+dot list first and are specific to this library: removal records and holds (`removals`), and the
+marker of a naming scheme migration.
 
-The newest version is what one listing shows. The hint that each commit leaves is for others.
-Beside the folder the first releases left `_latest.manifest`, a copy of the newest one. Where a
-table came without its folder of versions, that is its one version, as its number says.
+One listing determines the newest version. Each commit writes the version hint for other readers.
+The first releases of Lance also wrote `_latest.manifest`, a copy of the newest manifest. If a table
+lacks the folder of versions, this copy is its only version.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.uri import name
 from lancelet.values import dataclass
 
-_JUST_WRITTEN: Final = timedelta(seconds=1)
-"""For so long the times of a file may not tell it from another one."""
+_SETTLING_TIME: Final = timedelta(seconds=1)
+"""Age below which modification time and size do not identify the content of a file."""
 
 _V2_LENGTH: Final = V2_DIGITS + len(MANIFEST_SUFFIX)
 
 _PAGE: Final = 1000
-"""How many names one request to list them brings."""
+"""Names per listing request."""
 
-_LOOKS_MAX: Final = 100
-"""How often the newest manifest may be gone when it is looked at, before that is an error."""
+_ATTEMPTS_MAX: Final = 100
+"""Maximum number of attempts to open the newest manifest while versions are being removed."""
 
 
 class MixedNamesError(CorruptDataError, ValueError):
-    """Manifests have names of both schemes, so that readers may miss the newest; rename them."""
+    """The table has manifests of both naming schemes; complete the migration."""
 
 
 class WrongManifestError(CorruptDataError, VersionNotFoundError):
@@ -78,7 +78,7 @@ class WrongManifestError(CorruptDataError, VersionNotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A manifest as a listing shows it."""
+    """A listed manifest."""
 
     version: int
     naming: ManifestNaming
@@ -87,8 +87,8 @@ class ManifestEntry:
     modified: datetime
     etag: str | None = None
 
-    def is_that_of(self, other: ManifestEntry) -> bool:
-        """Return whether both are surely of one manifest, as it was stored once."""
+    def is_same_object(self, other: ManifestEntry) -> bool:
+        """Return whether both entries are certainly the same stored object."""
         return self.etag is not None and (self.path, self.size, self.etag) == (
             other.path,
             other.size,
@@ -98,10 +98,10 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class VersionFolder:
-    """What one listing of the folder of versions showed.
+    """The result of listing the folder of versions.
 
-    `newer` and `older` are the files of manifests with names of V2 and of V1. Where names of V2
-    fill a page, older versions are not among them. `dotted` are the names that begin with a dot.
+    `newer` and `older` are the manifests with V2 and V1 names. If V2 names fill the first page,
+    older versions are missing. `dotted` are the names that start with a dot.
     """
 
     newer: list[str]
@@ -111,22 +111,22 @@ class VersionFolder:
 
     @staticmethod
     def of(store: Store) -> VersionFolder:
-        """List the folder of versions, as far as the newest version takes.
+        """List the folder of versions until the newest version is determined.
 
         Raises:
-            MixedNamesError: There are names of both schemes, and nobody is renaming them.
+            MixedNamesError: Both naming schemes occur and no migration is running.
         """
         if store.lists_names:
             return VersionFolder._of(store, store.list_names(VERSIONS), {})
         listing = store.list(VERSIONS)
         infos = {name(info.path): info for info in islice(listing, _PAGE)}
-        if len(infos) == _PAGE and not all(map(_comes_first, infos)):
+        if len(infos) == _PAGE and not all(map(_sorts_before_v1, infos)):
             infos |= {name(info.path): info for info in listing}
         return VersionFolder._of(store, list(infos), infos)
 
     @staticmethod
     def _of(store: Store, names: list[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
-        # A table may have many thousands of versions, so most names get one look.
+        # A table may have thousands of versions, so the common case is a single test per name.
         newer = [
             each
             for each in names
@@ -138,15 +138,15 @@ class VersionFolder:
             for each in names:
                 if each[0] == ".":
                     dotted.append(each)
-                elif len(each) < _V2_LENGTH and (found := parse_manifest_name(each)) is not None:
-                    older[found.version] = each
+                elif len(each) < _V2_LENGTH and (parsed := parse_manifest_name(each)) is not None:
+                    older[parsed.version] = each
         if newer and older and name(RENAMING) not in dotted:
             raise MixedNamesError(
-                "the manifests have names of both schemes, as after a change of names that was "
-                "cut short; open a version by its number and call `migrate_manifest_paths_v2()` "
-                "to finish it",
+                "the manifests have names of both schemes, as after an interrupted migration; "
+                "open a version by its number and call `migrate_manifest_paths_v2()` to "
+                "complete it",
                 uri=store.uri,
-                newest_of_new_names=_number_of(min(newer)),
+                newest_of_new_names=_parse_v2_name(min(newer)),
                 newest_of_old_names=max(older),
             )
         return VersionFolder(newer, older, tuple(dotted), infos)
@@ -156,32 +156,34 @@ class VersionFolder:
         """Whether any manifest was listed."""
         return bool(self.newer or self.older)
 
-    def file_of(self, version: int) -> str | None:
-        """Return the manifest that was listed for a version."""
+    def get_file(self, version: int) -> str | None:
+        """Return the name of the listed manifest of a version, or None."""
         file = manifest_name(version)
         return file if file in self.newer else self.older.get(version)
 
-    def others(self, version: int) -> bool:
-        """Return whether any other version than one was listed."""
-        return len(self.newer) + len(self.older) > (self.file_of(version) is not None)
+    def has_other_versions(self, version: int) -> bool:
+        """Return whether any version other than `version` was listed."""
+        return len(self.newer) + len(self.older) > (self.get_file(version) is not None)
 
-    def above(self, version: int) -> int | None:
-        """Return the lowest version that was listed above one."""
+    def next_version(self, version: int) -> int | None:
+        """Return the lowest listed version above `version`, or None."""
         limit = manifest_name(version)
-        # Names of V2 count down, and mostly there is nothing above.
+        # V2 names count down; usually no version is above.
         is_newest = not self.newer or min(self.newer) >= limit
         newer = None if is_newest else max(each for each in self.newer if each < limit)
         older = min((each for each in self.older if each > version), default=None)
-        found = [each for each in (older, _number_of(newer) if newer else None) if each is not None]
-        return min(found, default=None)
+        candidates = [
+            each for each in (older, _parse_v2_name(newer) if newer else None) if each is not None
+        ]
+        return min(candidates, default=None)
 
     def newest(self, store: Store) -> ManifestEntry | None:
-        """Return the newest manifest, or None if there is none.
+        """Return the newest manifest, or None if the folder has none.
 
         Raises:
-            ObjectNotFoundError: It was removed since the listing.
+            ObjectNotFoundError: The manifest was removed after the listing.
         """
-        newer = _number_of(min(self.newer)) if self.newer else None
+        newer = _parse_v2_name(min(self.newer)) if self.newer else None
         version = max(self.older, default=newer) if newer is None else newer
         if self.older and newer is not None:
             version = max(newer, *self.older)
@@ -189,27 +191,27 @@ class VersionFolder:
             entry = self.entry(store, version)
             if entry.size:
                 return entry
-            # An empty file is the claim of somebody who may be dead.
-            version = self._below(version)
+            # Empty files were written by earlier releases to reserve a name.
+            version = self._previous_version(version)
         return None
 
     def entry(self, store: Store, version: int) -> ManifestEntry:
-        """Return the manifest of a version that was listed."""
-        file = self.file_of(version)
+        """Return the entry of a listed version."""
+        file = self.get_file(version)
         assert file is not None, "the version was listed"
         path = f"{VERSIONS}/{file}"
         info = self.infos[file] if file in self.infos else store.info(path)
         naming = ManifestNaming.V2 if len(file) == _V2_LENGTH else ManifestNaming.V1
         return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
 
-    def _below(self, version: int) -> int | None:
-        """Return the highest version that was listed below one."""
-        numbers = [*map(_number_of, self.newer), *self.older]
+    def _previous_version(self, version: int) -> int | None:
+        """Return the highest listed version below `version`, or None."""
+        numbers = [*map(_parse_v2_name, self.newer), *self.older]
         return max((each for each in numbers if each < version), default=None)
 
 
-def _number_of(file: str) -> int:
-    """Return the version of a name of V2."""
+def _parse_v2_name(file: str) -> int:
+    """Return the version of a V2 name."""
     return VERSION_MAX - int(file[:V2_DIGITS])
 
 
@@ -217,15 +219,15 @@ def _is_v2(file: str) -> bool:
     return "0" <= file[0] < "2" and file.endswith(MANIFEST_SUFFIX) and len(file) == _V2_LENGTH
 
 
-def _comes_first(file: str) -> bool:
-    """Return whether a listing that begins with names like this one has the newest version."""
+def _sorts_before_v1(file: str) -> bool:
+    """Return whether a name sorts before all V1 names; then one page has the newest version."""
     return (file[0] == "." and file != name(RENAMING)) or _is_v2(file)
 
 
 def list_manifests(store: Store) -> Iterator[ManifestEntry]:
     """Yield the committed manifests in the order of their names."""
     for info in store.list(VERSIONS):
-        entry = _entry_of(info)
+        entry = _to_entry(info)
         if entry is not None:
             yield entry
 
@@ -233,7 +235,7 @@ def list_manifests(store: Store) -> Iterator[ManifestEntry]:
 def list_versions(store: Store) -> list[ManifestEntry]:
     """Return the committed manifests, oldest first.
 
-    Where a version has two names, since a change of the scheme was cut short, it has the new one.
+    If an interrupted migration left two names for a version, the entry has the new name.
     """
     entries = sorted(list_manifests(store), key=lambda entry: entry.naming.value)
     by_version = {entry.version: entry for entry in entries}
@@ -245,13 +247,13 @@ def list_versions(store: Store) -> list[ManifestEntry]:
 def find_latest(store: Store) -> ManifestEntry | None:
     """Return the newest manifest, or None if there is no table.
 
-    That takes one page of a listing in V2 and all pages in V1. Where the newest was cleaned up
-    since it was listed, a newer one is there.
+    This takes one page of a listing for V2 names and all pages for V1. If the newest manifest is
+    cleaned up after the listing, the listing is repeated.
 
     Raises:
-        MixedNamesError: There are names of both schemes.
+        MixedNamesError: Both naming schemes occur.
     """
-    for _ in range(_LOOKS_MAX):
+    for _ in range(_ATTEMPTS_MAX):
         try:
             return VersionFolder.of(store).newest(store) or find_lone_latest(store)
         except ObjectNotFoundError as error:
@@ -260,7 +262,7 @@ def find_latest(store: Store) -> ManifestEntry | None:
 
 
 def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
-    """Return the manifest of a version, trying its name under both schemes."""
+    """Return the manifest of a version, trying both naming schemes."""
     for naming in (ManifestNaming.V2, ManifestNaming.V1):
         path = manifest_path(version, naming)
         try:
@@ -280,7 +282,7 @@ def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
 
 
 def find_lone_latest(store: Store) -> ManifestEntry | None:
-    """Return the manifest that a table of the first releases has beside its folder of versions."""
+    """Return the `_latest.manifest` entry of a table of the first releases, or None."""
     try:
         info = store.info(LATEST_MANIFEST)
         data = np.frombuffer(store.read(LATEST_MANIFEST), np.uint8)
@@ -294,10 +296,10 @@ def find_lone_latest(store: Store) -> ManifestEntry | None:
 
 
 def open_manifest(store: Store, entry: ManifestEntry, cache: LruCache = CACHE) -> StoredManifest:
-    """Read a manifest; what is known to be the same as before is not parsed again.
+    """Read a manifest, reusing the cached result of an unchanged file.
 
-    A file that did not change for a while is known by what it is, and is not read. One that was
-    just written is read, and its bytes tell whether they were parsed, or written here.
+    Files that are older than a second are identified by their metadata and are not read again.
+    Newer files are read, and parsed only if their bytes are not cached.
     """
     with corrupt_within(path=entry.path, uri=store.uri):
         return _open_manifest(store, entry, cache)
@@ -305,17 +307,17 @@ def open_manifest(store: Store, entry: ManifestEntry, cache: LruCache = CACHE) -
 
 def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> StoredManifest:
     is_small = entry.size <= TAIL_BYTES
-    if is_small and surroundings.now() - entry.modified < _JUST_WRITTEN:
-        return _parsed(store.read(entry.path), cache)
+    if is_small and surroundings.now() - entry.modified < _SETTLING_TIME:
+        return _parse_cached(store.read(entry.path), cache)
     reader = store.open_reader(entry.path, entry.size)
     if reader.identity is None:
         if not is_small:
             return run(read_manifest(reader.size), reader.read_ranges)
         whole = reader.read_ranges(Ranges.of((0, reader.size)))
-        return _parsed(whole.slice_bytes(0).tobytes(), cache)
+        return _parse_cached(whole.slice_bytes(0).tobytes(), cache)
 
     def fetch(ranges: Ranges) -> Slices:
-        # Fragments are decoded when they are needed, and the map should not be kept for that.
+        # Fragments are decoded lazily; copying avoids retaining the memory map.
         slices = reader.read_ranges(ranges)
         return Slices.whole(slices.slice_bytes(0).copy())
 
@@ -326,16 +328,17 @@ def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> Store
 
 
 def check_name(entry: ManifestEntry, version: int, *, uri: str) -> None:
-    """Raise if a manifest is of another version than its name, as after a copy by hand.
+    """Raise if the version in a manifest differs from its name, as after a manual copy.
 
     Raises:
         WrongManifestError: The versions differ.
     """
     if version != entry.version:
         raise WrongManifestError(
-            f"the manifest is of version {version}, and its name says {entry.version}; was it "
-            "copied or renamed? Restore the manifest from a copy, or delete it to go back to the "
-            "version before, and use `restore` to return to an older version",
+            f"the manifest contains version {version}, but its name is that of version "
+            f"{entry.version}; it may have been copied or renamed: restore the manifest from a "
+            "copy, or delete it to return to the previous version, and use `restore` to return "
+            "to an older version",
             uri=uri,
             path=entry.path,
             version=entry.version,
@@ -343,29 +346,29 @@ def check_name(entry: ManifestEntry, version: int, *, uri: str) -> None:
         )
 
 
-def keep_manifest(data: bytes, stored: StoredManifest, cache: LruCache) -> None:
-    """Keep what the bytes of a manifest's file say, for whoever reads the same bytes."""
+def cache_manifest(data: bytes, stored: StoredManifest, cache: LruCache) -> None:
+    """Cache a manifest by the bytes of its file."""
     if len(data) <= TAIL_BYTES:
         cache.put(("manifest", data), stored, value_bytes=2 * len(data))
 
 
-def _parsed(data: bytes, cache: LruCache) -> StoredManifest:
-    known = cache.get(("manifest", data))
-    if isinstance(known, StoredManifest):
-        return known
+def _parse_cached(data: bytes, cache: LruCache) -> StoredManifest:
+    cached = cache.get(("manifest", data))
+    if isinstance(cached, StoredManifest):
+        return cached
     stored = parse_manifest_file(np.frombuffer(data, np.uint8))
-    keep_manifest(data, stored, cache)
+    cache_manifest(data, stored, cache)
     return stored
 
 
-def _entry_of(info: ObjectInfo) -> ManifestEntry | None:
-    found = parse_manifest_name(name(info.path))
-    if info.path.count("/") > 1:  # a branch of the reference among the files of this one
+def _to_entry(info: ObjectInfo) -> ManifestEntry | None:
+    parsed = parse_manifest_name(name(info.path))
+    if info.path.count("/") > 1:  # Git-like references can contain nested folders.
         return None
-    if found is None or found.staging_id is not None or is_detached(found.version):
+    if parsed is None or parsed.staging_id is not None or is_detached(parsed.version):
         return None
     if not info.size:
         return None
     return ManifestEntry(
-        found.version, found.naming, info.path, info.size, info.modified, info.etag
+        parsed.version, parsed.naming, info.path, info.size, info.modified, info.etag
     )

@@ -1,11 +1,11 @@
-"""How far a sequence of commits has come, kept in the table's config by the commits themselves.
+"""Batch numbers of exactly-once streams, recorded in the table config by each commit.
 
     config of version 7     lancelet.stream.ab12 = 41
     batch 42 commits        version 8 has its rows, and lancelet.stream.ab12 = 42
-    batch 42 again          42 is reached: nothing is published
+    batch 42 again          42 is recorded: nothing is published
 
-The number and the rows are one version, so whoever repeats a batch after a crash, however late,
-finds it done. Other writers carry the config along without knowing what it says.
+The batch number and the rows are committed in one version, so a batch that is repeated after a
+crash is skipped. Other writers preserve the config entry.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ PREFIX: Final = "lancelet.stream."
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """The number of a batch within a sequence, which a table takes once and in order."""
+class BatchWatermark:
+    """A batch number within a sequence; batches are committed once and in order."""
 
     sequence: str
     number: int
 
     @property
     def key(self) -> str:
-        """The key of the config that holds the number."""
+        """The config key of the batch number."""
         return PREFIX + self.sequence
 
     def is_reached(self, config: Mapping[str, str]) -> bool:
-        """Say whether a table has this batch already.
+        """Return whether the table already contains this batch.
 
-        >>> Mark("s", 4).is_reached({"lancelet.stream.s": "4"})
+        >>> BatchWatermark("s", 4).is_reached({"lancelet.stream.s": "4"})
         True
         """
         text = config.get(self.key)
@@ -44,9 +44,11 @@ class Mark:
             return int(text) >= self.number
         except ValueError:
             raise CorruptDataError(
-                "the config lacks the position of the sequence", key=self.key, found=text
+                "the batch number of the sequence in the table config is not an integer",
+                key=self.key,
+                found=text,
             ) from None
 
     def put(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the config of a table that has this batch."""
+        """Return the table config updated with this batch."""
         return {**config, self.key: str(self.number)}

@@ -1,21 +1,20 @@
-"""When rows were created that an update wrote anew: looked up where they were before.
+"""Complete the metadata of rows and fragments that a commit rewrites.
 
-A table with stable row ids remembers for each row in which version it was created. An update moves
-rows and brings their ids; a writer need not bring their history, as it is in the fragments that
-the rows leave:
+Tables with stable row ids record for each row the version that created it. An update moves rows
+with their ids; if the writer omits their created versions, these are copied from the previous
+fragments:
 
     fragment 0   ids 0 1 2 3   created 1 1 1 1
     fragment 4   ids 4 5       created 2 2
     moved        ids 5 1 and a row without id, which the update inserts
                                created 2 1 and the new version
 
-Counting rows of old fragments, whose manifests did not say how many there are.
+Row counts that the manifest lacks are read from the files and recorded in the next commit:
 
     read        fragment 0, physical rows 0, deletion file of 0 rows
     committed   fragment 0, physical rows 10, deletion file of 2 rows
 
-The first releases of the reference left both counts out. The next commit fills them in, so that
-the files are asked once.
+The first releases of the reference omitted both counts.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ from lancelet.values import replace
 
 
 def with_creation_versions(operation: Operation, before: Snapshot, version: int) -> Operation:
-    """Return an operation whose moved rows say when they were created.
+    """Return an operation whose moved rows have created versions.
 
-    `before` is the version that the operation follows, and `version` the one it makes. Rows whose
-    ids are nowhere have no history, and are as new as rows without ids.
+    `before` is the preceding version and `version` the new one. Rows whose ids are not found, and
+    rows without ids, are created in `version`.
     """
     if not isinstance(operation, Update) or not before.manifest.uses_stable_row_ids:
         return operation
     if not any(map(_needs_history, operation.new_fragments)):
         return operation
-    left = {fragment.id for fragment in operation.updated_fragments}
-    sources = _Sources(before, [*left, *operation.removed_fragment_ids])
+    updated_ids = {fragment.id for fragment in operation.updated_fragments}
+    sources = _Sources(before, [*updated_ids, *operation.removed_fragment_ids])
     fragments = tuple(
         _with_history(fragment, sources, version) if _needs_history(fragment) else fragment
         for fragment in operation.new_fragments
@@ -58,7 +57,7 @@ def with_creation_versions(operation: Operation, before: Snapshot, version: int)
 
 
 class _Sources:
-    """The fragments that rows leave, asked when a row was created."""
+    """The previous fragments of moved rows, with their created versions."""
 
     def __init__(self, before: Snapshot, fragment_ids: Iterable[int]) -> None:
         self._before = before
@@ -67,15 +66,15 @@ class _Sources:
             for fragment in map(before.fragments.by_id, sorted(fragment_ids))
         )
 
-    def created(self, ids: UInt64s, version: int) -> UInt64s:
-        """Return the version each row was created in, `version` for those not found."""
+    def get_created_versions(self, ids: UInt64s, version: int) -> UInt64s:
+        """Return the created version of each row, or `version` for unknown row ids."""
         addresses = self._index.addresses(ids)
         created = np.full(len(ids), version, np.uint64)
-        found = np.flatnonzero(addresses != NO_ADDRESS)
-        for fragment_id, places in group_by_fragment(addresses[found]).items():
+        found_rows = np.flatnonzero(addresses != NO_ADDRESS)
+        for fragment_id, indices in group_by_fragment(addresses[found_rows]).items():
             versions = created_versions_of(self._before, self._before.fragments.by_id(fragment_id))
-            at = found[places]
-            created[at] = versions.take(offsets_of(addresses[at]))
+            row_indices = found_rows[indices]
+            created[row_indices] = versions.take(offsets_of(addresses[row_indices]))
         return created
 
 
@@ -85,39 +84,39 @@ def _needs_history(fragment: Fragment) -> bool:
 
 def _with_history(fragment: Fragment, sources: _Sources, version: int) -> Fragment:
     assert isinstance(fragment.row_ids, Inline)
-    brought = RowIdSequence.parse(fragment.row_ids.data)
-    inserted = fragment.physical_rows - len(brought)
+    row_ids = RowIdSequence.parse(fragment.row_ids.data)
+    inserted = fragment.physical_rows - len(row_ids)
     if inserted < 0:
         raise CorruptDataError(
             "a fragment has more row ids than rows",
-            row_ids=len(brought),
+            row_ids=len(row_ids),
             physical_rows=fragment.physical_rows,
         )
-    created = sources.created(brought.to_array(), version)
+    created = sources.get_created_versions(row_ids.to_array(), version)
     created = np.append(created, np.full(inserted, version, np.uint64))
     return replace(fragment, created_at_versions=Inline(VersionSequence.of(created).render()))
 
 
 def with_counted_rows(state: State, location: TableLocation) -> State:
-    """Return a state that is about to be committed in which all rows are counted."""
+    """Return the state to commit, with missing row counts read from the files."""
     fragments = state.manifest.fragments
     if fragments.is_counted.all():
         return state
     snapshot = unsaved_snapshot(location, state.manifest)
     counted = {
-        int(fragment.id): _counted(snapshot, fragment)
+        int(fragment.id): _with_counts(snapshot, fragment)
         for fragment in fragments
-        if not _counts(fragment)
+        if not _has_counts(fragment)
     }
     return state.with_fragments(fragments.changed(replaced=counted))
 
 
-def _counts(fragment: Fragment) -> bool:
+def _has_counts(fragment: Fragment) -> bool:
     deletion = fragment.deletion_file
     return bool(fragment.physical_rows) and (deletion is None or deletion.num_deleted_rows > 0)
 
 
-def _counted(snapshot: Snapshot, fragment: Fragment) -> Fragment:
+def _with_counts(snapshot: Snapshot, fragment: Fragment) -> Fragment:
     deletion = fragment.deletion_file
     if deletion is not None:
         deletion = replace(deletion, num_deleted_rows=len(snapshot.deletions(fragment)))

@@ -37,7 +37,7 @@ from lancelet.table.snapshot import Snapshot, latest_snapshot
 from lancelet.values import dataclass
 
 _LISTED_FROM: Final = 1000
-"""From so many files of one folder on, the folder is listed instead of asking for each file."""
+"""Number of files of one folder from which the folder is listed instead of checking each file."""
 
 _SHOWN: Final = 10
 
@@ -91,7 +91,7 @@ def check_new_files(published: Snapshot, base: Snapshot | None, *, is_published:
 def _missing_files(published: Snapshot, base: Snapshot | None, *, is_published: bool) -> list[str]:
     files = _added_files(published, base)
     missing = sorted(_missing(published, files))
-    if missing and is_published and not published.is_there():
+    if missing and is_published and not published.exists():
         # A later version may have replaced the files before a cleanup removed this version.
         missing = sorted(_missing(published, files & _files_of_latest(published)))
     return missing
@@ -102,14 +102,14 @@ def _added_files(published: Snapshot, base: Snapshot | None) -> set[_File]:
     if transaction is None:
         return set()
     before: set[_File] = set()
-    found: set[_File] = set()
-    known = set() if base is None else set(base.fragments.ids.tolist())
+    added: set[_File] = set()
+    existing = set() if base is None else set(base.fragments.ids.tolist())
     for fragment in _fragments_of(transaction.operation):
-        found.update(_files_of(fragment))
-        if base is not None and int(fragment.id) in known:
+        added.update(_files_of(fragment))
+        if base is not None and int(fragment.id) in existing:
             before.update(_files_of(base.fragments.by_id(fragment.id)))
-    found.update(_other_files_of(transaction.operation))
-    return found - before
+    added.update(_metadata_files(transaction.operation))
+    return added - before
 
 
 def _files_of_latest(published: Snapshot) -> set[_File]:
@@ -121,7 +121,7 @@ def _files_of_latest(published: Snapshot) -> set[_File]:
 
 
 def _fragments_of(operation: Operation) -> tuple[Fragment, ...]:
-    """Return the fragments that an operation brings or changes."""
+    """Return the fragments that an operation adds or changes."""
     match operation:
         case Append(fragments=fragments) | Merge(fragments=fragments):
             return tuple(fragments)
@@ -137,7 +137,7 @@ def _fragments_of(operation: Operation) -> tuple[Fragment, ...]:
             return ()
 
 
-def _other_files_of(operation: Operation) -> Iterator[_File]:
+def _metadata_files(operation: Operation) -> Iterator[_File]:
     match operation:
         case DataReplacement(replacements=replacements):
             for group in replacements:
@@ -178,7 +178,7 @@ def _missing(snapshot: Snapshot, files: set[_File]) -> Iterator[str]:
     folders: dict[tuple[str, str], list[str]] = defaultdict(list)
     stores: dict[str, Store] = {}
     for file in files:
-        store, path = snapshot.location.place(file.folder, file.path, file.base_id, bases)
+        store, path = snapshot.location.resolve(file.folder, file.path, file.base_id, bases)
         stores[store.uri] = store
         folders[store.uri, parent(path)].append(path)
     single: list[tuple[Store, str]] = []

@@ -1,7 +1,7 @@
-"""Which index entries do not know of values that were laid over rows since.
+"""Find fragments whose overlays are newer than an index segment.
 
-index on price, made of version 3      fragment 7 has an overlay of price from version 5
-asked about price                      fragment 7 is searched as if it were not indexed
+index on price, built from version 3   fragment 7 has an overlay of price from version 5 search on
+price                        fragment 7 is searched as if it were not indexed
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def overlaid_since(snapshot: Snapshot, index: IndexMetadata) -> frozenset[int]:
     if not fragments.has_overlays.any():
         return frozenset()
     indexed = set(map(int, index.fields))
-    places = np.flatnonzero(fragments.has_overlays).tolist()
+    fragment_indices = np.flatnonzero(fragments.has_overlays).tolist()
     return frozenset(
         int(fragment.id)
-        for fragment in map(fragments.__getitem__, places)
+        for fragment in map(fragments.__getitem__, fragment_indices)
         if any(
             overlay.committed_version > index.dataset_version
             and _touches(snapshot, overlay.data_file.fields, indexed)
@@ -31,7 +31,7 @@ def overlaid_since(snapshot: Snapshot, index: IndexMetadata) -> frozenset[int]:
 
 
 def _touches(snapshot: Snapshot, overlaid: tuple[int, ...], indexed: set[int]) -> bool:
-    """Say whether any of these fields is indexed, or is within one that is."""
+    """Return whether any of these fields, or a parent of one, is indexed."""
     return any(
         int(node.id) in overlaid
         for field in snapshot.schema.walk()

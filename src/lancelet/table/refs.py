@@ -1,12 +1,8 @@
-"""Tags and branches of a table: creating, moving, finding and removing them.
+"""Create, update, list, open and delete tags and branches.
 
-    t.lance                       the main branch, which has all the names
-    t.lance/_refs/tags/v1.json    tag v1: version 2 of branch dev/x
-    t.lance/tree/dev/x            branch dev/x: a shallow clone, with versions of its own
-
-A name is made by one conditional put, so of two who want it one gets it. A branch is a table
-first and gets its name then; what a creator who died leaves behind has no name, and deleting the
-branch removes it.
+t.lance                       the main branch, which stores all tags and branches
+t.lance/_refs/tags/v1.json    tag v1: version 2 of branch dev/x
+t.lance/tree/dev/x            branch dev/x: a shallow clone with its own versions
 """
 
 from __future__ import annotations
@@ -56,7 +52,7 @@ from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
-from lancelet.table.removals import held
+from lancelet.table.removals import hold_version
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entries, open_snapshot
 from lancelet.values import replace
 
@@ -67,7 +63,7 @@ Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
 
 
 class RefExistsError(AlreadyExistsError, ValueError):
-    """The name of a tag or branch is taken; delete it, or update the tag."""
+    """A tag or branch of this name exists; delete it, or update the tag."""
 
 
 class RefInUseError(CommitError):
@@ -75,32 +71,34 @@ class RefInUseError(CommitError):
 
 
 def main_location(snapshot: Snapshot) -> TableLocation:
-    """Return where the main table of a version is, which has the tags and branches of all."""
+    """Return the location of the main table, which stores the tags and branches."""
     location, branch = snapshot.location, snapshot.manifest.branch
     if branch is None:
         return location
     if location.main is not None:
         return location.main
-    path, mark, query = location.uri.partition("?")
+    path, separator, query = location.uri.partition("?")
     root = path.rstrip("/").removesuffix(f"/{branch_root(branch)}")
     if root == path.rstrip("/"):
         raise CorruptDataError(
-            "a branch is not where its name says; was its folder copied?",
+            "the folder of the branch does not match its name; it may have been copied",
             uri=location.uri,
             branch=branch,
         )
-    return TableLocation.open(root + mark + query, location.storage_options, location.base_options)
+    return TableLocation.open(
+        root + separator + query, location.storage_options, location.base_options
+    )
 
 
 def branch_location(main: TableLocation, branch: str | None) -> TableLocation:
-    """Return where a branch is; None and `main` are the main table itself."""
+    """Return the location of a branch; None and `main` refer to the main table."""
     if branch is None or branch == MAIN:
         return main
     return replace(main.below(branch_root(check_branch_name(branch))), main=main)
 
 
 def open_reference(main: TableLocation, reference: Reference) -> Snapshot:
-    """Open what a reference means: a version of the main branch, a tag, or a branch."""
+    """Open a reference: a version of the main branch, a tag, or a branch."""
     match reference:
         case None | int():
             return open_snapshot(main, reference)
@@ -114,7 +112,7 @@ def open_reference(main: TableLocation, reference: Reference) -> Snapshot:
 
 
 def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
-    """Open the last version that was committed at a moment or before."""
+    """Open the last version that was committed at or before a time."""
     newest_first = reversed(location.handler.list_versions(location.store))
     for snapshot in open_entries(location, newest_first):
         if snapshot.manifest.timestamp <= moment:
@@ -128,7 +126,7 @@ def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
 
 def list_tags(main: TableLocation) -> dict[str, Tag]:
     """Return the tags by name."""
-    return _listed(main, TAGS, _read_tag)
+    return _list_refs(main, TAGS, _read_tag)
 
 
 def get_tag(main: TableLocation, name: str) -> Tag:
@@ -141,10 +139,10 @@ def get_tag(main: TableLocation, name: str) -> Tag:
 
 
 def create_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
-    """Give a name to a version of a branch."""
+    """Create a tag of a version of a branch."""
     _check_changeable(main)
     check_tag_name(name)
-    with _tag_of(main, version, branch, Tag(None, version, 0)) as moved:
+    with _held_tag(main, version, branch, Tag(None, version, 0)) as moved:
         tag = replace(moved, created_at_ns=moved.updated_at_ns)
         try:
             main.store.put_if_absent(tag_path(name), with_checksum(render_tag(tag)))
@@ -156,13 +154,13 @@ def create_tag(main: TableLocation, name: str, version: int, branch: str | None 
 def update_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
     """Move a tag to another version."""
     _check_changeable(main)
-    with _tag_of(main, version, branch, get_tag(main, name)) as tag:
+    with _held_tag(main, version, branch, get_tag(main, name)) as tag:
         main.store.put(tag_path(name), with_checksum(render_tag(tag)))
     return tag
 
 
 def replace_tag_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Tag:
-    """Replace what is noted of a tag."""
+    """Replace the metadata of a tag."""
     _check_changeable(main)
     tag = replace(get_tag(main, name), metadata=dict(metadata))
     main.store.put(tag_path(name), with_checksum(render_tag(tag)))
@@ -170,42 +168,42 @@ def replace_tag_metadata(main: TableLocation, name: str, metadata: Mapping[str, 
 
 
 def delete_tag(main: TableLocation, name: str) -> None:
-    """Take a name away; the version stays until cleaning up finds it."""
+    """Delete a tag; its version is retained until the next cleanup."""
     _check_changeable(main)
     get_tag(main, name)
     main.store.delete(tag_path(name))
 
 
 def list_branches(main: TableLocation) -> dict[str, Branch]:
-    """Return the branches by name, without the main one."""
-    return _listed(main, BRANCHES, _read_branch)
+    """Return the branches by name, excluding the main branch."""
+    return _list_refs(main, BRANCHES, _read_branch)
 
 
 def get_branch(main: TableLocation, name: str) -> Branch:
     """Return a branch."""
     check_branch_name(name)
-    found = _branch_or_none(main, name)
-    if found is None:
+    branch = _branch_or_none(main, name)
+    if branch is None:
         raise _no_ref(main, "branch", name, list_branches(main))
-    return found
+    return branch
 
 
-def _no_ref(main: TableLocation, what: str, name: str, known: Iterable[str]) -> RefNotFoundError:
-    hint = similar_names(name, list(known))
+def _no_ref(main: TableLocation, kind: str, name: str, existing: Iterable[str]) -> RefNotFoundError:
+    hint = similar_names(name, list(existing))
     return RefNotFoundError(
-        f"Ref not found error: {what} {name} does not exist{hint}", uri=main.uri
+        f"Ref not found error: {kind} {name} does not exist{hint}", uri=main.uri
     )
 
 
 def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
-    """Start a branch at a version of the main table or of another branch."""
+    """Create a branch from a version of the main table or of another branch."""
     _check_changeable(main)
     check_new_branch_name(name)
     if _branch_or_none(main, name) is not None:
         raise RefExistsError(f"branch {name} already exists", uri=main.uri)
     parent = source.manifest.branch
     above = () if parent is None else get_branch(main, parent).identifier
-    with held(source.location, source.version):
+    with hold_version(source.location, source.version):
         return _create_branch(main, name, source, above)
 
 
@@ -216,8 +214,8 @@ def _create_branch(
         created = shallow_clone(source, branch_location(main, name), branch=name)
     except AlreadyExistsError as error:
         raise RefExistsError(
-            "a branch of that name is being made, or was half made or half deleted; "
-            "delete it unless a writer is creating it",
+            "a branch of that name is being created, or its creation or deletion was "
+            "interrupted; delete it unless a writer is creating it",
             name=name,
             uri=main.uri,
         ) from error
@@ -237,7 +235,7 @@ def _create_branch(
 
 
 def replace_branch_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Branch:
-    """Replace what is noted of a branch."""
+    """Replace the metadata of a branch."""
     _check_changeable(main)
     branch = replace(get_branch(main, name), metadata=dict(metadata))
     main.store.put(branch_path(name), with_checksum(render_branch(branch)))
@@ -245,10 +243,12 @@ def replace_branch_metadata(main: TableLocation, name: str, metadata: Mapping[st
 
 
 def delete_branch(main: TableLocation, name: str) -> None:
-    """Remove a branch with its files, unless a tag or another branch needs them.
+    """Delete a branch and its files.
 
-    The name goes first; a branch without a name that is left by an interruption can be deleted
-    again.
+    The reference is deleted first. An interrupted deletion can be repeated.
+
+    Raises:
+        RefInUseError: A tag or another branch needs the branch.
     """
     _check_changeable(main)
     check_branch_name(name)
@@ -268,19 +268,21 @@ def delete_branch(main: TableLocation, name: str) -> None:
         )
     main.store.delete(branch_path(name))
     if any(is_inside_table_directory(name, other) for other in branches):
-        # All but its own folders are files of the other branch.
+        # Other files in the folder belong to nested branches.
         for inner in TABLE_FOLDERS:
             main.store.delete_folder(f"{folder}/{inner}")
     else:
-        _delete_around(main, folder, [branch_root(other) for other in branches if other != name])
+        _delete_except_nested(
+            main, folder, [branch_root(other) for other in branches if other != name]
+        )
     while folder:
         main.store.remove_if_empty(folder)
         folder = parent(folder)
 
 
-def _delete_around(main: TableLocation, folder: str, others: list[str]) -> None:
-    """Delete a folder but for the folders of other branches that are below it."""
-    nested = [root for root in others if root.startswith(f"{folder}/")]
+def _delete_except_nested(main: TableLocation, folder: str, other_roots: list[str]) -> None:
+    """Delete a folder except the folders of nested branches."""
+    nested = [root for root in other_roots if root.startswith(f"{folder}/")]
     if not nested:
         main.store.delete_folder(folder)
         return
@@ -288,26 +290,26 @@ def _delete_around(main: TableLocation, folder: str, others: list[str]) -> None:
     main.store.delete_many([info.path for info in listing.objects])
     for inner in listing.folders:
         if inner not in nested:
-            _delete_around(main, inner, nested)
+            _delete_except_nested(main, inner, nested)
 
 
 def _check_changeable(main: TableLocation) -> None:
-    """Refuse to change the names of a table that needs a newer release."""
+    """Raise if changing references of the table requires a newer release."""
     latest = latest_snapshot(main)
     if latest is not None:
         latest.check_changeable()
 
 
 @contextmanager
-def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) -> Iterator[Tag]:
-    """Yield a tag moved to a version, which must exist and stays until the tag was stored."""
+def _held_tag(main: TableLocation, version: int, branch: str | None, before: Tag) -> Iterator[Tag]:
+    """Yield a tag for a version, which is held until the tag is stored."""
     if branch == MAIN:
         branch = None
     if branch is not None:
         get_branch(main, branch)
     location = branch_location(main, branch)
     try:
-        with held(location, version) as entry:
+        with hold_version(location, version) as entry:
             yield replace(
                 before,
                 branch=branch,
@@ -316,7 +318,7 @@ def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) 
                 updated_at_ns=surroundings.time_ns(),
             )
     except VersionRemovedError:
-        raise  # it is there, and says why nothing can refer to it
+        raise  # This error already describes the removed version.
     except VersionNotFoundError as error:
         raise VersionNotFoundError(
             f"Version not found error: version {branch or MAIN}:{version} does not exist",
@@ -331,17 +333,17 @@ def _branch_or_none(main: TableLocation, name: str) -> Branch | None:
         return None
 
 
-def _listed(
+def _list_refs(
     main: TableLocation, folder: str, read: Callable[[TableLocation, str], T]
 ) -> dict[str, T]:
-    """Return what the names in a folder mean, without those that are taken away meanwhile."""
-    found = {}
+    """Return the references in a folder, skipping those deleted during the listing."""
+    references = {}
     for info in main.store.list(folder):
         name = parse_ref_name(last_part(info.path))
         if info.size and name is not None:
             with suppress(ObjectNotFoundError):
-                found[name] = read(main, info.path)
-    return found
+                references[name] = read(main, info.path)
+    return references
 
 
 def _read_tag(main: TableLocation, path: str) -> Tag:
@@ -357,8 +359,11 @@ def _read_branch(main: TableLocation, path: str) -> Branch:
 
 
 def _read(main: TableLocation, path: str) -> bytes:
-    """Return the bytes of a name; a file without any is of one who died while it was made."""
+    """Return the content of a reference file.
+
+    Empty files of interrupted writers are treated as missing.
+    """
     data = main.store.read(path)
     if not data:
-        raise ObjectNotFoundError("the name was never given", path=path, uri=main.uri)
+        raise ObjectNotFoundError("the reference file is empty", path=path, uri=main.uri)
     return data

@@ -1,20 +1,21 @@
-"""What is known of versions that were removed, and what is held against removing it.
+"""Records of removed versions, holds on versions and sweep markers.
 
-    _versions/.removed-<3>-<7>-<id>.json    versions 3 to 7 go, and which transactions they were
-    _versions/.hold-<5>-<id>                version 5 must stay: somebody is about to refer to it
+    _versions/.removed-<3>-<7>-<id>.json    versions 3 to 7 are removed, with their transactions
+    _versions/.hold-<5>-<id>                version 5 must be retained: a reference is being created
 
-The number of a version is free again when its manifest is deleted, and the store would let a
-commit that was held up have it. So cleaning up first records what it is about to remove. A number
-in a record is never a version again: whoever published it after all finds its own transaction in
-the record, or another's, and so knows whether it was the version or came too late.
+Once a manifest is deleted, the store would accept a delayed commit under the same version number.
+Cleanup therefore first records the versions that it removes. A recorded number is never used again:
+a writer that publishes it compares the recorded transaction with its own, and so detects whether
+its version was committed and removed, or was too late.
 
-Records and holds make two promises, whichever processes stop in between:
+Records and holds are safe if any process stops in between:
 
-    cleaning up      1 record   2 look for holds, tags, branches   3 delete
-    a new reference  1 hold     2 look for records                 3 refer to it   4 let go
+    cleanup          1 record   2 check holds, tags, branches   3 delete
+    a new reference  1 hold     2 check records                 3 store the reference   4 release
 
-Of two that want the same version at least one sees the other: what is held stays, and what is
-recorded cannot be referred to. A record that spares a version after all is written anew without it.
+If both concern the same version, at least one sees the other: held versions are retained, and
+recorded versions cannot be referenced. If a recorded version is retained after all, the record is
+rewritten without it.
 
     _versions/.swept-<7>-<id>               at version 7, unreferenced files were deleted
 
@@ -55,12 +56,12 @@ _SWEEP: Final = re.compile(r"\.swept-(\d{20})-[0-9a-f]{32}")
 _HOLD: Final = re.compile(r"\.hold-(\d{20})-[0-9a-f]{32}")
 
 _RECORDS_MAX: Final = 4
-"""So many records are joined to one by the next cleanup."""
+"""Number of records that the next cleanup merges into one."""
 
 _VERSIONS_MAX: Final = 4096
-"""Of so many removed versions it is known which transactions they were."""
+"""Maximum number of removed versions whose transactions are recorded."""
 
-_NO_RECORD: Final = (
+_DECODE_ERRORS: Final = (
     ValueError,
     KeyError,
     TypeError,
@@ -69,35 +70,35 @@ _NO_RECORD: Final = (
     RecursionError,
 )
 
-_LOOKS_MAX: Final = 100
-"""How often records may be joined by others while they are read, before that is an error."""
+_ATTEMPTS_MAX: Final = 100
+"""Maximum number of attempts to read the records while they are being merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """Which versions were removed.
+    """The recorded removed versions.
 
-    `transactions` has the names of the transaction files of the removed versions, empty for those
-    of old writers. Of versions up to `forgotten` that are not there, nothing is known any more.
+    `transactions` has the transaction file names of the removed versions, empty for versions of old
+    writers. Missing versions up to `forgotten` may have been removed without a remaining record.
     """
 
     transactions: Mapping[int, str] = field(default_factory=dict)
     forgotten: int = 0
 
     @staticmethod
-    def of(store: Store, folder: VersionFolder | None = None) -> Removals:
-        """Return what is recorded in a folder of versions, which may have been listed already."""
-        for _ in range(_LOOKS_MAX):
+    def load(store: Store, folder: VersionFolder | None = None) -> Removals:
+        """Read the records, from `folder` if it was already listed."""
+        for _ in range(_ATTEMPTS_MAX):
             dotted = (folder or VersionFolder.of(store)).dotted
             try:
-                return Removals.joined(_read(store, each) for each in records_among(dotted))
+                return Removals.merged(_read(store, each) for each in filter_records(dotted))
             except ObjectNotFoundError as error:
-                folder, missing = None, error  # joined meanwhile; look again
+                folder, missing = None, error  # Records were merged in the meantime.
         raise missing
 
     @staticmethod
-    def joined(several: Iterable[Removals]) -> Removals:
-        """Return what several records say together."""
+    def merged(several: Iterable[Removals]) -> Removals:
+        """Merge several records."""
         transactions: dict[int, str] = {}
         forgotten = 0
         for each in several:
@@ -106,118 +107,118 @@ class Removals:
         return Removals(transactions, forgotten)
 
     def is_forgotten(self, version: int) -> bool:
-        """Return whether a version may have been removed so long ago that nobody knows of it."""
+        """Return whether a version may have been removed without a remaining record."""
         return version <= self.forgotten and version not in self.transactions
 
     def without(self, versions: Iterable[int]) -> Removals:
-        """Return what is left when some versions stay after all."""
-        kept = set(versions)
-        left = {each: name for each, name in self.transactions.items() if each not in kept}
-        return Removals(left, self.forgotten)
+        """Return the record without versions that are retained."""
+        retained = set(versions)
+        remaining = {each: name for each, name in self.transactions.items() if each not in retained}
+        return Removals(remaining, self.forgotten)
 
     def bounded(self) -> Removals:
-        """Return the same without the oldest of very many versions."""
-        known = sorted(self.transactions)
-        dropped = known[: max(0, len(known) - _VERSIONS_MAX)]
+        """Return the record limited to the newest `_VERSIONS_MAX` versions."""
+        versions = sorted(self.transactions)
+        dropped = versions[: max(0, len(versions) - _VERSIONS_MAX)]
         if not dropped:
             return self
         return Removals(self.without(dropped).transactions, max(self.forgotten, dropped[-1]))
 
     def render(self) -> bytes:
-        """Return the bytes of a record."""
+        """Encode the record."""
         versions = {str(version): self.transactions[version] for version in self.transactions}
         return with_trailer(json.dumps({"forgotten": self.forgotten, "removed": versions}).encode())
 
     @staticmethod
     def parse(data: bytes) -> Removals:
-        """Return what a record says."""
+        """Decode a record."""
         content = strip_trailer(np.frombuffer(data, np.uint8)).tobytes()
         try:
-            found = json.loads(content)
-            removed = {int(version): str(name) for version, name in found["removed"].items()}
-            return Removals(removed, int(found["forgotten"]))
-        except _NO_RECORD as error:
+            record = json.loads(content)
+            removed = {int(version): str(name) for version, name in record["removed"].items()}
+            return Removals(removed, int(record["forgotten"]))
+        except _DECODE_ERRORS as error:
             raise CorruptDataError("the record of removed versions cannot be read") from error
 
 
 def record_removals(store: Store, removed: Mapping[int, str]) -> str | None:
-    """Record, so that it survives, which versions are about to be removed; return the file.
+    """Record the versions about to be removed; return the path of the record.
 
-    What a number stands for is recorded once, so nothing is written if all are recorded. A few
-    records are joined: the new one says what they say before they are deleted.
+    Returns None if all versions are already recorded. The record is synced to disk. If there are
+    several records, they are merged and deleted afterwards.
     """
     folder = VersionFolder.of(store)
-    earlier = Removals.of(store, folder)
+    earlier = Removals.load(store, folder)
     new = {each: removed[each] for each in removed if each not in earlier.transactions}
     if not new:
         return None
-    files = records_among(folder.dotted)
+    files = filter_records(folder.dotted)
     if len(files) < _RECORDS_MAX:
         return _put(store, Removals(new))
-    path = _put(store, Removals.joined([earlier, Removals(new)]))
+    path = _put(store, Removals.merged([earlier, Removals(new)]))
     store.delete_many([f"{VERSIONS}/{each}" for each in files])
     return path
 
 
-def spare(store: Store, record: str, versions: Iterable[int]) -> None:
-    """Take versions that stay after all out of a record that was just written."""
-    left = Removals.parse(store.read(record)).without(versions)
-    if left.transactions:
-        _put(store, left)
+def retain_versions(store: Store, record: str, versions: Iterable[int]) -> None:
+    """Remove versions that are retained after all from a record that was just written."""
+    remaining = Removals.parse(store.read(record)).without(versions)
+    if remaining.transactions:
+        _put(store, remaining)
     store.delete(record)
 
 
-def records_among(names: Iterable[str]) -> list[str]:
-    """Return the records among names of the folder of versions."""
+def filter_records(names: Iterable[str]) -> list[str]:
+    """Return the file names that are removal records."""
     return [each for each in names if _RECORD.fullmatch(each)]
 
 
 def held_versions(store: Store) -> set[int]:
-    """Return the versions that somebody is about to refer to."""
-    found = map(_HOLD.fullmatch, VersionFolder.of(store).dotted)
-    return {int(each[1]) for each in found if each is not None}
+    """Return the versions with a hold."""
+    matches = map(_HOLD.fullmatch, VersionFolder.of(store).dotted)
+    return {int(each[1]) for each in matches if each is not None}
 
 
 def is_hold(name: str) -> bool:
-    """Return whether a name of the folder of versions is that of a hold."""
+    """Return whether a file name in the folder of versions is that of a hold."""
     return _HOLD.fullmatch(name) is not None
 
 
 def record_sweep(store: Store, version: int) -> datetime:
-    """Record that files of no version are about to be deleted, and return the time of the store."""
+    """Record that unreferenced files are about to be deleted; return the time of the store."""
     path = f"{VERSIONS}/.swept-{version:020}-{surroundings.new_uuid().hex}"
     store.put(path, b"{}")
-    earlier = [each for each in VersionFolder.of(store).dotted if _swept(each) < version]
+    earlier = [each for each in VersionFolder.of(store).dotted if _parse_sweep(each) < version]
     store.delete_many([f"{VERSIONS}/{each}" for each in earlier if _SWEEP.fullmatch(each)])
     return store.info(path).modified
 
 
 def last_sweep(folder: VersionFolder) -> int:
-    """Return the version at which files of no version were last deleted; -1 if never."""
-    return max(map(_swept, folder.dotted), default=-1)
+    """Return the version of the last deletion of unreferenced files, or -1."""
+    return max(map(_parse_sweep, folder.dotted), default=-1)
 
 
-def _swept(name: str) -> int:
-    found = _SWEEP.fullmatch(name)
-    return -1 if found is None else int(found[1])
+def _parse_sweep(name: str) -> int:
+    match = _SWEEP.fullmatch(name)
+    return -1 if match is None else int(match[1])
 
 
 @contextmanager
-def held(location: TableLocation, version: int) -> Iterator[ManifestEntry]:
-    """Keep a version, and whatever it needs, from being cleaned up while somebody refers to it.
+def hold_version(location: TableLocation, version: int) -> Iterator[ManifestEntry]:
+    """Prevent the cleanup of a version while a reference to it is created.
 
-    Yields its manifest.
+    Yields the manifest entry.
 
     Raises:
-        VersionNotFoundError: It is not there, or a cleanup is about to remove it.
+        VersionNotFoundError: The version does not exist, or a cleanup is about to remove it.
     """
     store = location.store
     path = f"{VERSIONS}/.hold-{version:020}-{surroundings.new_uuid().hex}"
     store.put_note(path, b"{}")
     try:
-        if version in Removals.of(store).transactions:
+        if version in Removals.load(store).transactions:
             raise VersionRemovedError(
-                "the version is being cleaned up, so that nothing can refer to it any more",
+                "the version is being cleaned up and cannot be referenced",
                 uri=location.uri,
                 version=version,
             )

@@ -1,8 +1,8 @@
-"""One version of a table, with what it takes to read it.
+"""Read access to one version of a table.
 
-A snapshot never changes: it is a manifest, and the location that its files are relative to.
-Opening one costs a listing and a read of the manifest's tail; sections, deletion vectors and data
-files are read when somebody asks.
+A snapshot is immutable. It consists of a manifest and the location that its paths are relative to.
+Opening a snapshot lists the versions and reads the tail of the manifest; sections, deletion vectors
+and data files are read on demand.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ if TYPE_CHECKING:
     from lancelet.file.open import StoredFields
     from lancelet.file.small_files import SmallFiles
 
-# Readers of data files are imported when one is opened: much that is asked of a table is in its
-# manifest, and a command that prints it should not wait for them.
+# Modules that read data files are imported on first use: most metadata is in the manifest, and
+# commands that print it start faster without these imports.
 
 T = TypeVar("T")
 
 _FIELD_BYTES: Final = 400
-"""What a field takes in memory, about."""
+"""Estimated memory of a field in bytes."""
 
-_LOOKS_MAX: Final = 100
-"""How often the latest version may be gone when it is read, before that is an error."""
+_ATTEMPTS_MAX: Final = 100
+"""Maximum number of attempts to open the latest version while versions are being removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time by the two clocks of the machine, of which either one may be wrong."""
+    """A point in time by the wall clock and the monotonic clock, since either can be wrong."""
 
     wall_ns: int
     monotonic: float
@@ -79,7 +79,7 @@ class Moment:
         return Moment(surroundings.time_ns(), surroundings.monotonic())
 
     def is_within(self, seconds: float) -> bool:
-        """Return whether no more than some seconds passed since then, by either clock."""
+        """Return whether at most `seconds` have passed by both clocks."""
         now = Moment.now()
         wall = abs(now.wall_ns - self.wall_ns) / 1e9
         return wall <= seconds and now.monotonic - self.monotonic <= seconds
@@ -96,21 +96,21 @@ class Snapshot:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Everything the version is, apart from its files."""
+        """The decoded manifest."""
         return self.stored.manifest
 
     @cached_property
     def version(self) -> int:
-        """The number of the version."""
+        """The version number."""
         return self.manifest.version
 
     @cached_property
     def identity(self) -> str:
-        """What tells the version from any other of its number, at this place or elsewhere.
+        """An identifier that distinguishes versions with the same number and URI.
 
-        A table that is deleted and made again has the same versions at the same URI. The file of
-        the transaction has a random name; old writers left it out, and the time of the commit
-        tells their versions apart.
+        A table that is deleted and created again has the same version numbers at the same URI. The
+        transaction file has a random name; versions of old writers that omit it are identified by
+        their commit time.
         """
         manifest = self.manifest
         return f"{manifest.transaction_file} at {manifest.timestamp_ns}"
@@ -122,22 +122,25 @@ class Snapshot:
 
     @property
     def fragments(self) -> FragmentList:
-        """The fragments, decoded one by one as they are asked for."""
+        """The fragments, decoded on access."""
         return self.manifest.fragments
 
     @property
     def data_bytes(self) -> int:
-        """How many bytes the data files have, as far as the manifest says."""
+        """The total size of the data files in bytes, as recorded in the manifest."""
         return sum(fragment.data_bytes for fragment in self.fragments)
 
     @cached_property
-    def kept(self) -> CacheScope:
-        """What layers above worked out for this version."""
-        return self.location.kept.cache.scope()
+    def version_cache(self) -> CacheScope:
+        """The cache of objects derived from this version."""
+        return self.location.metadata_cache.cache.scope()
 
     @cached_property
     def bare(self) -> Snapshot:
-        """The same version, for values in `kept`, which would hold on to themselves by this one."""
+        """A copy without cached properties, for cached values that refer to the version.
+
+        It avoids reference cycles through `values`.
+        """
         return replace(self)
 
     @cached_property
@@ -147,126 +150,132 @@ class Snapshot:
             return IndexSection()
         if self.stored.indices:
             return self.stored.indices[0]
-        with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
+        with (
+            self.translating_missing_files(),
+            corrupt_within(path=self.entry.path, uri=self.location.uri),
+        ):
             reader = self.location.store.open_reader(self.entry.path, self.entry.size)
             return run(read_indices(self.stored), reader.read_ranges)
 
     @cached_property
     def auxiliary_data(self) -> Mapping[str, bytes]:
-        """What a writer attached to this version alone; read when it is asked for."""
+        """Application data attached to this version only, read on first access."""
         if not self.manifest.version_aux_data:
             return {}
-        with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
+        with (
+            self.translating_missing_files(),
+            corrupt_within(path=self.entry.path, uri=self.location.uri),
+        ):
             reader = self.location.store.open_reader(self.entry.path, self.entry.size)
             return run(read_auxiliary_data(self.stored), reader.read_ranges)
 
     @cached_property
     def transaction(self) -> Transaction | None:
-        """What was committed as this version; None where the writer did not say."""
-        unsound: CorruptDataError | None = None
+        """The transaction that created this version, or None if it was not recorded."""
+        section_error: CorruptDataError | None = None
         if self.stored.positions.transaction is not None:
             reader = self.location.store.open_reader(self.entry.path, self.entry.size)
             try:
                 return run(read_transaction(self.stored), reader.read_ranges)
             except CorruptDataError as error:
-                # The file says the same.
-                unsound = error.with_facts(path=self.entry.path)
-        found = self._transaction_of_file()
-        if found is None and unsound is not None:
-            raise unsound
-        return found
+                # The transaction file is a copy.
+                section_error = error.with_facts(path=self.entry.path)
+        transaction = self._read_transaction_file()
+        if transaction is None and section_error is not None:
+            raise section_error
+        return transaction
 
-    def _transaction_of_file(self) -> Transaction | None:
+    def _read_transaction_file(self) -> Transaction | None:
         if not self.manifest.transaction_file:
             return None
         path = f"{TRANSACTIONS}/{self.manifest.transaction_file}"
         try:
             data = self.location.store.read(path)
         except ObjectNotFoundError:
-            # Cleaning up may remove it; a version is readable without.
+            # Cleanup may remove the file; the version is readable without it.
             return None
         with corrupt_within(path=path, uri=self.location.uri):
             return Transaction.parse(strip_trailer(np.frombuffer(data, np.uint8)).data)
 
     def check_changeable(self) -> None:
-        """Refuse to change a table that has features which this release would not keep intact.
+        """Raise if the table uses a feature that this release cannot preserve on write.
 
         Raises:
-            UnsupportedError: A newer release is needed.
+            UnsupportedError: A newer release is required.
         """
         check_writable(self.manifest.reader_flags, self.manifest.writer_flags)
 
     def check_identity(self, identity: str) -> None:
-        """Refuse a version of another table at the same place.
+        """Raise if this version belongs to another table at the same location.
 
         Raises:
             VersionNotFoundError: The version has another `Snapshot.identity`.
         """
         if self.identity != identity:
             raise VersionNotFoundError(
-                "the table was deleted and made again since the version was read; open the table "
-                "again, and plan work on it again",
+                "the table was deleted and created again since the version was read; open the "
+                "table again and repeat the planning",
                 uri=self.location.uri,
                 version=self.version,
                 expected=identity,
                 found=self.identity,
             )
 
-    def while_there(self) -> AbstractContextManager[None]:
-        """Say of a file that is missing that the version was cleaned up, if it was.
+    def translating_missing_files(self) -> AbstractContextManager[None]:
+        """Raise `VersionRemovedError` for files missing because the version was cleaned up.
 
-        As long as the version has its manifest, the file is missed where it should be.
+        If the manifest of the version still exists, the original error is raised.
         """
-        return _WhileThere(self)
+        return _TranslateMissingFiles(self)
 
-    def is_there(self) -> bool:
-        """Return whether the version can still be found, where it was or where it is now."""
+    def exists(self) -> bool:
+        """Return whether the manifest still exists, under its original or its current path."""
         store, path = self.location.store, self.entry.path
         if not path or store.exists(path):
             return True
         try:
-            found = self.location.handler.find_version(store, self.version, uri=self.location.uri)
+            current = self.location.handler.find_version(store, self.version, uri=self.location.uri)
         except NotFoundError:
             return False
-        return store.exists(found.path)
+        return store.exists(current.path)
 
-    def is_where_it_was(self) -> bool:
-        """Return whether the version of this number is this one, and not of another table."""
+    def matches_stored(self) -> bool:
+        """Return whether the stored version of this number belongs to the same table."""
         if not self.entry.path:
             return True
-        found = self.location.handler.find_version(
+        current = self.location.handler.find_version(
             self.location.store, self.version, uri=self.location.uri
         )
-        return found.is_that_of(self.entry) or (
-            open_entry(self.location, found).identity == self.identity
+        return current.is_same_object(self.entry) or (
+            open_entry(self.location, current).identity == self.identity
         )
 
-    def lazily(self) -> Snapshot:
-        """Return the same version; what is written beside it need not survive until `settle`."""
-        return self.beside(replace(self.location, store=self.location.store.lazily()))
+    def with_deferred_sync(self) -> Snapshot:
+        """Return the same version with a store whose writes may be unsynced until `flush`."""
+        return self.with_location(replace(self.location, store=self.location.store.lazily()))
 
-    def beside(self, location: TableLocation) -> Snapshot:
-        """Return the same version, with what is known of it, at another form of its location."""
-        other = Snapshot(location, self.entry, self.stored)
-        vars(other).update({**vars(self), "location": location})
-        return other
+    def with_location(self, location: TableLocation) -> Snapshot:
+        """Return the same version and its cached properties with another location."""
+        result = Snapshot(location, self.entry, self.stored)
+        vars(result).update({**vars(self), "location": location})
+        return result
 
-    def apart(self, store: Store) -> Snapshot:
-        """Return the same version through another store, with nothing of its files in memory."""
-        other = Snapshot(self.location.apart(store), self.entry, self.stored, self.opened)
-        vars(other)["indices"] = self.indices
-        return other
+    def with_store(self, store: Store) -> Snapshot:
+        """Return the same version through another store with empty caches."""
+        result = Snapshot(self.location.reopened(store), self.entry, self.stored, self.opened)
+        vars(result)["indices"] = self.indices
+        return result
 
     def deletions(self, fragment: Fragment) -> DeletionVector:
-        """Return which rows of a fragment are deleted."""
+        """Return the deletion vector of a fragment."""
         deletion = fragment.deletion_file
         if deletion is None:
             return NO_DELETIONS
-        store, path = self.location.place(
+        store, path = self.location.resolve(
             DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
         )
-        with self.while_there(), corrupt_within(path=path, uri=store.uri):
-            return self.location.kept.get_or_make(
+        with self.translating_missing_files(), corrupt_within(path=path, uri=store.uri):
+            return self.location.metadata_cache.get_or_make(
                 (store.uri, path),
                 lambda: DeletionVector.parse(
                     store.read(path),
@@ -276,26 +285,26 @@ class Snapshot:
                 ).validated(self.physical_rows(fragment), deletion.num_deleted_rows),
             )
 
-    def keep_deletions(self, fragment: Fragment, deleted: DeletionVector) -> None:
-        """Keep what a deletion file says that was just written, so that nobody reads it again."""
+    def cache_deletions(self, fragment: Fragment, deleted: DeletionVector) -> None:
+        """Cache the contents of a deletion file that was just written."""
         deletion = fragment.deletion_file
         assert deletion is not None, "the file was written"
-        store, path = self.location.place(
+        store, path = self.location.resolve(
             DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
         )
-        self.location.kept.get_or_make((store.uri, path), lambda: deleted)
+        self.location.metadata_cache.get_or_make((store.uri, path), lambda: deleted)
 
     def physical_rows(self, fragment: Fragment) -> int:
-        """Return how many rows a fragment has, deleted ones too.
+        """Return the number of rows of a fragment including deleted ones.
 
-        Tables from before rows were counted in the manifest say 0; there a file is asked.
+        Manifests of old writers record 0; then the first data file is opened.
         """
         if fragment.physical_rows or not fragment.files:
             return fragment.physical_rows
         return self.open_file(fragment.files[0]).num_rows
 
     def live_rows(self, fragment: Fragment) -> int:
-        """Return how many rows of a fragment are not deleted."""
+        """Return the number of rows of a fragment that are not deleted."""
         deletion = fragment.deletion_file
         if fragment.physical_rows and (deletion is None or deletion.num_deleted_rows):
             return fragment.num_rows
@@ -303,56 +312,56 @@ class Snapshot:
 
     @cached_property
     def rows_by_fragment(self) -> Int64s:
-        """How many rows of each fragment are not deleted.
+        """The number of live rows of each fragment.
 
-        The manifest knows, except in old tables, whose files are asked.
+        Counts missing from manifests of old writers are read from the files.
         """
         fragments = self.fragments
         counts = fragments.physical_rows - fragments.num_deleted_rows
-        for place in np.flatnonzero(~fragments.is_counted).tolist():
-            counts[place] = self.live_rows(fragments[place])
+        for index in np.flatnonzero(~fragments.is_counted).tolist():
+            counts[index] = self.live_rows(fragments[index])
         return counts
 
     @cached_property
     def deleted_by_fragment(self) -> Int64s:
-        """How many rows of each fragment are deleted.
+        """The number of deleted rows of each fragment.
 
-        Old writers left the count out of the manifest; there the deletion file is read.
+        Old writers did not record the count; then the deletion file is read.
         """
         fragments = self.fragments
         counts = np.array(fragments.num_deleted_rows, np.int64)
-        for place in np.flatnonzero(fragments.has_deletion_file & (counts == 0)).tolist():
-            counts[place] = len(self.deletions(fragments[place]))
+        for index in np.flatnonzero(fragments.has_deletion_file & (counts == 0)).tolist():
+            counts[index] = len(self.deletions(fragments[index]))
         return counts
 
-    def with_one_fragment(self, fragment: Fragment) -> Snapshot:
-        """Return the version as if it had one fragment and no indices.
+    def with_single_fragment(self, fragment: Fragment) -> Snapshot:
+        """Return the version restricted to one fragment, without indices.
 
-        Old writers gave two fragments one id, and here the id is unambiguous.
+        Old writers could assign one id to two fragments; the id of the result is unambiguous.
         """
         manifest = replace(self.manifest, fragments=FragmentList.of([fragment]))
         stored = replace(self.stored, manifest=manifest)
-        other = Snapshot(self.location, self.entry, stored, self.opened)
-        vars(other)["indices"] = IndexSection()
-        return other
+        result = Snapshot(self.location, self.entry, stored, self.opened)
+        vars(result)["indices"] = IndexSection()
+        return result
 
     @property
     def num_rows(self) -> int:
-        """How many rows are not deleted."""
+        """The number of live rows."""
         return int(self.rows_by_fragment.sum())
 
     def open_fragment(self, fragment: Fragment, make: Callable[[Snapshot, Fragment], T]) -> T:
-        """Return what reads a fragment, made by `make` when it is first asked for.
+        """Return the cached reader of a fragment, created by `make` on first use.
 
-        It is kept for as long as the version is. Old writers gave two fragments one id, so the
-        first file tells them apart.
+        The first file is part of the cache key because old writers could assign one id to two
+        fragments.
         """
         key = ("reader", fragment.id, fragment.files[0].path if fragment.files else None)
-        return self.kept.get_or_make(key, lambda: make(self.bare, fragment))
+        return self.version_cache.get_or_make(key, lambda: make(self.bare, fragment))
 
     def open_file(self, file: DataFile) -> DataFileReader:
-        """Return a reader of a data file, with the fields that this version knows of it."""
-        store, path = self.location.place(DATA, file.path, file.base_id, self.manifest.bases)
+        """Return a reader of a data file with the fields that this version reads from it."""
+        store, path = self.location.resolve(DATA, file.path, file.base_id, self.manifest.bases)
         key = (store.uri, path, file.fields, file.column_indices)
         return self.location.open_files.get_or_make(key, lambda: self._open_file(file, store, path))
 
@@ -360,22 +369,22 @@ class Snapshot:
         from lancelet.file.open import open_data_file  # noqa: PLC0415 - see above
 
         stored = self.stored_fields(file)
-        with self.while_there():
+        with self.translating_missing_files():
             return open_data_file(
                 store,
                 path,
                 size=file.size_bytes or None,
                 stored=stored,
                 name=data_file_identity(file.path),
-                cache=self.location.kept.cache,
+                cache=self.location.metadata_cache.cache,
             )
 
     def open_small_files(
         self, files: Sequence[DataFile], num_rows: Sequence[int]
     ) -> SmallFiles | None:
-        """Return a reader of files of one layout, or None if they have to be opened one by one.
+        """Return a reader of files with a common layout, or None if each must be opened separately.
 
-        It is kept for the next scan of this version, as far as the cache has room.
+        The reader is cached for the next scan of this version.
         """
         from lancelet.file.small_files import SmallFile, open_together  # noqa: PLC0415 - see above
 
@@ -383,43 +392,43 @@ class Snapshot:
         if not first.column_indices:
             return None
         key = ("small files", *(file.path for file in files))
-        known: SmallFiles | None = self.kept.get(key)
-        if known is not None:
-            return known
+        cached: SmallFiles | None = self.version_cache.get(key)
+        if cached is not None:
+            return cached
         bases = self.manifest.bases
-        places = [self.location.place(DATA, file.path, file.base_id, bases) for file in files]
+        paths = [self.location.resolve(DATA, file.path, file.base_id, bases) for file in files]
         small = [
-            SmallFile(place.path, file.size_bytes, rows)
-            for place, file, rows in zip(places, files, num_rows, strict=True)
+            SmallFile(location.path, file.size_bytes, rows)
+            for location, file, rows in zip(paths, files, num_rows, strict=True)
         ]
-        with self.while_there():
-            opened = open_together(places[0].store, small, self.stored_fields(first))
+        with self.translating_missing_files():
+            opened = open_together(paths[0].store, small, self.stored_fields(first))
         if opened is not None:
-            self.kept.put(key, opened, value_bytes=opened.memory_bytes)
+            self.version_cache.put(key, opened, value_bytes=opened.memory_bytes)
         return opened
 
     def stored_fields(self, file: DataFile) -> StoredFields:
-        """Return the fields that this version knows of a data file, and their columns."""
+        """Return the fields that this version reads from a data file, and their columns."""
         key = ("stored fields", file.fields, file.column_indices)
-        return of_schema(self, key, lambda: self._stored_fields(file))
+        return cached_by_schema(self, key, lambda: self._stored_fields(file))
 
     def _stored_fields(self, file: DataFile) -> StoredFields:
         from lancelet.file.open import StoredFields  # noqa: PLC0415 - see above
 
-        places = file.column_indices or range(len(file.fields))
-        taken = [column for column in file.column_indices if column >= 0]
-        if len(set(taken)) < len(taken):
+        columns_of_fields = file.column_indices or range(len(file.fields))
+        used_columns = [column for column in file.column_indices if column >= 0]
+        if len(set(used_columns)) < len(used_columns):
             raise CorruptDataError(
                 "two fields of a data file have one column",
                 path=file.path,
                 fields=list(file.fields),
                 column_indices=list(file.column_indices),
             )
-        # Where no columns are given, whoever looks for them must know that fields were taken over.
+        # Legacy files have no column indices; readers still need the positions of dropped fields.
         is_legacy = not file.column_indices
         columns = {
             field_id: column
-            for field_id, column in zip(file.fields, places, strict=True)
+            for field_id, column in zip(file.fields, columns_of_fields, strict=True)
             if (field_id >= 0 or is_legacy) and column >= 0
         }
         schema = self.schema.project_ids([field_id for field_id in file.fields if field_id >= 0])
@@ -427,25 +436,25 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _OfSchema:
-    """What follows from a schema, and what the schema takes, which goes with it."""
+class _SchemaCache:
+    """Objects derived from a schema, cached and evicted together with it."""
 
-    kept: CacheScope
+    values: CacheScope
     memory_bytes: int
 
 
-def of_schema(snapshot: Snapshot, key: Hashable, make: Callable[[], T]) -> T:
-    """Return what follows from the schema alone, made once for all versions that have it."""
-    cache, schema = snapshot.location.kept.cache, snapshot.schema
+def cached_by_schema(snapshot: Snapshot, key: Hashable, make: Callable[[], T]) -> T:
+    """Return an object derived from the schema alone, shared by all versions with this schema."""
+    cache, schema = snapshot.location.metadata_cache.cache, snapshot.schema
 
-    def begin() -> _OfSchema:
-        return _OfSchema(cache.scope(), _FIELD_BYTES * sum(1 for _ in schema.walk()))
+    def begin() -> _SchemaCache:
+        return _SchemaCache(cache.scope(), _FIELD_BYTES * sum(1 for _ in schema.walk()))
 
-    return cache.get_or_make(("schema", schema), begin).kept.get_or_make(key, make)
+    return cache.get_or_make(("schema", schema), begin).values.get_or_make(key, make)
 
 
-class _WhileThere(AbstractContextManager[None]):
-    """Names the version that a missing file was of; no generator, as each read passes here."""
+class _TranslateMissingFiles(AbstractContextManager[None]):
+    """Adds the version to errors for missing files; a class since it is faster than a generator."""
 
     __slots__ = ("_snapshot",)
 
@@ -453,30 +462,30 @@ class _WhileThere(AbstractContextManager[None]):
         self._snapshot = snapshot
 
     def __enter__(self) -> None:
-        """Begin to read."""
+        pass
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """Say what a missing file means."""
+        """Replace a missing-file error if the version was removed or belongs to another table."""
         if not isinstance(error, ObjectNotFoundError) or isinstance(error, VersionRemovedError):
             return
         snapshot = self._snapshot
-        if not snapshot.is_there():
+        if not snapshot.exists():
             raise VersionRemovedError(
-                "the version was cleaned up while it was read; open the latest one, or give "
-                "versions that are still read a tag, which cleaning up respects",
+                "the version was cleaned up while it was read; open the latest version, or tag "
+                "versions that must be retained: cleanup preserves tagged versions",
                 **{"version": snapshot.version, "uri": snapshot.location.uri, **error.facts},
             ) from error
-        if not snapshot.is_where_it_was():
+        if not snapshot.matches_stored():
             raise VersionNotFoundError(
-                "the table was deleted and made again while it was read; open it again",
+                "the table was deleted and created again while it was read; open it again",
                 **{"version": snapshot.version, "uri": snapshot.location.uri, **error.facts},
             ) from error
 
 
 def unsaved_snapshot(location: TableLocation, manifest: Manifest) -> Snapshot:
-    """Return a version that is about to be committed, whose files can be read already."""
+    """Return an uncommitted version whose files can be read."""
     entry = ManifestEntry(manifest.version, ManifestNaming.V2, "", 0, manifest.timestamp)
     return Snapshot(location, entry, StoredManifest(manifest, SectionPositions(), 0, 0))
 
@@ -488,14 +497,14 @@ def written_snapshot(
     indices: IndexSection,
     transaction: Transaction,
 ) -> Snapshot:
-    """Return a version that was just committed, without reading it back."""
+    """Return a version that was just committed, without reading its manifest."""
     snapshot = Snapshot(location, entry, stored)
     vars(snapshot).update(indices=indices, transaction=transaction)
     return snapshot
 
 
 def open_snapshot(location: TableLocation, version: int | None = None) -> Snapshot:
-    """Open a version of the table at a location, by default the latest."""
+    """Open a version of a table, by default the latest."""
     if version is None:
         latest = latest_snapshot(location)
         if latest is None:
@@ -509,17 +518,17 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
 
 
 def _with_row_ids(snapshot: Snapshot) -> Snapshot:
-    """Return a version, unless its rows should have stable ids and some have none.
+    """Return the version after checking that stable row ids are complete.
 
-    Only commits open such a version as well: a restore or an overwrite is the way out.
+    Commits skip this check: restore and overwrite repair such a table.
     """
     with corrupt_within(path=snapshot.entry.path, uri=snapshot.location.uri):
         snapshot.manifest.check_row_ids()
     return snapshot
 
 
-def transaction_file_of(identity: str) -> str:
-    """Return the file of the transaction that a `Snapshot.identity` names, empty without one."""
+def parse_transaction_file(identity: str) -> str:
+    """Return the transaction file named in a `Snapshot.identity`, or an empty string."""
     return identity.rpartition(" at ")[0]
 
 
@@ -527,22 +536,22 @@ def latest_snapshot(
     location: TableLocation,
     handler: CommitHandler | None = None,
     *,
-    known: Snapshot | None = None,
+    cached: Snapshot | None = None,
 ) -> Snapshot | None:
-    """Open the latest version of the table at a location, or return None if there is no table.
+    """Open the latest version of a table, or return None if there is no table.
 
-    Its manifest is not read if it is that of a `known` version. While others commit and clean up,
-    what was found may be gone when it is read; then a newer version is there. What a database
-    records of a table is no table if there is no manifest left.
+    If `cached` is the latest version, its manifest is not read again. The manifest may be cleaned
+    up between listing and reading; then the search is repeated. A table that is registered in an
+    external database but has no manifest does not exist.
     """
     handler = handler or location.handler
-    for _ in range(_LOOKS_MAX):
+    for _ in range(_ATTEMPTS_MAX):
         try:
             entry = handler.find_latest(location.store)
             if entry is None:
                 return None
-            if known is not None and entry.is_that_of(known.entry):
-                return known.beside(location)
+            if cached is not None and entry.is_same_object(cached.entry):
+                return cached.with_location(location)
             return open_entry(location, entry)
         except ObjectNotFoundError as error:
             missing = error
@@ -552,19 +561,20 @@ def latest_snapshot(
 
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:
-    """Open a version whose manifest was listed, if this release may read it.
+    """Open a version from its listed manifest.
 
     Raises:
-        WrongManifestError: The manifest is of another version than its name.
+        WrongManifestError: The manifest has another version number than its name.
+        UnsupportedError: A newer release is required to read it.
     """
-    stored = open_manifest(location.store, entry, location.kept.cache)
+    stored = open_manifest(location.store, entry, location.metadata_cache.cache)
     check_name(entry, stored.manifest.version, uri=location.uri)
     check_readable(stored.manifest.reader_flags, stored.manifest.writer_flags)
     return Snapshot(location, entry, stored)
 
 
 def open_entries(location: TableLocation, entries: Iterable[ManifestEntry]) -> Iterator[Snapshot]:
-    """Open listed versions; those that were cleaned up since then are left out."""
+    """Open listed versions, skipping those cleaned up in the meantime."""
     for entry in entries:
         try:
             version = open_entry(location, entry)

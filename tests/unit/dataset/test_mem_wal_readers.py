@@ -86,7 +86,7 @@ def test_what_is_noted_of_shards_is_read_without_asking_them(tmp_path):
     assert opened.snapshot.indices.indices
     location = opened.snapshot.location
     store = FaultyStore(location.store)
-    noted = noted_shards(opened.snapshot.beside(replace(location, store=store)))
+    noted = noted_shards(opened.snapshot.with_location(replace(location, store=store)))
     assert store.requests == 0
     (state,) = noted.shards
     assert (state.shard_id, state.writer_epoch, state.current_generation) == (SHARD, 1, 2)

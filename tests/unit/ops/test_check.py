@@ -439,7 +439,7 @@ def test_a_table_that_is_made_again_meanwhile_is_not_damaged(table, tmp_path):
         for start in range(2):
             lancelet.write_dataset(rows(start, start + 1), table.uri, mode="append")
 
-    with pytest.raises(VersionNotFoundError, match="made again"):
+    with pytest.raises(VersionNotFoundError, match="created again"):
         checked_while(table.uri, make_again)
 
 
@@ -455,8 +455,8 @@ def test_a_manifest_of_another_version_than_its_name_is_found_and_not_taken_for_
     (finding,) = lancelet.dataset(uri).check("present", all_versions=True)
     assert finding.severity is Severity.ERROR
     assert finding.path == f"_versions/{wrong.name}"
-    assert "the manifest is of version 2, and its name says 1" in finding.what
-    with pytest.raises(VersionNotFoundError, match="its name says 1") as caught:
+    assert "the manifest contains version 2, but its name is that of version 1" in finding.what
+    with pytest.raises(VersionNotFoundError, match="its name is that of version 1") as caught:
         lancelet.dataset(uri, version=1)
     assert isinstance(caught.value, ValueError)
     with pytest.raises(ValueError, match="not found"):

@@ -344,7 +344,7 @@ def test_versions_that_go_while_they_are_listed_are_still_needed(tmp_path, empty
     location = replace(snapshot.location, store=Slow(snapshot.location.store, NothingAround()))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        auto_cleanup(snapshot.beside(location))
+        auto_cleanup(snapshot.with_location(location))
     assert [each.category for each in caught] == [CleanupWarning] * (len(empty) > 9)
     assert lancelet.dataset(uri).to_table() == rows(0, 10)
 

@@ -114,7 +114,9 @@ def test_a_filter_is_compiled_once_for_all_handles_and_versions_of_a_schema(
 def test_what_is_kept_of_a_schema_weighs_as_much_as_the_schema_once():
     schema = Schema.from_arrow(pa.schema([(f"c{i}", pa.int32()) for i in range(2000)]))
     cache = LruCache(1 << 26)
-    snapshot = SimpleNamespace(schema=schema, location=SimpleNamespace(kept=cache.scope()))
+    snapshot = SimpleNamespace(
+        schema=schema, location=SimpleNamespace(metadata_cache=cache.scope())
+    )
     weights = []
     for name in ("c0", "c1"):
         projection_of(snapshot, (name,))

@@ -399,6 +399,6 @@ def _parts(snapshot: Snapshot, columns: Columns) -> Projection:
     """Return how to take columns; worked out once for names of columns."""
     if isinstance(columns, Mapping):
         return project_parts(snapshot.schema, columns)
-    return snapshot.kept.get_or_make(
+    return snapshot.version_cache.get_or_make(
         ("parts", columns), lambda: project_parts(snapshot.schema, columns)
     )

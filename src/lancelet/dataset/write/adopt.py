@@ -13,7 +13,7 @@ from lancelet.table.snapshot import Snapshot
 
 def describe_file(snapshot: Snapshot, path: str, *, base_id: int | None = None) -> DataFile:
     """Return the entry of a file, whose columns are matched with the dataset's by name."""
-    place = snapshot.location.place(DATA, path, base_id, snapshot.manifest.bases)
+    place = snapshot.location.resolve(DATA, path, base_id, snapshot.manifest.bases)
     reader = open_data_file(place.store, place.path, name=data_file_identity(place.path))
     if not isinstance(reader, FileReader):
         raise UnsupportedError("a file of version 0.1 does not name its columns", path=path)

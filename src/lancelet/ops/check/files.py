@@ -32,7 +32,7 @@ from lancelet.query.blobs import resolve_descriptors
 from lancelet.query.scan_types import read_as
 from lancelet.rowids.address import addresses_of
 from lancelet.rowids.deletion import DeletionVector
-from lancelet.table.location import Place
+from lancelet.table.location import StorePath
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -168,14 +168,16 @@ class FragmentCheck:
             )
         deleted.check_within(rows)
 
-    def _locate(self, directory: str, path: str, base_id: int | None) -> Place:
-        return self.snapshot.location.place(directory, path, base_id, self.snapshot.manifest.bases)
+    def _locate(self, directory: str, path: str, base_id: int | None) -> StorePath:
+        return self.snapshot.location.resolve(
+            directory, path, base_id, self.snapshot.manifest.bases
+        )
 
     def _error(self, what: str, path: str, advice: str = _RESTORE) -> Finding:
         return Finding(Severity.ERROR, path, what, advice, fragment_id=int(self.fragment.id))
 
 
-def verify_checksums(location: Place, checksums: Checksums) -> Iterator[str]:
+def verify_checksums(location: StorePath, checksums: Checksums) -> Iterator[str]:
     """Yield a message for each block of a file with a wrong checksum."""
     count, size = len(checksums.crcs), checksums.block_bytes
     with location.store.open_reader(location.path, checksums.file_bytes) as source:

@@ -41,7 +41,7 @@ from lancelet.query.indexing.segments import TableSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.fragment_reuse import fragment_reuse_of
-from lancelet.table.location import Place
+from lancelet.table.location import StorePath
 from lancelet.table.snapshot import Snapshot
 
 _VECTORS: Final = ".idx"
@@ -81,7 +81,7 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
     bases = snapshot.manifest.bases
     for file in index.files:
         path = f"{index.uuid}/{file.path}"
-        location = snapshot.location.place(INDICES, path, index.base_id, bases)
+        location = snapshot.location.resolve(INDICES, path, index.base_id, bases)
         try:
             size = location.store.size(location.path)
         except ObjectNotFoundError:
@@ -99,7 +99,7 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
                 yield _unchecked(index, f"file {file.path}: {error}")
 
 
-def _check_file(location: Place, size: int, level: Level) -> Iterator[str]:
+def _check_file(location: StorePath, size: int, level: Level) -> Iterator[str]:
     """Yield the problems of an index file; its values are not interpreted."""
     try:
         if location.path.endswith(_VECTORS) and _has_legacy_layout(location, size):
@@ -123,7 +123,7 @@ def _check_file(location: Place, size: int, level: Level) -> Iterator[str]:
         yield str(error)
 
 
-def _has_legacy_layout(location: Place, size: int) -> bool:
+def _has_legacy_layout(location: StorePath, size: int) -> bool:
     """Return whether a vector file has the legacy layout with the footer of a data file."""
     with location.store.open_reader(location.path, size) as source:
         tail = source.read_tail(VERSION_BYTES)

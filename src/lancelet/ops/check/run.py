@@ -81,9 +81,9 @@ def check_not_removed(snapshot: Snapshot, findings: Sequence[Finding]) -> None:
         VersionRemovedError: The version was cleaned up.
         VersionNotFoundError: The table was deleted and created again.
     """
-    if not findings or (snapshot.is_there() and snapshot.is_where_it_was()):
+    if not findings or (snapshot.exists() and snapshot.matches_stored()):
         return
-    with snapshot.while_there():
+    with snapshot.translating_missing_files():
         raise ObjectNotFoundError("files of the version are missing", finding=str(findings[0]))
 
 
@@ -129,7 +129,7 @@ def _check_version(
         return True
 
     coverage = Coverage(level)
-    with snapshot.while_there():
+    with snapshot.translating_missing_files():
         new = filter(is_new, snapshot.fragments)
         file_findings = check_fragments(snapshot, new, level, coverage)
         findings = Findings(chain(file_findings, check_metadata(snapshot, level)), coverage)

@@ -272,7 +272,7 @@ def _classify_versions(
     )
     limit = _number(snapshot) or newest
     # The removal records tell whether a manifest that was read is the published version.
-    removals = Removals.of(snapshot.location.store).transactions
+    removals = Removals.load(snapshot.location.store).transactions
     versions: list[VersionOutline] = []
     for version in read:
         file = version.outline.transaction_file

@@ -45,7 +45,7 @@ from lancelet.ops.cleanup.plan import (
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.progress import counted
-from lancelet.table.removals import Removals, record_removals, record_sweep, spare
+from lancelet.table.removals import Removals, record_removals, record_sweep, retain_versions
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
@@ -114,7 +114,7 @@ def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
     record = _retry_when_full(store, policy, lambda: record_removals(store, plan.removed))
     referred = referred_since(plan)
     if record is not None and referred:
-        spare(store, record, referred)
+        retain_versions(store, record, referred)
     delete = _Deleter(plan, policy)
     by_version = zip(plan.versions, plan.manifests, strict=True)
     deleted = delete.all(

@@ -143,7 +143,7 @@ class ColumnJob:
         """Write the files that fragments lack; leave none behind if that fails."""
         missing = [fragment for fragment in fragments if not self._serves(fragment)]
         if plan.checkpoint is None:  # which may say that files are there only once they surely are
-            snapshot = snapshot.beside(replace(snapshot.location, store=self._lazy))
+            snapshot = snapshot.with_location(replace(snapshot.location, store=self._lazy))
         try:
             if plan.stored.fields:
                 self._write(plan, snapshot, missing)

@@ -92,7 +92,7 @@ def merge_rows(
         def attempt(current: Snapshot) -> Merged:
             nonlocal attempts
             attempts += 1
-            lazy = current.lazily()
+            lazy = current.with_deferred_sync()
             is_as_read = current.schema.fields == snapshot.schema.fields
             fitting = source if is_as_read else refitted(source, current.schema, spec)
             done = prepare_merge(lazy, fitting, spec)

@@ -147,8 +147,8 @@ def column_indices(
     With `of` they are from then on those of another snapshot of the same version, which are open.
     """
     if of is not None:
-        return snapshot.kept.get_or_make("column indices", lambda: column_indices(of))
-    return snapshot.kept.get_or_make(
+        return snapshot.version_cache.get_or_make("column indices", lambda: column_indices(of))
+    return snapshot.version_cache.get_or_make(
         "column indices", lambda: _find(snapshot, lambda segment: not _is_of_vectors(segment))
     )
 
@@ -161,8 +161,10 @@ def vector_indices(
     With `of` they are from then on those of another snapshot, as with `column_indices`.
     """
     if of is not None:
-        return snapshot.kept.get_or_make("vector indices", lambda: vector_indices(of))
-    return snapshot.kept.get_or_make("vector indices", lambda: _find(snapshot, _is_of_vectors))
+        return snapshot.version_cache.get_or_make("vector indices", lambda: vector_indices(of))
+    return snapshot.version_cache.get_or_make(
+        "vector indices", lambda: _find(snapshot, _is_of_vectors)
+    )
 
 
 class _ByColumn(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):

@@ -96,7 +96,7 @@ def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -
     runs asks once.
     """
     key = ("first rows", index.name, index.path, count, ascending)
-    return index.segments[0].snapshot.kept.get_or_make(
+    return index.segments[0].snapshot.version_cache.get_or_make(
         key, lambda: _find_bound(plan, index, count, ascending=ascending)
     )
 

@@ -158,7 +158,7 @@ class TableSegment:
         if self.is_by_id or not versions:
             return False
         key = ("lacks rows", self.metadata.uuid, self.covered, len(versions))
-        return self.snapshot.location.kept.get_or_make(key, self._lacks_rows)
+        return self.snapshot.location.metadata_cache.get_or_make(key, self._lacks_rows)
 
     def _lacks_rows(self) -> bool:
         opened = self.open()
@@ -255,11 +255,11 @@ class _FragmentSizes:
 
 def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
     """Return where the files of a segment are."""
-    store, path = snapshot.location.place(
+    store, path = snapshot.location.resolve(
         INDICES, str(metadata.uuid), metadata.base_id, snapshot.manifest.bases
     )
     loads = index_loads(snapshot)
-    kept = snapshot.location.kept.nested(("index", metadata.uuid), INDEX)
+    kept = snapshot.location.metadata_cache.nested(("index", metadata.uuid), INDEX)
     version = snapshot.manifest.data_version
     return SegmentFolder(store, path, version, loads=loads, cache_scope=kept, listed=metadata.files)
 
@@ -311,7 +311,7 @@ def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> AnyKind | Non
         kind = kinds.registry.kind_by_files(names, data_type)
         return None if kind is None or _is_ambiguous(snapshot, kind) else kind
 
-    return snapshot.location.kept.get_or_make(("kind of files", metadata.uuid), look)
+    return snapshot.location.metadata_cache.get_or_make(("kind of files", metadata.uuid), look)
 
 
 def _is_ambiguous(snapshot: Snapshot, kind: AnyKind) -> bool:
@@ -337,7 +337,7 @@ def warn_unusable(snapshot: Snapshot, error: LanceletError) -> None:
         VersionNotFoundError: It is not the index: the version that has it was cleaned up.
     """
     try:
-        with snapshot.while_there():
+        with snapshot.translating_missing_files():
             raise error
     except VersionNotFoundError:
         raise
@@ -368,7 +368,7 @@ def warn_once(snapshot: Snapshot, metadata: IndexMetadata, what: str) -> None:
 
 def physical_rows_of(snapshot: Snapshot) -> PhysicalRows:
     """Return how many rows the fragments of a version have."""
-    return snapshot.kept.get_or_make("physical rows", lambda: PhysicalRows(snapshot))
+    return snapshot.version_cache.get_or_make("physical rows", lambda: PhysicalRows(snapshot))
 
 
 class PhysicalRows(Mapping[int, int]):
@@ -396,6 +396,6 @@ class PhysicalRows(Mapping[int, int]):
 
 
 def _fragment_ids(snapshot: Snapshot) -> frozenset[int]:
-    return snapshot.kept.get_or_make(
+    return snapshot.version_cache.get_or_make(
         "fragment ids", lambda: frozenset(snapshot.fragments.ids.tolist())
     )

@@ -178,7 +178,7 @@ def sources(
 
 def waits_for_storage(snapshot: Snapshot) -> bool:
     """Say whether reading mostly waits for a network, so that more should go on at once."""
-    return snapshot.kept.get_or_make(
+    return snapshot.version_cache.get_or_make(
         "waits for storage",
         lambda: not snapshot.location.store.uri.startswith(("file:", "memory:")),
     )

@@ -145,4 +145,6 @@ def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Ma
     if not is_kept:
         return find()
     text = str(written)
-    return plan.snapshot.kept.get_or_make(("rows passing", text), lambda: KeptRows(text, find()))
+    return plan.snapshot.version_cache.get_or_make(
+        ("rows passing", text), lambda: KeptRows(text, find())
+    )

@@ -149,7 +149,7 @@ def opened_vectors(segment: TableSegment) -> IvfSegment:
 def live_rows_of(snapshot: Snapshot, segment: TableSegment) -> LiveRows:
     """Return where the rows of a segment are in a version."""
     key = ("live rows", segment.metadata.uuid)
-    return snapshot.kept.get_or_make(key, lambda: LiveRows(snapshot, segment))
+    return snapshot.version_cache.get_or_make(key, lambda: LiveRows(snapshot, segment))
 
 
 class SegmentSearch:
@@ -364,4 +364,6 @@ def _admitted(
 
     if not isinstance(rows, KeptRows):
         return make()
-    return snapshot.kept.get_or_make(("rows admitted", rows.text, segment.metadata.uuid), make)
+    return snapshot.version_cache.get_or_make(
+        ("rows admitted", rows.text, segment.metadata.uuid), make
+    )

@@ -322,7 +322,7 @@ class TextColumn:
         if self._rows is not None or self._plan.options.fragments is not None:
             return locate(is_kept=False)
         key = ("text documents", segment.table.metadata.uuid, id(partition), number)
-        return self._plan.snapshot.kept.get_or_make(key, lambda: locate(is_kept=True))
+        return self._plan.snapshot.version_cache.get_or_make(key, lambda: locate(is_kept=True))
 
     def _hidden(self, addresses: UInt64s) -> npt.NDArray[np.uint8]:
         """Return which addresses are of rows that are deleted or not asked for."""
@@ -407,7 +407,9 @@ def kept_text_column(plan: ScanPlan, target: Target, query: FullTextQuery) -> Te
     snapshot, is_indexed_only = plan.snapshot, plan.options.indexed_only
     segments = text_indices(snapshot).segments(target)
     key = ("text column", target, is_indexed_only, segments)
-    column = snapshot.kept.get_or_make(key, lambda: _small_column(plan, target, segments or ()))
+    column = snapshot.version_cache.get_or_make(
+        key, lambda: _small_column(plan, target, segments or ())
+    )
     if column is None:
         column = TextColumn(plan, target, None, only=tokens_of(snapshot, query, target))
     return column

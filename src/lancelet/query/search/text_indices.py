@@ -95,8 +95,8 @@ def text_indices(snapshot: Snapshot, of: Snapshot | None = None) -> TextIndices:
     With `of` they are from then on those of another snapshot of the same version, which are open.
     """
     if of is not None:
-        return snapshot.kept.get_or_make("text indices", lambda: text_indices(of))
-    return snapshot.kept.get_or_make("text indices", lambda: _find(snapshot))
+        return snapshot.version_cache.get_or_make("text indices", lambda: text_indices(of))
+    return snapshot.version_cache.get_or_make("text indices", lambda: _find(snapshot))
 
 
 def _find(snapshot: Snapshot) -> TextIndices:

@@ -40,7 +40,7 @@ def target_of(
     snapshot: Snapshot, column: str, granularity: DocumentGranularity | None = None
 ) -> Target:
     """Return what is searched in a column, looked up once for a version."""
-    return snapshot.kept.get_or_make(
+    return snapshot.version_cache.get_or_make(
         ("target of texts", column, granularity), lambda: _target(snapshot, column, granularity)
     )
 

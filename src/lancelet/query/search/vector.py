@@ -410,7 +410,7 @@ class StoredVectors:
             path = snapshot.schema.path_of(field.id)
             return StoredVectors(projection_of(snapshot, (path,)), field)
 
-        return snapshot.kept.get_or_make(("stored vectors", field.id), make)
+        return snapshot.version_cache.get_or_make(("stored vectors", field.id), make)
 
     def distances(
         self, snapshot: Snapshot, addresses: UInt64s, query: npt.NDArray[Any], metric: Metric

@@ -48,7 +48,7 @@ from lancelet.table.conflict.rebase import (
 )
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome, Verdict, retry
-from lancelet.table.landed import landed_in
+from lancelet.table.landed import confirm_version
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, open_snapshot
 from lancelet.values import dataclass, replace
@@ -180,7 +180,7 @@ class Resolver:
             if snapshot.transaction is not None and snapshot.transaction.uuid == self.ours.uuid:
                 if (
                     snapshot is latest
-                    or landed_in(snapshot, None, latest.location.handler) is not None
+                    or confirm_version(snapshot, None, latest.location.handler) is not None
                 ):
                     return snapshot
                 return None
@@ -253,7 +253,7 @@ def _identity(version: int, latest: Snapshot) -> bytes | None:
     ancestor = latest.manifest.ancestor(version)
     if ancestor is not None:
         return ancestor
-    recorded = Removals.of(latest.location.store).transactions.get(version)
+    recorded = Removals.load(latest.location.store).transactions.get(version)
     return None if recorded is None else version_identifier(recorded)
 
 

@@ -414,7 +414,7 @@ def _needs(snapshot: Snapshot) -> frozenset[str]:
     found = set()
 
     def add(folder: str, path: str, base: int | None, end: str = "") -> None:
-        place = location.place(folder, path, base, bases)
+        place = location.resolve(folder, path, base, bases)
         root = place.store.uri.removeprefix(f"memory://{BUCKET}/")
         found.add(f"{root}/{place.path}{end}")
 

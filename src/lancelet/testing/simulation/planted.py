@@ -113,13 +113,13 @@ PLANTED: Final[Mapping[str, Plant]] = {
         _with(resolve.Resolver, "_if_ours", _nothing),
     ),
     "a commit looks only whether its manifest is there": _with(
-        commit, "landed_in", _looked_up_once
+        commit, "confirm_version", _looked_up_once
     ),
     "a cleanup does not look again at tags and holds": _with(
         run, "referred_since", lambda _: set()
     ),
     "a cleanup does not look at tags": _with(plan, "_branch_tags", lambda *_: {}),
-    "a commit does not look whether it came too late": _with(commit, "landed_in", _listed),
+    "a commit does not look whether it came too late": _with(commit, "confirm_version", _listed),
     "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
     "who refers to a version does not hold it": lambda: _both(
         _with(refs, "held", _referring_without_a_hold),

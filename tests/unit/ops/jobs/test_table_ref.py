@@ -45,7 +45,7 @@ def test_a_task_refuses_a_table_that_was_made_again(uri):
     pinned = table.pinned(table.open())
     (split,) = plan_splits(table.open())
     replace_table(uri, [7, 8])
-    with pytest.raises(VersionNotFoundError, match="deleted and made again"):
+    with pytest.raises(VersionNotFoundError, match="deleted and created again"):
         list(scan(ScanTask(pinned, ("x",), split)))
 
 

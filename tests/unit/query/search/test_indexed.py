@@ -151,7 +151,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"index_type": "IVF_RQ", "num_bits": 10}, ValueError, "bits"),
         ({"num_partitions": 0}, ValueError, "above 0"),
         ({"ivf_centroids": np.zeros((3, 5))}, ValueError, "dimension"),
-        ({"fragment_ids": [99]}, ValueError, "no such fragments"),
+        ({"fragment_ids": [99]}, ValueError, "does not have these fragments"),
     ],
 )
 def test_what_cannot_be_built_is_refused(table, arguments, error, message):
