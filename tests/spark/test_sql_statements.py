@@ -98,7 +98,7 @@ def test_rows_are_inserted_by_position_by_name_and_instead_of_others(run, table)
     assert {each for each in rows_of(table) if each >= 100} == {150}
     with pytest.raises(InvalidInputError, match="not within"):
         run("INSERT INTO <t> REPLACE WHERE id >= 100 SELECT 50L, 'out', 3")
-    with pytest.raises(StatementError, match="REPLACE WHERE takes"):
+    with pytest.raises(StatementError, match="REPLACE WHERE supports"):
         run("INSERT INTO <t> REPLACE WHERE rlike(name, 'a') SELECT 50L, 'out', 3")
     version = lance.dataset(table).version
     run("INSERT OVERWRITE <t> SELECT * FROM <t> WHERE id = 3")
@@ -114,7 +114,7 @@ def test_values_are_stored_as_spark_stores_them(run, table, spark):
         with pytest.raises(Exception, match="does not fit `n`"):
             run("INSERT INTO <t> VALUES (1, 'b', 3000000000L)")
     spark.conf.unset("spark.sql.ansi.enabled")
-    with pytest.raises(StatementError, match="does not bring the columns"):
+    with pytest.raises(StatementError, match="columns of the query differ"):
         run("INSERT INTO <t> VALUES (1, 'b')")
     run("INSERT INTO <t> VALUES (300, 5, 3L)")
     assert rows_of(table)[300] == ("5", 3)
@@ -247,13 +247,13 @@ def test_a_merge_is_not_refused_for_rows_that_change_nothing_twice(run, table):
 
 def test_a_merge_that_means_nothing_certain_is_refused(run, table):
     twice = TWICE
-    with pytest.raises(StatementError, match="takes all such rows"):
+    with pytest.raises(StatementError, match="unreachable clause"):
         run(
             f"MERGE INTO <t> t USING {twice} ON t.id = s.id WHEN MATCHED THEN DELETE "
             "WHEN MATCHED THEN UPDATE SET *"
         )
     few = "(SELECT 3L AS id) s"
-    with pytest.raises(StatementError, match="the source lacks some"):
+    with pytest.raises(StatementError, match="requires all columns of the table"):
         run(f"MERGE INTO <t> t USING {few} ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
     assert lance.dataset(table).version == 1
 

@@ -33,7 +33,7 @@ from lancelet.spark.convert import convert_batch
 from lancelet.spark.functions import Row, constant_of, constants_of, rows_of
 from lancelet.spark.options import SEARCH_NAMES, ReadOptions, text_of
 from lancelet.spark.reader import pinned, ref_of
-from lancelet.spark.searching import schema_found
+from lancelet.spark.searching import to_spark_schema
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
 
@@ -217,10 +217,10 @@ def _vector(query: Any) -> np.ndarray[Any, Any]:
 
 
 def _analyzed(plan: ScanPlan) -> AnalyzeResult:
-    return AnalyzeResult(schema_found(plan.schema))
+    return AnalyzeResult(to_spark_schema(plan.schema))
 
 
 def _rows(plan: ScanPlan) -> Iterator[Row]:
-    schema = arrow_schema(schema_found(plan.schema))
+    schema = arrow_schema(to_spark_schema(plan.schema))
     for batch in execute(plan):
         yield from rows_of(convert_batch(batch, schema))

@@ -1,12 +1,11 @@
-"""Searching for many queries at once: they are spread over tasks, each of which searches all.
+"""Distributed search for many queries.
 
     queries   0: [0.1, 0.2]   1: [0.9, 0.8]   2: ...       a matrix, or a column of a data frame
-    tasks     each takes some queries and asks the same version of the table for its best rows
+    tasks     each searches the same version of the table for a part of the queries
     rows      query 0: id 17 at 0.03, id 4 at 0.05   query 1: ...
 
-A worker opens the table and its index once, and keeps what it has read of them for its next task.
-Without an index every task reads the vectors of all rows once for each of its batches of queries,
-so few large tasks are better then.
+A worker opens the table and its index once and caches what it reads for later tasks. Without an
+index, every task reads all vectors once for each batch of queries, so use few large tasks.
 """
 
 from __future__ import annotations
@@ -56,30 +55,31 @@ def search(
     queries_per_task: int = QUERIES_PER_TASK,
     **place: Unpack[TableOptions],
 ) -> DataFrame:
-    """Return the `k` rows whose vectors are nearest to each of many queries.
+    """Return the `k` nearest rows for each query vector.
 
     Args:
-        spark: The session to search in.
+        spark: The Spark session.
         uri: The table.
-        queries: A matrix with a query in each row, whose numbers are then the column
-            `query_index`; or a data frame with a column of vectors, whose other columns come in
-            front of the rows found. The partitions of a data frame are the tasks. Where rows of
-            the table are lists of vectors, each query is a matrix or a list of vectors itself.
-        k: How many rows for each query.
-        column: The column of vectors of the table.
-        query_column: The column of vectors of the data frame, by default of the same name.
-        columns: What to return of the rows found, by default every column.
-        filter: SQL text; rows for which it is true are returned.
-        prefilter: Whether only rows that pass the filter are searched; else fewer than `k` may
-            be left.
-        nearest: Further keys of `nearest` of a scan, such as `nprobes` or `refine_factor`.
-        fast_search: Whether rows that no index has are left out.
-        version: The number of the version to search; by default the latest.
+        queries: A matrix with one query per row, or a data frame with a column of vectors. The
+            result of a matrix has the column `query_index`; the result of a data frame starts
+            with its other columns, and each of its partitions is one task. If the rows of the
+            table are lists of vectors, each query is a matrix or a list of vectors.
+        k: Number of rows per query.
+        column: The vector column of the table.
+        query_column: The vector column of the data frame; same name as `column` by default.
+        columns: The columns of the table to return; all by default.
+        filter: A SQL predicate on the rows of the table.
+        prefilter: Apply the filter before the search. Otherwise it is applied to the `k` nearest
+            rows, and fewer than `k` may remain.
+        nearest: Further keys of the `nearest` argument of a scan, such as `nprobes` or
+            `refine_factor`.
+        fast_search: Search indexed rows only.
+        version: The version to search; the latest by default.
         tag: The tag of the version to search.
-        queries_per_task: How many rows of a matrix a task takes.
+        queries_per_task: Number of rows of a matrix per task.
         place: See `TableOptions`.
     """
-    wanted = ReadOptions(table_at(uri, place), version=version, tag=tag)
+    read_options = ReadOptions(table_at(uri, place), version=version, tag=tag)
     options = ScanOptions(
         columns=None if columns is None else tuple(columns),
         filter=filter,
@@ -87,8 +87,8 @@ def search(
         indexed_only=fast_search,
     )
     kind = ByVector({**(nearest or {}), "column": column, "k": k})
-    fanned = _Fanned(wanted, kind, options, queries_per_task)
-    return fanned.frame(spark, queries, query_column or column)
+    distributed = _DistributedSearch(read_options, kind, options, queries_per_task)
+    return distributed.frame(spark, queries, query_column or column)
 
 
 def nearest_join(
@@ -103,10 +103,10 @@ def nearest_join(
     nearest: Mapping[str, Any] | None = None,
     **place: Unpack[TableOptions],
 ) -> DataFrame:
-    """Join the rows of a data frame with the `k` rows of a table that are nearest to each.
+    """Join each row of a data frame with the `k` nearest rows of a table.
 
-    The result has the columns of the data frame but for the vectors, those of the table, and
-    `_distance`; a row whose vector is null has no partner. See `search` for the arguments.
+    The result has the columns of the data frame except the vectors, those of the table, and
+    `_distance`. Rows with a null vector have no match. See `search` for the arguments.
     """
     return search(
         frame.sparkSession,
@@ -139,30 +139,30 @@ def search_text(
     queries_per_task: int = QUERIES_PER_TASK,
     **place: Unpack[TableOptions],
 ) -> DataFrame:
-    """Return the `k` rows whose texts are best for each of many queries.
+    """Return the `k` best rows of a full-text search for each query.
 
     Args:
-        spark: The session to search in.
-        uri: The table, which has an index of texts.
-        queries: Words, or queries such as `PhraseQuery`, whose numbers are then the column
-            `query_index`; or a data frame with a column of words, whose other columns come in
-            front of the rows found. The partitions of a data frame are the tasks.
-        k: How many rows for each query.
-        on: The columns in which words are looked for, by default all that have an index.
-        query_column: The column of words of the data frame.
-        columns: What to return of the rows found, by default every column.
-        filter: SQL text; rows for which it is true are returned.
-        prefilter: Whether only rows that pass the filter are searched; else fewer than `k` may
-            be left.
-        fast_search: Whether rows that no index has are left out.
-        version: The number of the version to search; by default the latest.
+        spark: The Spark session.
+        uri: The table; it needs an INVERTED index.
+        queries: A list of texts or of queries such as `PhraseQuery`, or a data frame with a
+            column of texts. The result of a list has the column `query_index`; the result of a
+            data frame starts with its other columns, and each of its partitions is one task.
+        k: Number of rows per query.
+        on: The columns to search; all indexed columns by default.
+        query_column: The text column of the data frame.
+        columns: The columns of the table to return; all by default.
+        filter: A SQL predicate on the rows of the table.
+        prefilter: Apply the filter before the search. Otherwise it is applied to the `k` best
+            rows, and fewer than `k` may remain.
+        fast_search: Search indexed rows only.
+        version: The version to search; the latest by default.
         tag: The tag of the version to search.
-        queries_per_task: How many queries of a list a task takes.
+        queries_per_task: Number of queries of a list per task.
         place: See `TableOptions`.
     """
     if k < 1:
-        raise InvalidInputError("a search is for one row at least", k=k)
-    wanted = ReadOptions(table_at(uri, place), version=version, tag=tag)
+        raise InvalidInputError("k must be at least 1", k=k)
+    read_options = ReadOptions(table_at(uri, place), version=version, tag=tag)
     options = ScanOptions(
         columns=None if columns is None else tuple(columns),
         filter=filter,
@@ -171,87 +171,93 @@ def search_text(
         indexed_only=fast_search,
     )
     kind = ByText(None if on is None else tuple(on))
-    return _Fanned(wanted, kind, options, queries_per_task).frame(spark, queries, query_column)
+    return _DistributedSearch(read_options, kind, options, queries_per_task).frame(
+        spark, queries, query_column
+    )
 
 
-def schema_found(found: pa.Schema) -> StructType:
-    """Return the columns of what a search returns as Spark's."""
-    # Spark has no unsigned numbers, and no id or address comes near the largest signed one.
+def to_spark_schema(result: pa.Schema) -> StructType:
+    """Return the Spark schema of search results."""
+    # Spark has no unsigned integers. Row ids and addresses fit into int64.
     fields = [
-        pa.field(field.name, pa.int64()) if field.name in ROW_FIELDS else field for field in found
+        pa.field(field.name, pa.int64()) if field.name in ROW_FIELDS else field for field in result
     ]
     return spark_schema(pa.schema(fields))
 
 
 @dataclass(frozen=True, slots=True)
-class _Fanned:
-    """What was asked for, before it is known which version of the table answers."""
+class _DistributedSearch:
+    """A distributed search whose table version is not resolved yet."""
 
-    wanted: ReadOptions
+    read_options: ReadOptions
     kind: Kind
     options: ScanOptions
     queries_per_task: int
 
     def frame(self, spark: SparkSession, queries: DataFrame | Any, query_column: str) -> DataFrame:
-        """Return the rows found; the version is the latest as of now, unless one was named."""
+        """Return the results from the requested version, or from the current latest one."""
         step = self.queries_per_task
         if step < 1:
-            raise InvalidInputError("a task needs a query", queries_per_task=step)
-        snapshot = pinned(self.wanted)
-        fan = SearchTask(ref_of(snapshot, self.wanted), self.kind, self.options)
-        found = schema_found(fan.result_schema(snapshot))
+            raise InvalidInputError("queries_per_task must be at least 1", queries_per_task=step)
+        snapshot = pinned(self.read_options)
+        task = SearchTask(ref_of(snapshot, self.read_options), self.kind, self.options)
+        result_schema = to_spark_schema(task.result_schema(snapshot))
         if isinstance(queries, DataFrame):
-            return _of_frame(fan, queries, query_column, found)
-        schema = StructType([StructField(QUERY, LongType(), False), *found.fields])
-        given = self.kind.given(snapshot.schema, queries)
-        tasks = [_Part(first, given[first : first + step]) for first in range(0, len(given), step)]
-        return task_frame(spark, partial(_search_part, fan, arrow_schema(schema)), tasks, schema)
+            return _of_frame(task, queries, query_column, result_schema)
+        schema = StructType([StructField(QUERY, LongType(), False), *result_schema.fields])
+        values = self.kind.given(snapshot.schema, queries)
+        tasks = [
+            _Part(first, values[first : first + step]) for first in range(0, len(values), step)
+        ]
+        return task_frame(spark, partial(_search_part, task, arrow_schema(schema)), tasks, schema)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some of the queries, and the number of the first."""
+    """A slice of the queries and the index of its first query."""
 
     first: int
     queries: Queries
 
 
 def _search_part(
-    fan: SearchTask, schema: pa.Schema, number: int, part: _Part
+    task: SearchTask, schema: pa.Schema, number: int, part: _Part
 ) -> Iterator[pa.RecordBatch]:
     del number
     for start in range(0, len(part.queries), _BATCH_QUERIES):
-        which, rows = fan.search(part.queries[start : start + _BATCH_QUERIES])
-        numbers = pa.array(which + part.first + start)
+        query_rows, rows = task.search(part.queries[start : start + _BATCH_QUERIES])
+        numbers = pa.array(query_rows + part.first + start)
         yield from _converted(rows.add_column(0, QUERY, numbers), schema)
 
 
-def _of_frame(fan: SearchTask, queries: DataFrame, own: str, found: StructType) -> DataFrame:
-    if own not in queries.columns:
-        raise FieldNotFoundError("the queries lack the column of what to look for", column=own)
-    brought = [field for field in queries.schema.fields if field.name != own]
-    shared = {field.name for field in brought} & set(found.fieldNames())
+def _of_frame(
+    task: SearchTask, queries: DataFrame, query_column: str, result_schema: StructType
+) -> DataFrame:
+    if query_column not in queries.columns:
+        raise FieldNotFoundError("the queries do not have the query column", column=query_column)
+    query_fields = [field for field in queries.schema.fields if field.name != query_column]
+    shared = {field.name for field in query_fields} & set(result_schema.fieldNames())
     if shared:
         raise InvalidInputError(
-            "the queries and what is returned have columns of the same name", columns=sorted(shared)
+            "queries and results have columns of the same name", columns=sorted(shared)
         )
-    schema = StructType([*brought, *found.fields])
-    run = partial(_search_batches, fan, own, arrow_schema(schema))
+    schema = StructType([*query_fields, *result_schema.fields])
+    run = partial(_search_batches, task, query_column, arrow_schema(schema))
     return map_in_arrow(queries, run, schema)
 
 
 def _search_batches(
-    fan: SearchTask, own: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+    task: SearchTask, query_column: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        given = batch.filter(batch.column(own).is_valid())
-        for start in range(0, given.num_rows, _BATCH_QUERIES):
-            asked = given.slice(start, _BATCH_QUERIES)
-            which, found = fan.search(fan.read_queries(asked.column(own)))
-            brought = asked.drop_columns([own])
-            columns = [each.take(pa.array(which)) for each in brought.columns]
-            names = [*brought.schema.names, *found.column_names]
-            rows = pa.Table.from_arrays([*columns, *found.columns], names)
+        valid = batch.filter(batch.column(query_column).is_valid())
+        for start in range(0, valid.num_rows, _BATCH_QUERIES):
+            part = valid.slice(start, _BATCH_QUERIES)
+            query_rows, result = task.search(task.read_queries(part.column(query_column)))
+            other_columns = part.drop_columns([query_column])
+            columns = [each.take(pa.array(query_rows)) for each in other_columns.columns]
+            names = [*other_columns.schema.names, *result.column_names]
+            rows = pa.Table.from_arrays([*columns, *result.columns], names)
             yield from _converted(rows, schema)
 
 

@@ -16,7 +16,7 @@ from lancelet.query.search.scored import searched_rows
 from lancelet.query.search.text import count_unindexed
 from lancelet.spark.search_functions import plan_function
 from lancelet.spark.sql import search_calls
-from lancelet.spark.sql.search_calls import parts_of
+from lancelet.spark.sql.search_calls import split_search
 
 RANDOM = np.random.default_rng(7)
 VECTORS = RANDOM.normal(size=(2000, 8)).astype(np.float32)
@@ -38,7 +38,7 @@ def uri(tmp_path):
 def found(uri, **options):
     given = {"path": uri, "column": "v", "query": QUERY, "k": 20, "columns": "id", **options}
     _, plan = plan_function("lance_vector_search", given)
-    parts = parts_of(plan)
+    parts = split_search(plan)
     tables = [execute_to_table(plan_scan(plan.snapshot, each)) for each in parts]
     together = pa.concat_tables(tables).sort_by("_distance").slice(0, 20)
     return len(parts), together, execute_to_table(plan)
@@ -114,7 +114,7 @@ def test_texts_that_no_index_has_are_searched_apart(texts, query, options, count
     monkeypatch.setattr(search_calls, "plan_splits", partial(plan_splits, split_bytes=1))
     given = {"path": texts, "query": query, "columns": "id", "with_row_address": True, **options}
     _, plan = plan_function("lance_text_search", given)
-    parts = parts_of(plan)
+    parts = split_search(plan)
     assert len(parts) == count
     total = {}
     for each in parts:

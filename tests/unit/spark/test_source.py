@@ -209,7 +209,7 @@ def test_a_removed_version_is_an_error_that_says_so(table):
     with pytest.raises(NotFoundError) as caught:
         source(table, version="99").schema()
     assert caught.value.facts["version"] == 99
-    assert any("make it again" in note for note in caught.value.__notes__)
+    assert any("create it again" in note for note in caught.value.__notes__)
 
 
 def test_an_empty_table_reads_as_no_rows(uri):

@@ -255,7 +255,7 @@ def test_views_are_names_of_tables_where_a_table_stands():
     assert found("WITH v (a, b) AS (SELECT 1, 2) SELECT * FROM v") == []
     source = Source("SELECT * FROM v WITH ('storage.c' = 'd')")
     (reference,) = find_references(source, {}, views)
-    assert reference.given(storage=True) == {"a": "b", "c": "d"}
+    assert reference.select_options(storage=True) == {"a": "b", "c": "d"}
     assert find_references(source, {}) == []
 
 
@@ -265,10 +265,10 @@ def test_options_of_the_store_stand_behind_a_table():
     )
     assert (table.uri, table.branch) == ("s3://b/t", "dev")
     assert dict(table.options) == {"region": "eu", "n": "-1"}
-    assert found.given(storage=False) == {}
+    assert found.select_options(storage=False) == {}
     table, found = located("INSERT INTO lance.`/t` WITH (target_bases = 'hot') SELECT 1",
                            known={"target_bases"})  # fmt: skip
-    assert found.given(storage=False) == {"target_bases": "hot"}
+    assert found.select_options(storage=False) == {"target_bases": "hot"}
     assert not table.options
     (query,) = find_references(Source("WITH a AS (SELECT 1) SELECT * FROM lance.`/t`"), {})
     assert query.options == ()

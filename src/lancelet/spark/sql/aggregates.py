@@ -1,14 +1,14 @@
-"""Aggregates that tasks compute where they read, so that Spark sees partial results only.
+"""Partial aggregation in the tasks that read a table.
 
     SELECT k, sum(price * n), count(*) FROM t WHERE day > DATE '2024-01-01' GROUP BY k
 
-    each batch of a task    k, sum of price * n, count of rows      a row for each k of the batch
+    each batch of a task    k, sum of price * n, count of rows      one row per k of the batch
     the query               SELECT k, sum(p0), coalesce(sum(p1), 0) FROM partial GROUP BY k
 
-Only what is equal to Spark's own result is computed so: counts, extremes, and sums and averages of
-integers and decimals. Sums of floats depend on their order, and stay with Spark. Values are whole
-numbers of 64 bits on the way; a batch in which they, or their sums, could be too large for that is
-handed over row by row, as partial results of one row each.
+Only aggregates whose result equals Spark's are pushed down: counts, minimum and maximum, and sums
+and averages of integers and decimals. Sums of floats depend on the order of addition and are left
+to Spark. Intermediate values are 64-bit integers; a batch in which values or sums could overflow is
+passed on with one partial result per row.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _MERGING: Final = re.compile(r"\b(?:sum|min|max)\((__lancelet_\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact value of each row: a column, a constant, or a sum or product of such.
+    """An exact value of each row: a column, a constant, or a sum or product of numbers.
 
-    `precision` and `scale` are those of the decimal that Spark makes of it, `most` is the largest
-    that its digits can be, without the point.
+    `precision` and `scale` are those of Spark's decimal. `max_digits` is the largest absolute
+    value of its unscaled digits.
     """
 
     kind: str
     precision: int
     scale: int
-    most: int
+    max_digits: int
     column: str = ""
     value: int = 0
     parts: tuple[Number, ...] = ()
@@ -60,7 +60,7 @@ class Number:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that are read."""
+        """The input columns."""
         own = {self.column} if self.column else set()
         return frozenset(own.union(*(each.columns for each in self.parts)))
 
@@ -76,13 +76,13 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What tasks compute for a SELECT over one table, and how Spark puts it together.
+    """The partial aggregates of a SELECT over one table, and the expressions that merge them.
 
     Attributes:
-        keys: The columns that rows are grouped by.
-        partials: What is computed for each group.
-        merged: What stands in the place of each aggregate, by where its name begins and ends.
-        select: The SELECT; tasks do without it.
+        keys: The grouping columns.
+        partials: The partial aggregates of each group.
+        merged: For each aggregate, its range in the text and the expression that replaces it.
+        select: The SELECT; absent in tasks.
     """
 
     keys: tuple[str, ...]
@@ -92,7 +92,7 @@ class Aggregation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
+        """The input columns."""
         read = dict.fromkeys(self.keys)
         for each in self.partials:
             names = each.number.columns if each.number is not None else {each.column} - {""}
@@ -101,7 +101,7 @@ class Aggregation:
 
     @property
     def is_count(self) -> bool:
-        """Whether it is nothing but the number of rows."""
+        """Whether all partial aggregates are row counts."""
         return not self.keys and all(each.kind == "rows" for each in self.partials)
 
     @property
@@ -110,27 +110,27 @@ class Aggregation:
         return any(each.kind == "value" for each in self.partials)
 
     @property
-    def is_known_of_files(self) -> bool:
-        """Whether files may tell it of all their rows: numbers of rows and extremes."""
+    def can_use_statistics(self) -> bool:
+        """Whether file statistics can answer it: row counts, minimum and maximum without keys."""
         kinds = {each.kind for each in self.partials}
         return not self.keys and kinds <= {"rows", "valid", "min", "max"}
 
     @property
     def can_be_final(self) -> bool:
-        """Whether the SELECT without GROUP BY, over one row for each group, is the same."""
+        """Whether the SELECT can use one row per group without GROUP BY."""
         given = {} if self.select is None else self.select.args
         return self.select is not None and not self.is_repeated and not given.get("having")
 
     @property
     def has_unnamed(self) -> bool:
-        """Whether the result has a column whose name is made of an aggregate."""
+        """Whether a result column gets its name from an aggregate."""
         shown = [] if self.select is None else self.select.expressions
         return any(
             not isinstance(each, exp.Alias) and each.find(exp.AggFunc) is not None for each in shown
         )
 
     def schema(self, table: TableColumns) -> pa.Schema:
-        """Return the columns of partial results."""
+        """Return the schema of partial results."""
         fields = {each.name: each for each in table.stored}
         found = [fields[name].with_nullable(True) for name in self.keys]
         for number, each in enumerate(self.partials):
@@ -139,7 +139,7 @@ class Aggregation:
 
 
 def final_text(merged: str) -> str:
-    """Return what stands for an aggregate over one row for each group.
+    """Return the expression that replaces an aggregate if there is one row per group.
 
     >>> final_text("coalesce(sum(__lancelet_0), 0L)")
     'coalesce(__lancelet_0, 0L)'
@@ -148,34 +148,34 @@ def final_text(merged: str) -> str:
 
 
 def final_rows(aggregation: Aggregation, partials: pa.Table) -> pa.Table | None:
-    """Return one row for each group, or None where sums might be too large."""
+    """Merge partial results to one row per group; None if sums may overflow."""
     if not partials.num_rows:
         return None
-    asked = []
-    for place, each in enumerate(aggregation.partials, len(aggregation.keys)):
-        name = partials.column_names[place]
+    aggregates = []
+    for position, each in enumerate(aggregation.partials, len(aggregation.keys)):
+        name = partials.column_names[position]
         kind = "sum" if each.kind in {"rows", "valid"} else each.kind
-        asked.append((name, kind))
+        aggregates.append((name, kind))
         if kind != "sum":
             continue
-        column = partials.column(place)
+        column = partials.column(position)
         limit = _INT64
         if kinds.is_decimal(column.type):
             column = column.cast(pa.decimal128(_DECIMAL_MAX, column.type.scale))
-            partials = partials.set_column(place, name, column)
+            partials = partials.set_column(position, name, column)
             limit = 10 ** (_DECIMAL_MAX - column.type.scale)
         bounds = pc.min_max(column).as_py()
         if max(abs(each or 0) for each in bounds.values()) * len(column) >= limit:
             return None
-    done = partials.group_by(list(aggregation.keys), use_threads=False).aggregate(asked)
-    labels = [*aggregation.keys, *(f"{name}_{kind}" for name, kind in asked)]
+    done = partials.group_by(list(aggregation.keys), use_threads=False).aggregate(aggregates)
+    labels = [*aggregation.keys, *(f"{name}_{kind}" for name, kind in aggregates)]
     return done.select(labels).rename_columns(partials.column_names)
 
 
 def find_aggregation(
     node: exp.Table, table: TableColumns, use: Use, *, num_rows: int
 ) -> Aggregation | None:
-    """Return what tasks can compute of the SELECT that reads a table, or None."""
+    """Return the partial aggregation for the SELECT that reads a table, or None."""
     select = node.parent_select
     if not use.is_exact or not isinstance(select, exp.Select):
         return None
@@ -188,21 +188,21 @@ def find_aggregation(
         return None
     partials: dict[Partial, int] = {}
     merged = []
-    found = list(_aggregates(select))
-    if not found and not keys:
+    aggregates = list(_aggregates(select))
+    if not aggregates and not keys:
         return None
-    for each in found:
-        made = finder.merged(each, partials)
+    for each in aggregates:
+        made = finder.merge_expression(each, partials)
         start, stop = each.meta.get("start"), each.meta.get("end")
-        if made is None or start is None or stop is None or not _is_bare(each):
+        if made is None or start is None or stop is None or not _is_top_level(each):
             return None
         merged.append((int(start), int(stop) + 1, made))
     is_repeated = any(each.kind == "value" for each in partials)
     if is_repeated and any(each.kind not in {"value", "min", "max"} for each in partials):
-        return None  # what counts distinct values would see others several times
+        return None  # other aggregates would count the rows of each distinct value more than once
     if sum(each.kind == "value" for each in partials) > 1:
         return None
-    if not _is_plain_around(select, set(map(id, found)), finder, keys):
+    if not _has_simple_context(select, set(map(id, aggregates)), finder, keys):
         return None
     return Aggregation(keys, tuple(partials), tuple(merged), select)
 
@@ -215,8 +215,8 @@ def _aggregates(select: exp.Select) -> Iterator[exp.AggFunc]:
                 yield from (each for each in root.find_all(exp.AggFunc))
 
 
-def _is_bare(node: exp.Expression) -> bool:
-    """Say whether an aggregate has neither a filter nor a window, nor is within another."""
+def _is_top_level(node: exp.Expression) -> bool:
+    """Return whether an aggregate has no filter or window and is not nested in another."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Select):
         if isinstance(parent, (exp.Filter, exp.Window, exp.AggFunc, exp.WithinGroup)):
@@ -225,10 +225,10 @@ def _is_bare(node: exp.Expression) -> bool:
     return True
 
 
-def _is_plain_around(
+def _has_simple_context(
     select: exp.Select, aggregates: set[int], finder: _Finder, keys: Sequence[str]
 ) -> bool:
-    """Say whether nothing but keys, aliases and constants stands around the aggregates."""
+    """Return whether expressions contain only aggregates, keys, aliases and constants."""
     aliases = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
     names = {each.lower() for each in keys}
     roots = [*select.expressions]
@@ -261,12 +261,12 @@ class _Finder:
     num_rows: int
 
     def find(self, column: exp.Column) -> pa.Field | None:
-        """Return the field of the table that a column is."""
+        """Return the field of a column of the table, or None."""
         if column.args.get("db") or not isinstance(column.this, exp.Identifier):
             return None
         if column.table and column.table.lower() != self.node.alias_or_name.lower():
             return None
-        return self.table.named(column.name)
+        return self.table.find(column.name)
 
     def keys(self, select: exp.Select) -> tuple[str, ...] | None:
         group = select.args.get("group")
@@ -288,8 +288,8 @@ class _Finder:
             found.append(str(field.name))
         return tuple(dict.fromkeys(found))
 
-    def merged(self, node: exp.AggFunc, partials: dict[Partial, int]) -> str | None:
-        """Return what stands for an aggregate, and add the partial results that it needs."""
+    def merge_expression(self, node: exp.AggFunc, partials: dict[Partial, int]) -> str | None:
+        """Return the expression that merges an aggregate, adding the partials that it needs."""
 
         def column(partial: Partial) -> str:
             return f"__lancelet_{partials.setdefault(partial, len(partials))}"
@@ -332,7 +332,7 @@ class _Finder:
                     return None
                 counted = f"nullif(sum({column(Partial('valid', number.column))}), 0L)"
                 if not number.is_decimal:
-                    is_exact = number.most * self.num_rows < _EXACT_DOUBLE
+                    is_exact = number.max_digits * self.num_rows < _EXACT_DOUBLE
                     return f"(sum({column(summed)}) / {counted})" if is_exact else None
                 precision, scale = number.precision + 4, number.scale + 4
                 spare = 24 - number.precision
@@ -343,7 +343,7 @@ class _Finder:
         return None
 
     def number(self, node: exp.Expression) -> Number | None:
-        """Return an expression as an exact number, with the type that Spark gives it."""
+        """Return an expression as an exact number with Spark's result type, or None."""
         match node:
             case exp.Paren():
                 return self.number(node.this)
@@ -385,20 +385,20 @@ def _constant(text: str) -> Number | None:
 
 def _combined(node: exp.Binary, left: Number, right: Number) -> Number | None:
     if not (left.is_decimal or right.is_decimal):
-        return None  # Spark computes these as integers, which may be too large for it
+        return None  # Spark computes these as integers, which may overflow
     if isinstance(node, exp.Mul):
         kind, scale = "product", left.scale + right.scale
-        precision, most = left.precision + right.precision + 1, left.most * right.most
+        precision, most = left.precision + right.precision + 1, left.max_digits * right.max_digits
     else:
         kind = "sum" if isinstance(node, exp.Add) else "difference"
         scale = max(left.scale, right.scale)
         whole = max(left.precision - left.scale, right.precision - right.scale)
         precision = whole + scale + 1
-        most = sum(each.most * 10 ** (scale - each.scale) for each in (left, right))
+        most = sum(each.max_digits * 10 ** (scale - each.scale) for each in (left, right))
     if precision > _DECIMAL_MAX:
-        # Spark gives up digits behind the point, down to six, where there are too many in all.
-        kept = max(_DECIMAL_MAX - (precision - scale), min(scale, 6))
-        if kept < scale:
+        # If the precision is too large, Spark reduces the scale to at least six digits.
+        scale_left = max(_DECIMAL_MAX - (precision - scale), min(scale, 6))
+        if scale_left < scale:
             return None
         precision = _DECIMAL_MAX
     if most >= 10**_DECIMAL_MAX:
@@ -411,7 +411,7 @@ def _sum_type(number: Number) -> str:
 
 
 def _is_key(data_type: pa.DataType) -> bool:
-    """Say whether Spark and Arrow agree on which values of a type are equal, and their order."""
+    """Return whether Spark and Arrow agree on equality and order of a type."""
     value = data_type.value_type if kinds.is_dictionary(data_type) else data_type
     return is_comparable(value) and not kinds.is_floating(value)
 
@@ -422,36 +422,36 @@ def _partial_type(partial: Partial, fields: Mapping[str, pa.Field]) -> pa.DataTy
     if partial.number is None:
         return fields[partial.column].type
     if partial.number.is_decimal:
-        # Spark adds what has few digits much faster.
+        # Spark sums decimals with few digits much faster.
         digits = _LONG_DIGITS if _is_long(partial.number) else _DECIMAL_MAX
         return pa.decimal128(digits, partial.number.scale)
     return pa.int64()
 
 
 def _is_long(number: Number) -> bool:
-    """Say whether each value has so few digits that a decimal of 64 bits holds it."""
-    return number.most < 10**_LONG_DIGITS and number.scale <= _LONG_DIGITS
+    """Return whether all values fit into a 64-bit decimal."""
+    return number.max_digits < 10**_LONG_DIGITS and number.scale <= _LONG_DIGITS
 
 
 def aggregate_batch(
     aggregation: Aggregation, batch: pa.RecordBatch, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return the partial results of a batch; `schema` has their columns as Spark wants them."""
+    """Return the partial results of a batch; `schema` has the column types of Spark."""
     count = batch.num_rows
     columns = {
         name: convert_column(batch.column(name), field)
         for name, field in zip(aggregation.keys, schema, strict=False)
     }
-    asked: list[tuple[str, str]] = []
+    aggregates: list[tuple[str, str]] = []
     is_small = True
     for number, each in enumerate(aggregation.partials):
         name = f"p{number}"
         if each.kind == "rows":
             columns[name] = to_arrow(np.ones(count, np.int64))
-            asked.append((name, "sum"))
+            aggregates.append((name, "sum"))
         elif each.kind == "valid":
             columns[name] = batch.column(each.column).is_valid().cast(pa.int64())
-            asked.append((name, "sum"))
+            aggregates.append((name, "sum"))
         elif each.number is not None:
             values = _evaluate(each.number, batch)
             is_long = each.number.is_decimal and _is_long(each.number)
@@ -462,18 +462,18 @@ def aggregate_batch(
                 and (values[1] * max(count, 1) < limit)
             )
             columns[name] = _numbers(each, *values)
-            asked.append((name, "sum"))
+            aggregates.append((name, "sum"))
         else:
             field = schema.field(len(aggregation.keys) + number)
             columns[name] = convert_column(batch.column(each.column), field)
             if each.kind == "value":
                 continue
-            asked.append((name, each.kind))
-    keys = [name for name in columns if name not in {label for label, _ in asked}]
+            aggregates.append((name, each.kind))
+    keys = [name for name in columns if name not in {label for label, _ in aggregates}]
     table = pa.table(columns)
     if is_small:
-        table = table.group_by(keys, use_threads=False).aggregate(asked)
-        suffixes = dict(asked)
+        table = table.group_by(keys, use_threads=False).aggregate(aggregates)
+        suffixes = dict(aggregates)
         labels = [f"{name}_{suffixes[name]}" if name in suffixes else name for name in columns]
         table = table.select(labels)
     table = table.combine_chunks()
@@ -492,7 +492,7 @@ def _shown(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
 
 
 def _decimals(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return whole numbers as the digits of decimals."""
+    """Return integers as unscaled values of decimals."""
     digits = np.zeros(len(array), np.int64)
     digits[:] = array.fill_null(0).to_numpy()
     wide = np.empty((len(array), 2), np.int64)
@@ -503,9 +503,9 @@ def _decimals(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(data_type, len(array), [mask, pa.py_buffer(wide)])
 
 
-def _numbers(partial: Partial, values: Any, most: int, valid: Any) -> pa.Array:
+def _numbers(partial: Partial, values: Any, max_digits: int, valid: Any) -> pa.Array:
     """Return the values of rows; those beyond 64 bits as decimals."""
-    del most
+    del max_digits
     assert partial.number is not None
     if not isinstance(values, np.ndarray):
         scale = partial.number.scale
@@ -517,31 +517,31 @@ def _numbers(partial: Partial, values: Any, most: int, valid: Any) -> pa.Array:
 
 
 def _evaluate(number: Number, batch: pa.RecordBatch) -> tuple[Any, int, Any]:
-    """Return the digits of a number for each row, the largest of them, and where it is valid.
+    """Return the unscaled digits of a number per row, their maximum, and the validity mask.
 
-    Digits are an array of 64 bits, or a list of numbers where they may be larger.
+    Digits are an int64 array, or a list of integers if they may be larger.
     """
     valid = None
     for name in number.columns:
         column = batch.column(name)
         if column.null_count:
-            own = column.is_valid().to_numpy(zero_copy_only=False)
-            valid = own if valid is None else valid & own
+            column_valid = column.is_valid().to_numpy(zero_copy_only=False)
+            valid = column_valid if valid is None else valid & column_valid
     loaded = {name: _digits(batch.column(name)) for name in number.columns}
-    found = _bounded(number, loaded)
-    if found is not None:
-        values, most = found
+    bounded = _bounded(number, loaded)
+    if bounded is not None:
+        values, most = bounded
         return np.broadcast_to(values, batch.num_rows), most, valid
     wide = {name: digits.tolist() for name, digits in loaded.items()}
     rows = [
         None if valid is not None and not valid[row] else _exact(number, wide, row)
         for row in range(batch.num_rows)
     ]
-    return rows, number.most, None
+    return rows, number.max_digits, None
 
 
 def _digits(array: pa.Array) -> Int64s:
-    """Return the digits of a column of integers or decimals, zero where it is null."""
+    """Return the unscaled digits of an integer or decimal column, with zero for nulls."""
     if kinds.is_decimal128(array.type):
         buffer = array.buffers()[1]
         wide = np.frombuffer(buffer, np.int64).reshape(-1, 2)
@@ -555,7 +555,7 @@ def _digits(array: pa.Array) -> Int64s:
 
 
 def _bounded(number: Number, loaded: Mapping[str, Int64s]) -> tuple[Any, int] | None:
-    """Return digits and the largest of them, or None where 64 bits may be too few."""
+    """Return digits and their largest absolute value; None if 64 bits may overflow."""
     if number.kind == "column":
         digits = loaded[number.column]
         if not len(digits):

@@ -1,4 +1,4 @@
-"""What a query reads of each Lance table: which columns, and rows for which a filter is true.
+"""Determine the columns and the filter that a query needs of each Lance table.
 
     SELECT o.id, c.name
     FROM o LEFT JOIN c ON o.c = c.id AND c.age > 30
@@ -7,11 +7,11 @@
     o   columns id c day    filter day = DATE '2024-02-29'
     c   columns name id age filter age > 30
 
-A column is read if its name stands anywhere in the text, but as that of another table, or a star
-reaches its table; so a column too many may be read, and none too few. A filter is made of the parts
-of a condition that decide about rows of one table alone: those of WHERE, unless an outer join may
-put nulls in place of the table, and those of ON on the sides that the join does not keep whole.
-Whatever is not understood reads everything and leaves the rest to Spark.
+A column is read if its name occurs anywhere in the text, except as a column of another table, or if
+a star includes it. The result may contain unneeded columns but never misses one. A filter consists
+of the conjuncts that refer to one table only: conjuncts of WHERE, unless an outer join can replace
+rows of the table by nulls, and conjuncts of ON on sides that the join does not preserve.
+Unsupported syntax reads everything and leaves the rest to Spark.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NO_NAMES: Final = frozenset(
         "now",
     }
 )
-"""What may be a function without parentheses or a column."""
+"""Names that are either a function without parentheses or a column."""
 _ALL_COLUMNS: Final = (exp.Pivot, exp.QueryTransform)
 ROWWISE: Final = (
     exp.Column,
@@ -99,24 +99,25 @@ ROWWISE: Final = (
     exp.Boolean,
     exp.Star,
 )
-"""What makes one value of one row; whatever is not known might be an aggregate."""
+"""Expressions with one value per row; all others are treated as possible aggregates."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a table that a query names: those that are stored, and those of rows."""
+    """The stored columns of a table that a query can name."""
 
     stored: tuple[pa.Field, ...]
 
     @staticmethod
     def of(schema: Schema) -> TableColumns:
-        """Return the columns of a table as a scan returns them."""
+        """Return the columns of a table with the types of a scan."""
         return TableColumns(tuple(scan_field(each) for each in schema.fields))
 
-    def named(self, name: str) -> pa.Field | None:
-        """Return the only stored column of a name in any case, or None.
+    def find(self, name: str) -> pa.Field | None:
+        """Return the stored column with this case-insensitive name if it is unique, else None.
 
-        A column with a collation has the type of nulls: no comparison of it is that of Spark.
+        A column with a collation gets the null type, so that none of its comparisons is pushed
+        down.
         """
         found = self.names.get(name.lower(), ())
         if len(found) != 1:
@@ -125,7 +126,7 @@ class TableColumns:
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[pa.Field]]:
-        """The columns by their names in lower case."""
+        """The columns by lower-case name."""
         found: dict[str, list[pa.Field]] = {}
         for each in self.stored:
             found.setdefault(each.name.lower(), []).append(each)
@@ -134,7 +135,7 @@ class TableColumns:
 
 @dataclass(frozen=True, slots=True)
 class SameKey:
-    """A column that is equal to one of another table in every row of the result."""
+    """A column that equals a column of another table in every row of the result."""
 
     column: str
     table: str
@@ -143,7 +144,7 @@ class SameKey:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a query reads of a table; `same` are columns whose values another table must have."""
+    """The pushdown of a table scan; `same` are join keys shared with other tables."""
 
     columns: tuple[str, ...]
     filter: str | None = None
@@ -156,9 +157,9 @@ class Use:
 def _used_columns(
     select: exp.Select, node: exp.Table, table: TableColumns, unclear: AbstractSet[str]
 ) -> list[str]:
-    """Return the columns of a table of a SELECT that it names, in itself or a query within.
+    """Return the columns of a table that a SELECT or its subqueries name.
 
-    Words that are `unclear` count as names of it too.
+    Tokens in `unclear` count as names.
     """
     others = {
         each.alias_or_name.lower()
@@ -171,12 +172,12 @@ def _used_columns(
 
 
 def _others(select: exp.Select, node: exp.Table) -> list[exp.Expression]:
-    """Return the tables and queries that stand beside a table in a FROM."""
+    """Return the other tables and subqueries of the FROM clause of a table."""
     start = select.args.get("from_")
     sources = [] if start is None else [start.this]
     sources += [each.this for each in select.args.get("joins") or ()]
     if not any(each is node for each in sources):
-        return []  # it stands in parentheses, whose name may be one of its too
+        return []  # inside parentheses, whose alias may refer to this table as well
     named = (exp.Table, exp.Subquery)
     return [each for each in sources if each is not node and isinstance(each, named)]
 
@@ -186,7 +187,7 @@ def _identifiers(
     select: exp.Select | None = None,
     others: AbstractSet[str] = frozenset(),
 ) -> set[str]:
-    """Return the names in a tree, but those that a SELECT has for columns of other tables."""
+    """Return the names in a tree, except those of columns of other tables in a SELECT."""
     found: set[str] = set()
     for node in tree.find_all(exp.Identifier):
         column = node.parent
@@ -203,7 +204,7 @@ def _identifiers(
 
 
 def row_columns(source: Source) -> list[str]:
-    """Return the columns of rows, such as `_rowid`, whose names stand in the text."""
+    """Return the row columns, such as `_rowid`, that the text names."""
     words = {token.text.lower() for token in source.tokens}
     return [name for name in ROW_FIELDS if name in words]
 
@@ -214,22 +215,22 @@ def analyse(
     tables: Mapping[str, TableColumns],
     parameters: Mapping[str, Any],
 ) -> dict[str, Use]:
-    """Return what a query reads of tables, by the names that stand for them in its tree."""
+    """Return the pushdown of each table, keyed by its placeholder in the tree."""
     extra = row_columns(source)
     if tree is None or _is_unclear(source, tree):
         return {
             name: Use((*(each.name for each in table.stored), *extra))
             for name, table in tables.items()
         }
-    known = _Known.of(tree, tables)
-    nodes = {node.name: node for each in known.places.values() for node in each}
+    table_nodes = _TableNodes.of(tree, tables)
+    nodes = {node.name: node for each in table_nodes.by_select.values() for node in each}
     starred = set(_starred(tree, nodes))
-    # What is a name for Spark may be a keyword for the parser, so words of the text count too if
-    # the parser has no name like them.
+    # A name in Spark may be a keyword of the parser. Tokens of the text count as names
+    #     # if the tree has no such identifier.
     words = {each for token in source.tokens for each in _spellings(token.text)}
     unclear = words - (_identifiers(tree) - _NO_NAMES)
     is_stable = not any(token.word in _UNSTABLE for token in source.tokens)
-    found: dict[str, Use] = {}
+    uses: dict[str, Use] = {}
     for name, table in tables.items():
         node = nodes.get(name)
         is_whole = name in starred
@@ -240,34 +241,34 @@ def analyse(
         )
         use = Use(tuple(dict.fromkeys([*chosen, *extra])))
         if node is not None and is_stable:
-            use = _narrowed(use, node, known, parameters)
-        found[name] = use
-    return found
+            use = _narrowed(use, node, table_nodes, parameters)
+        uses[name] = use
+    return uses
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """The tables of a query whose columns are known, by the `id` of the SELECT each stands in."""
+class _TableNodes:
+    """The tables of a query with known columns, grouped by the `id` of their SELECT."""
 
     columns: Mapping[str, TableColumns]
-    places: Mapping[int, Sequence[exp.Table]]
+    by_select: Mapping[int, Sequence[exp.Table]]
 
     @staticmethod
-    def of(tree: exp.Query, columns: Mapping[str, TableColumns]) -> _Known:
-        """Find them, once for all questions: each takes a walk through the whole tree."""
+    def of(tree: exp.Query, columns: Mapping[str, TableColumns]) -> _TableNodes:
+        """Collect the tables in one walk of the tree."""
         places: dict[int, list[exp.Table]] = {}
         for node in tree.find_all(exp.Table):
             if node.name in columns:
                 places.setdefault(id(node.parent_select), []).append(node)
-        return _Known(columns, places)
+        return _TableNodes(columns, places)
 
     def within(self, select: exp.Expression) -> Sequence[exp.Table]:
-        """Return those of a SELECT alone."""
-        return self.places.get(id(select), ())
+        """Return the tables of one SELECT, without its subqueries."""
+        return self.by_select.get(id(select), ())
 
 
 def _scope(select: exp.Expression) -> exp.Expression:
-    """Return a SELECT with the parentheses around it, whose ORDER BY may name its columns too."""
+    """Return a SELECT with its enclosing parentheses, whose ORDER BY may name its columns."""
     while isinstance(select.parent, exp.Subquery):
         select = select.parent
     return select
@@ -280,7 +281,7 @@ def _spellings(text: str) -> Iterator[str]:
 
 
 def _is_unclear(source: Source, tree: exp.Query) -> bool:
-    """Say whether names in the text may mean columns that cannot be told from it."""
+    """Return whether the text can refer to columns without naming them."""
     words = [token.word for token in source.tokens]
     calls_names = any(
         word == "IDENTIFIER" and after.kind == "L_PAREN"
@@ -295,7 +296,7 @@ def _is_unclear(source: Source, tree: exp.Query) -> bool:
 
 
 def _starred(tree: exp.Query, nodes: Mapping[str, exp.Table]) -> Iterator[str]:
-    """Yield the tables of which a query reads all columns without naming them."""
+    """Yield the tables that are read with all columns because of a star or natural join."""
     for name, node in nodes.items():
         alias = node.args.get("alias")
         is_renamed = alias is not None and alias.args.get("columns")
@@ -316,7 +317,7 @@ def _starred(tree: exp.Query, nodes: Mapping[str, exp.Table]) -> Iterator[str]:
         named = [name for name, node in nodes.items() if node.alias_or_name.lower() == qualifier]
         yield from named
         if not set(own) & set(named):
-            # A name that is no table's may be that of tables in parentheses.
+            # An unknown qualifier may be the alias of parenthesized tables.
             yield from own
 
 
@@ -327,24 +328,24 @@ def _has_natural_join(select: exp.Expression) -> bool:
 def _narrowed(
     use: Use,
     node: exp.Table,
-    known: _Known,
+    table_nodes: _TableNodes,
     parameters: Mapping[str, Any],
 ) -> Use:
     select = node.parent_select
     if not isinstance(select, exp.Select) or node.args.get("sample"):
         return use
-    place = _place(select, node)
-    if place is None:
+    source_index = _source_index(select, node)
+    if source_index is None:
         return use
-    conditions = list(_conditions(select, place))
-    translator = Translator(_finder(select, node, known), parameters)
+    conditions = list(_conditions(select, source_index))
+    translator = Translator(_finder(select, node, table_nodes), parameters)
     pushed = [translator.filter_of(each) for each in conditions]
     texts = [each.text for each in pushed if each is not None]
     is_exact = all(each is not None and each.is_exact for each in pushed)
     is_alone = not select.args.get("joins") and not select.args.get("laterals")
     limit = _limit(select) if is_alone and is_exact else None
     text = joined(texts) if texts else None
-    same = tuple(_same_keys(conditions, select, node, known))
+    same = tuple(_same_keys(conditions, select, node, table_nodes))
     return Use(use.columns, text, limit, tuple(conditions), is_exact and is_alone, same)
 
 
@@ -352,13 +353,13 @@ def _same_keys(
     conditions: Sequence[exp.Expression],
     select: exp.Select,
     node: exp.Table,
-    known: _Known,
+    table_nodes: _TableNodes,
 ) -> Iterator[SameKey]:
-    """Yield columns of a table whose values must be among those of another's column.
+    """Yield columns of a table whose values must occur in a column of another table.
 
-    The other table stands beside it, in a SELECT around it, or in one behind IN.
+    The other table is in the same SELECT, in an enclosing one, or in an IN subquery.
     """
-    own = _finder(select, node, known)
+    find_column = _finder(select, node, table_nodes)
     for condition in conditions:
         pairs: list[tuple[exp.Expression, exp.Expression, exp.Expression]] = []
         if isinstance(condition, exp.EQ):
@@ -373,20 +374,20 @@ def _same_keys(
         for mine, other, scope in pairs:
             if not (isinstance(mine, exp.Column) and isinstance(other, exp.Column)):
                 continue
-            field, found = own(mine), _resolved(other, scope, known)
-            if field is not None and found is not None and found[0] != node.name:
-                table, theirs = found
+            field, target = find_column(mine), _resolved(other, scope, table_nodes)
+            if field is not None and target is not None and target[0] != node.name:
+                table, theirs = target
                 if theirs.type == field.type:
                     yield SameKey(field.name, table, theirs.name)
 
 
 def _resolved(
-    column: exp.Column, scope: exp.Expression | None, known: _Known
+    column: exp.Column, scope: exp.Expression | None, table_nodes: _TableNodes
 ) -> tuple[str, pa.Field] | None:
-    """Return the table and its column that a name means in a SELECT; None if that is not sure."""
+    """Return the table and column that a name refers to in a SELECT; None if ambiguous."""
     while isinstance(scope, exp.Select):
-        nodes = known.within(scope)
-        found = [(each.name, _finder(scope, each, known)(column)) for each in nodes]
+        nodes = table_nodes.within(scope)
+        found = [(each.name, _finder(scope, each, table_nodes)(column)) for each in nodes]
         sure = [(name, field) for name, field in found if field is not None]
         if sure:
             return sure[0] if len(sure) == 1 else None
@@ -394,17 +395,17 @@ def _resolved(
         sources = [] if start is None else [start.this]
         sources += [each.this for each in scope.args.get("joins") or ()]
         if scope.args.get("laterals") or any(each not in nodes for each in sources):
-            return None  # it may be a column of what is not known
+            return None  # may be a column of an unresolved source
         first = (column.table or column.name).lower()
         names = {each.alias_or_name.lower() for each in nodes}
-        if first in names.union(*(known.columns[each.name].names for each in nodes)):
+        if first in names.union(*(table_nodes.columns[each.name].names for each in nodes)):
             return None
         scope = scope.parent_select
     return None
 
 
-def _place(select: exp.Select, node: exp.Table) -> int | None:
-    """Return which source of a FROM a table is: 0 for the first, then one for each join."""
+def _source_index(select: exp.Select, node: exp.Table) -> int | None:
+    """Return the index of a table in a FROM clause: 0 for the first source, then the joins."""
     start = select.args.get("from_")
     if start is not None and start.this is node:
         return 0
@@ -414,8 +415,8 @@ def _place(select: exp.Select, node: exp.Table) -> int | None:
     return None
 
 
-def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
-    """Yield conditions that a row of a source must fulfil, or the result lacks it anyway."""
+def _conditions(select: exp.Select, source_index: int) -> Iterator[exp.Expression]:
+    """Yield the conditions that all rows of a source must satisfy to reach the result."""
     may_be_null = False
     is_hidden = False
     found: list[exp.Expression] = []
@@ -424,9 +425,9 @@ def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
         if join.args.get("method") or kind not in {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}:
             return
         on = join.args.get("on")
-        is_new, is_before = number == place, number > place
+        is_new, is_before = number == source_index, number > source_index
         keeps_new = side in {"RIGHT", "FULL"}
-        # An anti join is one of the left side, also where that is not said.
+        # ANTI without a side is a left anti join.
         keeps_before = kind == "ANTI" or (side in {"LEFT", "FULL"} and kind != "SEMI")
         if on is not None and (
             (is_new and not keeps_new) or (is_before and not keeps_before and not may_be_null)
@@ -434,7 +435,7 @@ def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
             found += parts(on)
         if (is_new and keeps_before) or (is_before and keeps_new):
             may_be_null = True
-        # Behind a semi join its right side has no names any more; WHERE speaks of others.
+        # The right side of a semi join is not visible in WHERE.
         is_hidden = is_hidden or (is_new and kind in {"SEMI", "ANTI"})
     yield from found
     where = select.args.get("where")
@@ -443,7 +444,7 @@ def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
 
 
 def parts(condition: exp.Expression) -> Iterable[exp.Expression]:
-    """Yield the conditions that must all be true for one to be true."""
+    """Yield the conjuncts of a condition."""
     stack = [condition]
     while stack:
         node = stack.pop()
@@ -455,25 +456,27 @@ def parts(condition: exp.Expression) -> Iterable[exp.Expression]:
             yield node
 
 
-def _finder(select: exp.Select, node: exp.Table, known: _Known) -> Any:
-    own = known.columns[node.name]
-    others = [known.columns[each.name] for each in known.within(select) if each is not node]
+def _finder(select: exp.Select, node: exp.Table, table_nodes: _TableNodes) -> Any:
+    own = table_nodes.columns[node.name]
+    others = [
+        table_nodes.columns[each.name] for each in table_nodes.within(select) if each is not node
+    ]
     alias = node.alias_or_name.lower()
 
     def find(column: exp.Column) -> pa.Field | None:
         if column.args.get("db") or not isinstance(column.this, exp.Identifier):
             return None
         if column.table:
-            return own.named(column.name) if column.table.lower() == alias else None
+            return own.find(column.name) if column.table.lower() == alias else None
         if any(column.name.lower() in each.names for each in others):
             return None
-        return own.named(column.name)
+        return own.find(column.name)
 
     return find
 
 
 def _is_of_one_row(node: exp.Expression) -> bool:
-    """Say whether a part of an expression surely makes one value of each row."""
+    """Return whether an expression certainly returns one value per row."""
     if isinstance(node, exp.Func):
         makes_others = (exp.AggFunc, exp.Anonymous, exp.Explode, exp.Posexplode, exp.Inline)
         return not isinstance(node, makes_others)
@@ -481,7 +484,7 @@ def _is_of_one_row(node: exp.Expression) -> bool:
 
 
 def _limit(select: exp.Select) -> int | None:
-    """Return how many rows a SELECT returns that are any of those that pass its condition."""
+    """Return the row limit of a SELECT if any rows that pass its condition may be returned."""
     names = ("group", "having", "distinct", "order", "sort", "cluster", "distribute", "qualify")
     limit, offset = select.args.get("limit"), select.args.get("offset")
     if limit is None or any(select.args.get(name) for name in (*names, "windows", "with_")):

@@ -4,9 +4,9 @@
 
     SELECT 0 AS action, _rowaddr AS address, id, n + 1 AS n FROM t WHERE id IN (...)
 
-Conditions and values are Spark's to compute: the statement becomes a query for the rows that
-change, which reads of the table what it needs, and tasks write its result as one version. A value
-is stored as Spark stores it in a table of its own: what does not fit is an error.
+Spark computes conditions and values: the statement becomes a query for the changed rows, and tasks
+write its result as one version. Values are cast by Spark's store assignment rules; a value that
+does not fit the column type is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lancelet.spark.sql.analysis import TableColumns, parts
 from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.predicates import Translator
 from lancelet.spark.sql.query import Plan, Session, plan_query
-from lancelet.spark.sql.reading import Opened
+from lancelet.spark.sql.reading import OpenTable
 from lancelet.spark.sql.source import Source, edited, parse_query
 from lancelet.spark.sql.words import Words
 from lancelet.spark.writing import write, write_settings
@@ -49,7 +49,7 @@ _QUERY: Final = (("SELECT",), ("WITH",), ("VALUES",), ("FROM",), ("TABLE",), ("M
 _TARGET: Final = "lance.`#target`"
 _SOURCE: Final = "lancelet_source"
 _CLAUSE: Final = "__lancelet_clause"
-_BROUGHT: Final = "__lancelet_source"
+_SOURCE_MARKER: Final = "__lancelet_source"
 _COUNTS: Final = (
     "num_affected_rows long, num_updated_rows long, num_deleted_rows long, num_inserted_rows long"
 )
@@ -57,7 +57,7 @@ _COUNTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table that a statement changes, and what it is called in it."""
+    """The table that a statement changes, and its reference in the text."""
 
     session: Session
     source: Source
@@ -71,20 +71,20 @@ class Target:
         reference: Reference,
         known: AbstractSet[str] = frozenset(),
     ) -> Target:
-        """Find the table; only its latest version can change. `known` are options it may have."""
+        """Find the table; only its latest version can change. `known` are its valid options."""
         if reference.is_pinned:
-            source.fail("a change is made to the latest version; leave AS OF out", reference.start)
+            source.fail("only the latest version can be changed; remove AS OF", reference.start)
         table = locate(session.spark, source, reference, known=known)
         return Target(session, source, reference, table)
 
     @property
     def settings(self) -> WriteSettings:
-        """How new rows are written."""
-        return write_settings(self.table, self.reference.given(storage=False))
+        """Settings for writing new rows."""
+        return write_settings(self.table, self.reference.select_options(storage=False))
 
     @property
     def running(self) -> Running:
-        """Where jobs run, and where the table is for them."""
+        """The session, storage options and branch for jobs."""
         return {
             "spark": self.session.spark,
             "storage_options": dict(self.table.options),
@@ -96,17 +96,17 @@ class Target:
         return pinned(ReadOptions(self.table))
 
     def query(self, snapshot: Snapshot, text: str, **frames: DataFrame) -> DataFrame:
-        """Run a query that was made of the statement; it calls the table `lance.`#target``."""
-        opened = Opened(ReadOptions(self.table.at(snapshot.version)), snapshot)
+        """Run a query generated from the statement, in which the table is `lance.`#target``."""
+        opened = OpenTable(ReadOptions(self.table.at(snapshot.version)), snapshot)
         session = replace(
             self.session,
-            known={**self.session.known, "#target": opened},
+            open_tables={**self.session.open_tables, "#target": opened},
             frames={**self.session.frames, **frames},
         )
         return plan_query(session, Source(text, self.source)).run()
 
     def column(self, schema: StructType, name: str, start: int) -> str:
-        """Return the column of a name in any case; one that is not there is an error."""
+        """Return the column with this case-insensitive name; an unknown column is an error."""
         names = schema.fieldNames()
         found = [each for each in names if each == name] or [
             each for each in names if each.lower() == name.lower()
@@ -130,12 +130,12 @@ def insert(session: Session, words: Words) -> DataFrame | None:
     snapshot = target.open()
     schema = target_schema(snapshot)
     where = "true" if overwrites else None
-    given: list[str] | None = None
+    column_names: list[str] | None = None
     if words.at("PARTITION"):
         words.fail("Lance tables have no partitions")
     if words.at("L_PAREN") and not any(words.at("L_PAREN", *each) for each in _QUERY):
         start = words.position
-        given = [target.column(schema, name, start) for name in words.names("a column")]
+        column_names = [target.column(schema, name, start) for name in words.names("a column")]
     by_name = words.take("BY", "NAME")
     if words.take("REPLACE", "WHERE"):
         start = words.position
@@ -143,36 +143,38 @@ def insert(session: Session, words: Words) -> DataFrame | None:
         where = exact_filter(session, snapshot, condition)
         if where is None:
             words.source.fail(
-                "REPLACE WHERE takes comparisons of columns with constants", start, found=condition
+                "REPLACE WHERE supports comparisons of columns with constants",
+                start,
+                found=condition,
             )
     start = words.position
     text = _with_nulls(words.source.text[start:])
     frame = plan_query(session, Source(text, words.source)).run()
-    brought = frame.columns
-    names = brought if by_name else (given or schema.fieldNames())
+    columns = frame.columns
+    names = columns if by_name else (column_names or schema.fieldNames())
     if by_name:
-        names = [target.column(schema, name, start) for name in brought]
-    if len(set(names)) < len(names) or len(names) != len(brought):
+        names = [target.column(schema, name, start) for name in columns]
+    if len(set(names)) < len(names) or len(names) != len(columns):
         words.source.fail(
-            "the query does not bring the columns of the table",
+            "the columns of the query differ from those of the table",
             start,
             expected=names,
-            found=brought,
+            found=columns,
         )
-    rows = stored(target, frame.toDF(*names), snapshot, start, by_name=by_name)
+    rows = cast_to_table(target, frame.toDF(*names), snapshot, start, by_name=by_name)
     done = write(
         rows,
         target.table.uri,
         mode="append" if where is None else "replace",
         where=where,
-        options=reference.given(storage=False),
+        options=reference.select_options(storage=False),
         **target.running,
     )
     return _counts(session, inserted=done.num_rows)
 
 
 def _with_nulls(text: str) -> str:
-    """Return VALUES in which DEFAULT is null, as columns have no other; else the text as it is."""
+    """Replace DEFAULT by NULL in VALUES, as columns have no other default."""
     tokens = Source(text).tokens
     if not tokens or tokens[0].word != "VALUES":
         return text
@@ -253,7 +255,9 @@ def update(session: Session, words: Words) -> DataFrame | None:
             f"{', '.join(shown)} FROM {_TARGET} AS {quoted(alias)} WHERE {condition}"
         )
         found = target.query(snapshot, text)
-        return stored(target, found, snapshot, start, keeps=(ACTION, ADDRESS), by_name=True)
+        return cast_to_table(
+            target, found, snapshot, start, extra_columns=(ACTION, ADDRESS), by_name=True
+        )
 
     job, _ = begin(target.table.uri, target.running)
     found = change_rows(job, target.table, changed, settings=target.settings)
@@ -262,7 +266,7 @@ def update(session: Session, words: Words) -> DataFrame | None:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A clause of MERGE: which rows, what happens to them, and the values, None for all."""
+    """A clause of MERGE: its case, action, condition, and values (None for all columns)."""
 
     case: str
     action: Action
@@ -275,7 +279,7 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     """Run MERGE INTO."""
     words.need("MERGE")
     if words.at("WITH", "SCHEMA", "EVOLUTION"):
-        words.fail("add the columns with ALTER TABLE first; a merge does not")
+        words.fail("a merge does not add columns; add them with ALTER TABLE first")
     words.take("INTO")
     reference = words.table(by_view=True)
     if reference is None:
@@ -294,7 +298,9 @@ def merge(session: Session, words: Words) -> DataFrame | None:
     if not clauses:
         words.fail("expected WHEN")
     if own.lower() == alias.lower():
-        words.source.fail("the source has the name of the table; give it another", reference.start)
+        words.source.fail(
+            "the source has the same name as the table; use an alias", reference.start
+        )
     made = _Merge(target, frame, own, alias, condition, tuple(clauses))
     made.check(schema)
     made = replace(made, clauses=tuple(made.of_side(each, schema) for each in clauses))
@@ -304,11 +310,11 @@ def merge(session: Session, words: Words) -> DataFrame | None:
 def update_columns(
     session: Session, words: Words, target: Target, names: Sequence[str], base: Snapshot
 ) -> MergeResult:
-    """Run ALTER TABLE ... UPDATE COLUMNS ... FROM, whose source names rows by `_rowaddr`."""
+    """Run ALTER TABLE ... UPDATE COLUMNS ... FROM, whose source identifies rows by `_rowaddr`."""
     start = words.position
     plan, _ = merge_source(session, words)
     words.end()
-    frame = addressed(target, plan, names, base, start)
+    frame = with_row_addresses(target, plan, names, base, start)
     own, alias = f"{_SOURCE}_rows", f"{_SOURCE}_table"
     values = {name: f"{quoted(own)}.{quoted(name)}" for name in names}
     clause = _Clause("matched", Action.UPDATE, None, values, start)
@@ -318,7 +324,7 @@ def update_columns(
     def changed(snapshot: Snapshot) -> DataFrame:
         if snapshot.version != base.version:
             raise CommitConflictError(
-                "the table changed meanwhile, so its rows may have other addresses; try again",
+                "the table has changed since, so row addresses may be stale; retry",
                 read=base.version,
                 version=snapshot.version,
             )
@@ -327,23 +333,23 @@ def update_columns(
     return made.run(target_schema(base), changed)
 
 
-def addressed(
+def with_row_addresses(
     target: Target, plan: Plan, names: Sequence[str], base: Snapshot, start: int
 ) -> DataFrame:
-    """Return columns of a source and `_rowaddr`, which are of rows of a version of the table."""
+    """Return `_rowaddr` and columns of a source, which refer to a version of the table."""
     for read in plan.reads:
-        found = read.opened.snapshot
-        if found.location.uri == base.location.uri and found.version != base.version:
-            target.source.fail("addresses are those of the latest version; leave AS OF out", start)
+        snapshot = read.opened.snapshot
+        if snapshot.location.uri == base.location.uri and snapshot.version != base.version:
+            target.source.fail("addresses must be those of the latest version; remove AS OF", start)
     frame = plan.run()
-    brought = {each.lower(): each for each in frame.columns}
-    missing = [each for each in ["_rowaddr", *names] if each.lower() not in brought]
+    source_columns = {each.lower(): each for each in frame.columns}
+    missing = [each for each in ["_rowaddr", *names] if each.lower() not in source_columns]
     if missing:
-        near = similar_names(missing[0], list(brought))
-        message = f"the source needs `_rowaddr` and the columns that are named{near}"
+        near = similar_names(missing[0], list(source_columns))
+        message = f"the source must have `_rowaddr` and the named columns{near}"
         target.source.fail(message, start, missing=missing)
-    chosen = [F.col(quoted(brought[each.lower()])).alias(each) for each in names]
-    return frame.select(F.col(quoted(brought["_rowaddr"])).alias("_rowaddr"), *chosen)
+    chosen = [F.col(quoted(source_columns[each.lower()])).alias(each) for each in names]
+    return frame.select(F.col(quoted(source_columns["_rowaddr"])).alias("_rowaddr"), *chosen)
 
 
 def merge_source(session: Session, words: Words) -> tuple[Plan, str]:
@@ -400,18 +406,18 @@ def _clause(words: Words, target: Target, schema: StructType, alias: str) -> _Cl
         words.need("INSERT")
         if words.take("STAR"):
             return _Clause(case, Action.INSERT, condition, None, start)
-        place = words.position
+        position = words.position
         names = [
-            target.column(schema, _last(name, alias), place) for name in words.names("a column")
+            target.column(schema, _last(name, alias), position) for name in words.names("a column")
         ]
         words.need("VALUES")
         words.need("L_PAREN")
-        values = [_given(words, ("COMMA",), ("R_PAREN",))]
+        values = [_value_text(words, ("COMMA",), ("R_PAREN",))]
         while words.take("COMMA"):
-            values.append(_given(words, ("COMMA",), ("R_PAREN",)))
+            values.append(_value_text(words, ("COMMA",), ("R_PAREN",)))
         words.need("R_PAREN")
         if len(values) != len(names) or len(set(names)) < len(names):
-            words.source.fail("INSERT has not one value for each column", place, columns=names)
+            words.source.fail("INSERT needs one value per column", position, columns=names)
         return _Clause(case, Action.INSERT, condition, dict(zip(names, values, strict=True)), start)
     if not words.take("UPDATE"):
         words.fail("expected UPDATE or DELETE")
@@ -426,35 +432,39 @@ def _clause(words: Words, target: Target, schema: StructType, alias: str) -> _Cl
 class _Merge:
     target: Target
     frame: DataFrame
-    own: str
+    source_alias: str
     alias: str
     condition: str
     clauses: tuple[_Clause, ...]
 
     def check(self, schema: StructType) -> None:
-        """Refuse clauses that can never be reached, and stars over columns that are missing."""
+        """Raise for unreachable clauses, and for `*` if the source lacks columns."""
         for number, clause in enumerate(self.clauses):
             if any(
                 each.case == clause.case and each.condition is None
                 for each in self.clauses[:number]
             ):
-                self.target.source.fail("a clause before it takes all such rows", clause.start)
+                self.target.source.fail(
+                    "unreachable clause: an earlier clause applies to all its rows", clause.start
+                )
             if clause.values is None:
-                brought = {each.lower() for each in self.frame.columns}
-                missing = [each for each in schema.fieldNames() if each.lower() not in brought]
+                source_columns = {each.lower() for each in self.frame.columns}
+                missing = [
+                    each for each in schema.fieldNames() if each.lower() not in source_columns
+                ]
                 if missing:
                     self.target.source.fail(
-                        "`*` means all columns of the table, and the source lacks some",
+                        "`*` requires all columns of the table in the source",
                         clause.start,
                         missing=missing,
                     )
 
     def of_side(self, clause: _Clause, schema: StructType) -> _Clause:
-        """Return a clause whose names are those of the side that it has rows of.
+        """Qualify the names of a clause with the side that has rows.
 
-        In `INSERT (id) VALUES (id)` the source's `id` is meant, though the table has one too.
+        In `INSERT (id) VALUES (id)`, `id` is the column of the source even if the table has one.
         """
-        source = (self.own, {each.lower() for each in self.frame.columns})
+        source = (self.source_alias, {each.lower() for each in self.frame.columns})
         table = (self.alias, {each.lower() for each in [*schema.fieldNames(), ROW_ADDRESS]})
         if clause.case == "matched":
             return clause
@@ -465,7 +475,7 @@ class _Merge:
         def qualified(text: str) -> str:
             tree = parse_query(f"SELECT {text}")
             if tree is None or tree.find(exp.Subquery, exp.Exists, exp.Lambda):
-                return text  # there are names in it that are none of these
+                return text  # may contain names of other tables
             found = [each.parts[0].name.lower() for each in tree.find_all(exp.Column)]
             for each in found:
                 if each in wrong:
@@ -475,9 +485,9 @@ class _Merge:
                         clause.start,
                     )
             bare = own - {name.lower()}
-            places = [(word, start) for word, start in _first_names(text) if word in bare]
+            places = [(word, start) for word, start in _unqualified_names(text) if word in bare]
             if sorted(word for word, _ in places) != sorted(each for each in found if each in bare):
-                return text  # such a word is not always a name
+                return text  # such a token is not always a name
             return edited(text, [(start, start, f"{quoted(name)}.") for _, start in places])
 
         condition = None if clause.condition is None else qualified(clause.condition)
@@ -485,13 +495,13 @@ class _Merge:
         return replace(clause, condition=condition, values=values)
 
     def keys(self, schema: StructType) -> tuple[tuple[str, str], ...]:
-        """Return columns of the table, and those of the source that they must be equal to."""
+        """Return the pairs of table and source columns that the condition compares for equality."""
         tree = parse_query(f"SELECT 1 FROM t WHERE {self.condition}")
         if tree is None:
             return ()
-        own = {each.lower(): each for each in [*schema.fieldNames(), ROW_ADDRESS]}
-        brought = {each.lower(): each for each in self.frame.columns}
-        found = []
+        table_columns = {each.lower(): each for each in [*schema.fieldNames(), ROW_ADDRESS]}
+        source_columns = {each.lower(): each for each in self.frame.columns}
+        pairs = []
         for node in parts(tree.args["where"].this):
             if not isinstance(node, exp.EQ):
                 continue
@@ -500,13 +510,18 @@ class _Merge:
                 if (
                     is_pair
                     and side.table.lower() == self.alias.lower()
-                    and (other.table.lower() == self.own.lower())
+                    and (other.table.lower() == self.source_alias.lower())
                 ):
-                    found.append((own.get(side.name.lower()), brought.get(other.name.lower())))
-        return tuple((one, two) for one, two in dict.fromkeys(found) if one and two)
+                    pairs.append(
+                        (
+                            table_columns.get(side.name.lower()),
+                            source_columns.get(other.name.lower()),
+                        )
+                    )
+        return tuple((one, two) for one, two in dict.fromkeys(pairs) if one and two)
 
     def run(self, schema: StructType, changed: Callable[[Snapshot], DataFrame]) -> MergeResult:
-        """Do it."""
+        """Run the merge."""
         job, _ = begin(self.target.table.uri, self.target.running)
         keys = self.keys(schema)
         matching = [each for each in self.clauses if each.case == "matched"]
@@ -523,18 +538,18 @@ class _Merge:
         )
 
     def changed(self, snapshot: Snapshot) -> DataFrame:
-        """Return the rows that change: what happens to each, where it is, and its new values."""
+        """Return the changed rows: action, row address, and new values."""
         schema = target_schema(snapshot)
         for clause in self.clauses:
             if clause.action is Action.UPDATE:
                 _refuse_blobs(snapshot, schema, clause.values)
-        source, alias = quoted(self.own), quoted(self.alias)
-        is_source = f"{source}.{_BROUGHT} IS NOT NULL"
+        source, alias = quoted(self.source_alias), quoted(self.alias)
+        is_source = f"{source}.{_SOURCE_MARKER} IS NOT NULL"
         is_target = f"{alias}._rowaddr IS NOT NULL"
         cases = {
             "matched": f"{is_source} AND {is_target}",
             "source": f"{alias}._rowaddr IS NULL",
-            "target": f"{source}.{_BROUGHT} IS NULL",
+            "target": f"{source}.{_SOURCE_MARKER} IS NULL",
         }
         whens = [
             f"WHEN ({cases[each.case]}) AND ({each.condition or 'true'}) THEN {number}"
@@ -553,26 +568,26 @@ class _Merge:
                     shown.append(f"{case} AS {quoted(label)}")
                     labels.append((number, label))
         text = (
-            f"SELECT {', '.join(shown)} FROM {{{_SOURCE}}} AS {source} {self._join()} JOIN "
+            f"SELECT {', '.join(shown)} FROM {{{_SOURCE}}} AS {source} {self._join_type()} JOIN "
             f"{_TARGET} AS {alias} ON {self.condition}"
         )
-        brought = self.frame.withColumn(_BROUGHT, F.lit(1))
-        joined = self.target.query(snapshot, text, **{_SOURCE: brought})
+        marked_source = self.frame.withColumn(_SOURCE_MARKER, F.lit(1))
+        joined = self.target.query(snapshot, text, **{_SOURCE: marked_source})
         joined = joined.where(F.col(_CLAUSE).isNotNull())
         actions = F.lit(None).cast("int")
         for number, clause in enumerate(self.clauses):
             is_it = F.col(_CLAUSE) == number
             actions = F.when(is_it, F.lit(int(clause.action))).otherwise(actions)
         types = {each.name: each.dataType for each in joined.schema}
-        # A blob may be brought as text, which is its URI, if no clause brings bytes.
-        given = StructType(
+        # A blob may be given as its URI in a text column if no clause provides bytes.
+        source_schema = StructType(
             [
                 StructField(name, types[labels[0][1]])
                 for name, labels in values.items()
                 if len({types[label] for _, label in labels}) == 1
             ]
         )
-        stored_as = target_schema(snapshot, given)
+        stored_as = target_schema(snapshot, source_schema)
         columns = [
             self._stored(stored_as[name].dataType, name, labels, types)
             for name, labels in values.items()
@@ -582,7 +597,7 @@ class _Merge:
 
     def _value(self, clause: _Clause, name: str) -> str | None:
         if clause.values is None:
-            return f"{quoted(self.own)}.{quoted(name)}"
+            return f"{quoted(self.source_alias)}.{quoted(name)}"
         if name in clause.values:
             return clause.values[name]
         if clause.action is Action.UPDATE:
@@ -591,29 +606,35 @@ class _Merge:
 
     def _stored(
         self,
-        wanted: DataType,
+        target_type: DataType,
         name: str,
         labels: Sequence[tuple[int, str]],
         types: Mapping[str, DataType],
     ) -> Column:
-        value = F.lit(None).cast(wanted)
+        value = F.lit(None).cast(target_type)
         for number, label in labels:
-            place = self.clauses[number].start
-            made = _fitted(
-                self.target, F.col(quoted(label)), types[label], wanted, name, place, by_name=True
+            position = self.clauses[number].start
+            made = _cast(
+                self.target,
+                F.col(quoted(label)),
+                types[label],
+                target_type,
+                name,
+                position,
+                by_name=True,
             )
             value = F.when(F.col(_CLAUSE) == number, made).otherwise(value)
         return value.alias(name)
 
-    def _join(self) -> str:
+    def _join_type(self) -> str:
         cases = {clause.case for clause in self.clauses}
         if "target" in cases:
             return "FULL OUTER" if "source" in cases else "RIGHT OUTER"
         return "LEFT OUTER" if "source" in cases else "INNER"
 
 
-def _first_names(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the words of an expression which are neither behind a dot nor called."""
+def _unqualified_names(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the tokens of an expression that neither follow a dot nor are called."""
     tokens = Source(text).tokens
     for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
         is_inner = before is not None and before.kind in {"DOT", "COLON"}
@@ -625,7 +646,7 @@ def _first_names(text: str) -> Iterator[tuple[str, int]]:
 def exact_filter(
     session: Session, snapshot: Snapshot, condition: str, alias: str | None = None
 ) -> str | None:
-    """Return a filter of the table that is true for the same rows as a condition, or None."""
+    """Return a table filter that selects exactly the rows of a condition, or None."""
     if condition.strip().lower() == "true":
         return "true"
     tree = parse_query(f"SELECT 1 FROM t WHERE {condition}")
@@ -636,34 +657,34 @@ def exact_filter(
 
     def find(column: exp.Column) -> object:
         is_own = not column.table or (alias is not None and column.table.lower() == alias.lower())
-        return None if column.args.get("db") or not is_own else columns.named(column.name)
+        return None if column.args.get("db") or not is_own else columns.find(column.name)
 
     made = Translator(find, session.values).filter_of(tree.args["where"].this)
     return made.text if made is not None and made.is_exact else None
 
 
-def stored(
+def cast_to_table(
     target: Target,
     frame: DataFrame,
     snapshot: Snapshot,
     start: int,
-    keeps: Sequence[str] = (),
+    extra_columns: Sequence[str] = (),
     *,
     by_name: bool,
 ) -> DataFrame:
-    """Return the columns of the table in its types; those that the frame lacks are null.
+    """Cast a data frame to the columns of the table; missing columns are null.
 
-    Fields within are those of the same name, or else those at the same place.
+    Nested fields are matched by name, else by position.
     """
     schema = target_schema(snapshot, frame.schema)
-    brought = {each.name: each.dataType for each in frame.schema}
-    columns = [F.col(name) for name in keeps]
+    types = {each.name: each.dataType for each in frame.schema}
+    columns = [F.col(name) for name in extra_columns]
     for field in schema:
-        if field.name in brought:
-            value = _fitted(
+        if field.name in types:
+            value = _cast(
                 target,
                 F.col(quoted(field.name)),
-                brought[field.name],
+                types[field.name],
                 field.dataType,
                 field.name,
                 start,
@@ -672,14 +693,12 @@ def stored(
         elif field.nullable:
             value = F.lit(None).cast(field.dataType)
         else:
-            target.source.fail(
-                f"`{field.name}` must not be null, and nothing is given for it", start
-            )
+            target.source.fail(f"`{field.name}` must not be null, but no value is given", start)
         columns.append(value.alias(field.name))
     return frame.select(*columns)
 
 
-def _fitted(
+def _cast(
     target: Target,
     value: Column,
     found: DataType,
@@ -748,7 +767,7 @@ def _assignments(
         fields = inner.setdefault(name, {}) if is_field else None
         if name in found or (name in inner and (fields is None or rest.lower() in fields)):
             words.source.fail(f"`{path}` is set twice", start)
-        value = _given(words, ("COMMA",), *stops)
+        value = _value_text(words, ("COMMA",), *stops)
         if fields is None:
             found[name] = value
         else:
@@ -765,7 +784,7 @@ def _assignments(
             return found
 
 
-def _given(words: Words, *stops: Sequence[str]) -> str:
+def _value_text(words: Words, *stops: Sequence[str]) -> str:
     """Read a value; DEFAULT is null, as columns have no other."""
     text = words.text_until(*stops)
     return "NULL" if text.upper() == "DEFAULT" else text

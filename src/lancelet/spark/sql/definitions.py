@@ -33,10 +33,10 @@ from lancelet.spark.options import (
 )
 from lancelet.spark.sql.changes import (
     Target,
-    addressed,
     counted,
     merge_source,
     update_columns,
+    with_row_addresses,
 )
 from lancelet.spark.sql.names import (
     PATHS,
@@ -45,7 +45,7 @@ from lancelet.spark.sql.names import (
     is_missing,
     locate,
     named_table,
-    remember_view,
+    record_view,
 )
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
@@ -195,7 +195,7 @@ def _make(
 def _new_table(named: NamedTable, reference: Reference) -> TableRef:
     """Take the name of a table that is not there, and return where it goes."""
     uri = named.uri_to_write(creates=True)  # only then there is something to ask about
-    return TableRef.of(uri, {**named.storage_options(), **reference.given(storage=True)})
+    return TableRef.of(uri, {**named.storage_options(), **reference.select_options(storage=True)})
 
 
 def _place(
@@ -211,7 +211,7 @@ def _place(
         if is_missing(error):
             return None, named
         raise
-    return TableRef.of(uri, {**options, **reference.given(storage=True)}), named
+    return TableRef.of(uri, {**options, **reference.select_options(storage=True)}), named
 
 
 def _clone(session: Session, words: Words, reference: Reference, *, is_shallow: bool) -> DataFrame:
@@ -457,7 +457,7 @@ def _add_from(session: Session, words: Words, target: Target, names: list[str]) 
         )
     plan, _ = merge_source(session, words)
     words.end()
-    frame = addressed(target, plan, names, base, start)
+    frame = with_row_addresses(target, plan, names, base, start)
     join_columns(target.table.uri, frame, version=base.version, **target.running)
 
 
@@ -525,7 +525,7 @@ def create_view(session: Session, words: Words) -> DataFrame | None:
         path = given.pop("path", "")
         if path and all(map(_is_storage, given)):
             made = Reference((PATHS, path), start, start, options=tuple(given.items()))
-            remember_view(session.spark, name, made)
+            record_view(session.spark, name, made)
         return done
     if not words.take("AS"):
         return None

@@ -1,11 +1,11 @@
-"""Names of tables in statements: by path, by a namespace that was attached, or by a view.
+"""Resolve table names in statements: a path, a name in an attached namespace, or a view.
 
     lance.`/data/t`            a path
     lake.sales.orders          attach(spark, "lake", "dir", root="/data/lake")
     orders                     CREATE TEMPORARY VIEW orders USING lance OPTIONS (path '/data/t')
 
-What follows a name says which version is meant: `@branch`, `VERSION AS OF 3`, `VERSION AS OF
-'tag'`, `TIMESTAMP AS OF '2024-02-29 12:00:00'`.
+A suffix selects the version: `@branch`, `VERSION AS OF 3`, `VERSION AS OF 'tag'`, `TIMESTAMP AS OF
+'2024-02-29 12:00:00'`.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ _BEFORE_TABLES: Final = frozenset(
 
 
 def attach(spark: SparkSession, name: str, kind: object, **properties: str) -> None:
-    """Make the tables of a namespace known to `sql` as `name.a.b`.
+    """Register a namespace, so that `sql` finds its tables as `name.a.b`.
 
     Args:
         spark: The session.
-        name: The first part of the tables' names.
-        kind: `dir`, `rest`, the path of a class of another namespace, or a namespace
-            itself, as `lance_namespace.LanceNamespace` has it.
-        properties: Those of the namespace, such as `root` or `uri`.
+        name: The first part of the table names.
+        kind: `dir`, `rest`, the path of a namespace class, or a namespace object with the
+            interface of `lance_namespace.LanceNamespace`.
+        properties: Properties of the namespace, such as `root` or `uri`.
     """
     if name.lower() == PATHS or not name:
-        raise InvalidInputError(f"`{PATHS}` stands before paths; choose another name", name=name)
+        raise InvalidInputError(f"`{PATHS}` is the prefix of paths; choose another name", name=name)
     client = _connect(kind, properties) if isinstance(kind, str) else kind
     _ATTACHED.setdefault(spark, {})[name.lower()] = client
 
 
 def detach(spark: SparkSession, name: str) -> None:
-    """Forget a namespace that was attached."""
+    """Unregister a namespace."""
     if _ATTACHED.get(spark, {}).pop(name.lower(), None) is None:
-        raise NotFoundError("no namespace of that name is attached", name=name)
+        raise NotFoundError("no namespace of this name is attached", name=name)
 
 
 def attached(spark: SparkSession) -> Mapping[str, Any]:
-    """Return the namespaces of a session by their names in lower case."""
+    """Return the attached namespaces of a session by lower-case name."""
     return _ATTACHED.get(spark, {})
 
 
-def remember_view(spark: SparkSession, name: str, reference: Reference) -> None:
-    """Note that a view which is there stands for a whole Lance table.
+def record_view(spark: SparkSession, name: str, reference: Reference) -> None:
+    """Record that an existing view selects a whole Lance table.
 
-    Not with Spark Connect, where nobody can tell whether a view is still the same: there a frame
-    is the name of the view, and means whatever has that name when it is asked.
+    Does nothing with Spark Connect, where a changed view cannot be detected: there a frame is
+    resolved by the name of the view when it is used.
     """
     if not is_remote():
         made = replace(reference, view=name)
@@ -86,23 +86,23 @@ def remember_view(spark: SparkSession, name: str, reference: Reference) -> None:
 
 
 def views_in(spark: SparkSession, source: Source) -> Mapping[str, Reference]:
-    """Return the tables that views stand for whose names are words of a statement.
+    """Return the tables of the recorded views that a statement names.
 
-    A view that others made again, perhaps over something else, stands for nothing any more.
+    Views that have been replaced since are ignored.
     """
-    known = _VIEWS.get(spark, {})
-    found = {}
-    for name in {token.text.lower() for token in source.tokens} & known.keys():
-        reference, frame = known[name]
+    recorded = _VIEWS.get(spark, {})
+    references = {}
+    for name in {token.text.lower() for token in source.tokens} & recorded.keys():
+        reference, frame = recorded[name]
         try:
-            is_there = spark.table(quoted(name)).sameSemantics(frame)
+            is_unchanged = spark.table(quoted(name)).sameSemantics(frame)
         except AnalysisException:
-            is_there = False
-        if is_there:
-            found[name] = reference
+            is_unchanged = False
+        if is_unchanged:
+            references[name] = reference
         else:
-            del known[name]
-    return found
+            del recorded[name]
+    return references
 
 
 def _connect(kind: str, properties: Mapping[str, str]) -> Any:
@@ -119,7 +119,7 @@ def _connect(kind: str, properties: Mapping[str, str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table that a statement names: the parts of its name, its version, and where it stands."""
+    """A table name in a statement: its parts, version, and position."""
 
     parts: tuple[str, ...]
     start: int
@@ -132,7 +132,7 @@ class Reference:
 
     @property
     def own(self) -> str:
-        """What the table is called in the statement, unless that gives it another name."""
+        """The name of the table in the statement unless it has an alias."""
         return self.view or self.parts[-1]
 
     @property
@@ -142,11 +142,11 @@ class Reference:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether a version is named."""
+        """Whether a version is selected."""
         return self.version is not None or self.asof is not None
 
-    def given(self, *, storage: bool) -> dict[str, str]:
-        """Return the options of the store by their names there, or those of the statement."""
+    def select_options(self, *, storage: bool) -> dict[str, str]:
+        """Return the storage options without their prefix, or the other options."""
         if not storage:
             return {key: value for key, value in self.options if not key.startswith(STORAGE_PREFIX)}
         start = len(STORAGE_PREFIX)
@@ -154,23 +154,23 @@ class Reference:
 
     @property
     def title(self) -> str:
-        """The name as it is written."""
+        """The name as written in the statement."""
         return self.view or (self.parts[1] if self.is_path else ".".join(self.parts))
 
 
 def find_references(
     source: Source, catalogs: Mapping[str, Any], views: Mapping[str, Reference] | None = None
 ) -> list[Reference]:
-    """Return the Lance tables that a statement names, in the order of the text."""
+    """Return the Lance tables of a statement in text order."""
     tokens = source.tokens
     hidden = _names_of_queries(tokens)
     views = {name: each for name, each in (views or {}).items() if name not in hidden}
-    found = []
+    references = []
     number = 0
-    in_tables = _table_places(tokens)
+    in_tables = _table_positions(tokens)
     while number < len(tokens):
         made = reference_at(source, number, catalogs, views)
-        # `lance` may also be what a query calls a table of its own.
+        # `lance` may also be the alias of a table in the query.
         is_sure = (
             made is not None
             and made[0].view is None
@@ -184,24 +184,27 @@ def find_references(
         is_call = number < len(tokens) and tokens[number].kind == "L_PAREN"
         can_be_called = reference.view is not None or not reference.is_path
         if not (can_be_called and is_call and reference.stop == tokens[number].start):
-            found.append(reference)
-    return found
+            references.append(reference)
+    return references
 
 
 def _names_of_queries(tokens: tuple[Token, ...]) -> set[str]:
-    """Return what may be names of queries, as `t` in `WITH t (a, b) AS (SELECT ...)`."""
-    found = set()
+    """Return possible names of common table expressions.
+
+    Includes `t` of `WITH t (a, b) AS (SELECT ...)`.
+    """
+    names = set()
     for number, token in enumerate(tokens):
         if token.word != "AS" or tokens[number + 1 : number + 2] == ():
             continue
-        place = number - 1
-        if place > 0 and tokens[place].kind == "R_PAREN":
-            while place > 0 and tokens[place].kind != "L_PAREN":
-                place -= 1
-            place -= 1
-        if place > 0 and tokens[number + 1].kind == "L_PAREN":
-            found.add(tokens[place].text.lower())
-    return found
+        position = number - 1
+        if position > 0 and tokens[position].kind == "R_PAREN":
+            while position > 0 and tokens[position].kind != "L_PAREN":
+                position -= 1
+            position -= 1
+        if position > 0 and tokens[number + 1].kind == "L_PAREN":
+            names.add(tokens[position].text.lower())
+    return names
 
 
 def reference_at(
@@ -210,9 +213,9 @@ def reference_at(
     catalogs: Mapping[str, Any],
     views: Mapping[str, Reference] | None = None,
 ) -> tuple[Reference, int] | None:
-    """Return the table that is named from a token on, and the number of the token behind it.
+    """Parse the table reference at a token; return it and the index of the next token.
 
-    `views` are those that may name it too.
+    `views` are the views it may name.
     """
     tokens = source.tokens
     start = number
@@ -231,8 +234,8 @@ def reference_at(
         parts.append(tokens[number + 1].text)
         number += 2
     is_path = first == PATHS and len(parts) == 2 and tokens[number - 1].kind == "IDENTIFIER"
-    known = (views or {}).get(first) if len(parts) == 1 else None
-    if known is None and not is_path and not (first in catalogs and len(parts) > 1):
+    view = (views or {}).get(first) if len(parts) == 1 else None
+    if view is None and not is_path and not (first in catalogs and len(parts) > 1):
         return None
     branch = version = asof = None
     if number + 1 < len(tokens) and tokens[number].kind == "PARAMETER":
@@ -249,40 +252,44 @@ def reference_at(
             if value < len(tokens) and tokens[value].word in {"TIMESTAMP", "DATE"}:
                 value += 1
             asof, number = _literal(source, value, ("STRING",))
-    options = {} if known is None else dict(known.options)
+    options = {} if view is None else dict(view.options)
     if [each.kind for each in tokens[number : number + 2]] == ["WITH", "L_PAREN"]:
-        given, number = properties_at(source, number + 1)
-        options |= {name.lower(): value for name, value in given.items()}
+        properties, number = properties_at(source, number + 1)
+        options |= {name.lower(): value for name, value in properties.items()}
     stop = tokens[number - 1].stop
     made = Reference(
-        tuple(parts) if known is None else known.parts,
+        tuple(parts) if view is None else view.parts,
         tokens[start].start,
         stop,
         branch,
         version,
         asof,
         tuple(options.items()),
-        None if known is None else known.view,
+        None if view is None else view.view,
     )
     return made, number
 
 
 def properties_at(source: Source, number: int) -> tuple[dict[str, str], int]:
-    """Return properties in parentheses, ('a.b' = 'c', d = 3), and the number of what follows."""
+    """Parse properties such as ('a.b' = 'c', d = 3); return them and the next token's index."""
     tokens = source.tokens
 
     def token(kind: str | None, what: str) -> Token:
         nonlocal number
-        found = tokens[number] if number < len(tokens) else None
-        if found is None or (found.kind != kind if kind else found.kind in _ENDS_OF_VALUES):
-            source.fail(f"expected {what}", len(source.text) if found is None else found.start)
+        properties = tokens[number] if number < len(tokens) else None
+        if properties is None or (
+            properties.kind != kind if kind else properties.kind in _ENDS_OF_VALUES
+        ):
+            source.fail(
+                f"expected {what}", len(source.text) if properties is None else properties.start
+            )
         number += 1
-        return found
+        return properties
 
     def comes(kind: str) -> bool:
         return number < len(tokens) and tokens[number].kind == kind
 
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     token("L_PAREN", "( and properties")
     while not comes("R_PAREN"):
         parts = [token(None, "a property")]
@@ -293,17 +300,17 @@ def properties_at(source: Source, number: int) -> tuple[dict[str, str], int]:
         sign = "-" if comes("DASH") else ""
         number += bool(sign)
         value = token(None, "the value of a property")
-        found[".".join(each.text for each in parts)] = sign + value.text
+        properties[".".join(each.text for each in parts)] = sign + value.text
         if not comes("R_PAREN"):
             token("COMMA", "COMMA or )")
-    return found, number + 1
+    return properties, number + 1
 
 
 def _literal(source: Source, number: int, kinds: tuple[str, ...]) -> tuple[str, int]:
     tokens = source.tokens
     if number >= len(tokens) or tokens[number].kind not in kinds:
-        place = tokens[number].start if number < len(tokens) else len(source.text)
-        source.fail("a version is named by a constant: a number, a tag or a time in quotes", place)
+        position = tokens[number].start if number < len(tokens) else len(source.text)
+        source.fail("a version must be a constant: a number, a tag or a quoted timestamp", position)
     return tokens[number].text, number + 1
 
 
@@ -316,34 +323,34 @@ def _is_name(token: Token, *, after_dot: bool = False) -> bool:
     return is_word and (after_dot or token.kind == "VAR" or token.text.isidentifier())
 
 
-def _table_places(tokens: tuple[Token, ...]) -> set[int]:
-    """Return the numbers of the tokens before which the grammar wants a table."""
-    places: set[int] = set()
-    # For each open parenthesis: whether a query began, and whether its FROM is what comes.
+def _table_positions(tokens: tuple[Token, ...]) -> set[int]:
+    """Return the indices of tokens at which the grammar expects a table."""
+    positions: set[int] = set()
+    # Per open parenthesis: whether it contains a query, and whether the FROM clause is open.
     levels = [(True, False)]
     for number, token in enumerate(tokens):
         has_query, in_from = levels[-1]
         before = tokens[number - 1] if number else None
         if token.kind == "L_PAREN":
-            opens = number in places or (before is not None and number - 1 in places)
+            opens = number in positions or (before is not None and number - 1 in positions)
             levels.append((opens, opens))
             if opens:
-                places.add(number + 1)
+                positions.add(number + 1)
         elif token.kind == "R_PAREN":
             if len(levels) > 1:
                 levels.pop()
         elif token.word == "FROM" and (has_query or before is None or before.kind == "L_PAREN"):
             levels[-1] = (True, True)
-            places.add(number + 1)
+            positions.add(number + 1)
         elif token.clause in _CLAUSES:
             levels[-1] = (has_query or token.word == "SELECT", False)
         elif token.kind == "COMMA" and in_from:
-            places.add(number + 1)
+            positions.add(number + 1)
         elif token.word in _BEFORE_TABLES:
             if token.word == "JOIN":
                 levels[-1] = (has_query, True)
-            places.add(number + 1)
-    return places
+            positions.add(number + 1)
+    return positions
 
 
 def locate(
@@ -353,18 +360,15 @@ def locate(
     *,
     known: AbstractSet[str] = frozenset(),
 ) -> TableRef:
-    """Return where a table is that a statement names; a name that is not known is an error.
-
-    `known` are the options that the statement takes beside those of the store.
-    """
-    for name in reference.given(storage=False):
+    """Return the location of the table that a statement names; unknown names are an error."""
+    for name in reference.select_options(storage=False):
         if name not in known:
             source.fail(
                 f"no option here has the name `{name}`{similar_names(name, sorted(known))}",
                 reference.start,
                 known=[*sorted(known), f"{STORAGE_PREFIX}<name>"],
             )
-    storage = reference.given(storage=True)
+    storage = reference.select_options(storage=True)
     if reference.is_path:
         table = TableRef.of(reference.parts[1], storage)
         if not reference.parts[1]:
@@ -373,13 +377,13 @@ def locate(
         named = named_table(spark, source, reference)
         try:
             uri, options, opened = named.opened(None)
-        except Exception as error:  # what others' namespaces raise has no common class
+        except Exception as error:  # exceptions of custom namespaces have no common class
             if _is_missing(error):
-                source.fail(_unknown(named), reference.start, table=reference.title)
+                source.fail(_unknown_table_message(named), reference.start, table=reference.title)
             raise
         if opened.is_managed:
             raise UnsupportedError(
-                "the namespace decides who publishes versions of this table; use lancelet.dataset",
+                "the namespace manages the versions of this table; use lancelet.dataset",
                 table=reference.title,
             )
         table = TableRef.of(uri, {**options, **storage})
@@ -388,15 +392,15 @@ def locate(
 
 
 def named_table(spark: SparkSession, source: Source, reference: Reference) -> NamedTable:
-    """Return a table of an attached namespace, which need not be there."""
+    """Return a table of an attached namespace, which may not exist."""
     client = attached(spark).get(reference.parts[0].lower())
     if client is None:
-        source.fail("the table is not named by an attached namespace", reference.start)
+        source.fail("no attached namespace has this name", reference.start)
     return NamedTable(client, reference.parts[1:])
 
 
 def is_missing(error: Exception) -> bool:
-    """Say whether an error of a namespace means that there is no such name."""
+    """Return whether a namespace error means that the name does not exist."""
     return _is_missing(error)
 
 
@@ -404,20 +408,20 @@ def _is_missing(error: Exception) -> bool:
     return isinstance(error, (LookupError, FileNotFoundError)) or "NotFound" in type(error).__name__
 
 
-def _unknown(named: NamedTable) -> str:
-    known = list(table_names(named.client, named.table_id[:-1]))
-    near = similar_names(named.table_id[-1], known)
-    return f"no table has this name{near}"
+def _unknown_table_message(named: NamedTable) -> str:
+    existing = list(table_names(named.client, named.table_id[:-1]))
+    near = similar_names(named.table_id[-1], existing)
+    return f"unknown table{near}"
 
 
 def table_names(client: Any, parent: tuple[str, ...]) -> Iterator[str]:
-    """Yield the tables directly below a namespace; none if there is no such namespace."""
+    """Yield the tables directly in a namespace; none if the namespace does not exist."""
     names = namespace_module()
     page: str | None = None
     while True:
         try:
             answer = client.list_tables(names.ListTablesRequest(id=list(parent), page_token=page))
-        except Exception as error:  # what others' namespaces raise has no common class
+        except Exception as error:  # exceptions of custom namespaces have no common class
             if _is_missing(error):
                 return
             raise
@@ -428,7 +432,7 @@ def table_names(client: Any, parent: tuple[str, ...]) -> Iterator[str]:
 
 
 def read_options(spark: SparkSession, source: Source, reference: Reference) -> ReadOptions:
-    """Return the version of a table that a statement names."""
+    """Return the read options for the table and version that a statement names."""
     table = locate(spark, source, reference)
     version, tag, asof = None, None, None
     if reference.version is not None:
@@ -441,14 +445,14 @@ def read_options(spark: SparkSession, source: Source, reference: Reference) -> R
 
 
 def _instant(spark: SparkSession, source: Source, reference: Reference) -> datetime:
-    """Return the time that is named, on the clock of the session unless it has a zone."""
+    """Return the selected time; without a zone it is in the time zone of the session."""
     text = reference.asof or ""
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
-        place = source.text.find(text, reference.start)
-        source.fail("a time is written as 2024-02-29 12:00:00", place, found=text)
-    if found.tzinfo is None:
+        position = source.text.find(text, reference.start)
+        source.fail("invalid timestamp; write it as 2024-02-29 12:00:00", position, found=text)
+    if instant.tzinfo is None:
         zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
-        found = found.replace(tzinfo=ZoneInfo(zone))
-    return found.astimezone(UTC)
+        instant = instant.replace(tzinfo=ZoneInfo(zone))
+    return instant.astimezone(UTC)

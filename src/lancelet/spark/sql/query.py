@@ -1,11 +1,11 @@
-"""Running a query: Lance tables in its text become data frames, everything else stays as it is.
+"""Replace the Lance tables of a query by data frames and run it.
 
     SELECT id FROM lance.`/data/t` VERSION AS OF 3 WHERE price > 10
     SELECT id FROM {lancelet_0} AS `t` WHERE price > 10         lancelet_0: a scan of `id`, `price`
 
-Nothing but the names of tables is replaced, so Spark parses, checks and runs the text that the
-user wrote. A frame that stands for a table has the columns that the query names, and rows that its
-conditions leave; Spark evaluates the conditions again.
+Only table names are replaced, so Spark parses, validates and runs the original query text. The data
+frame of a table has the columns that the query uses and the rows that pass its predicates. Spark
+evaluates the predicates again.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from lancelet.spark.sql.names import (
     read_options,
     views_in,
 )
-from lancelet.spark.sql.reading import Opened, frame_of, partial_frame, with_keys
+from lancelet.spark.sql.reading import OpenTable, frame_of, partial_frame, with_keys
 from lancelet.spark.sql.search_calls import with_searches
 from lancelet.spark.sql.source import Source, Token, call_stop, edited, parse_query
 from lancelet.values import dataclass
 
 _FRAME: Final = "lancelet_"
-_BEHIND_WHERE: Final = frozenset(
+_AFTER_WHERE: Final = frozenset(
     {
         "GROUP",
         "HAVING",
@@ -60,7 +60,7 @@ _BEHIND_WHERE: Final = frozenset(
         "DISTRIBUTE",
     }
 )
-_BEHIND_TABLE: Final = _BEHIND_WHERE | {
+_AFTER_TABLE: Final = _AFTER_WHERE | {
     "WHERE",
     "JOIN",
     "INNER",
@@ -78,60 +78,64 @@ _BEHIND_TABLE: Final = _BEHIND_WHERE | {
     "UNPIVOT",
     "SELECT",
 }
-"""Words behind the name of a table that are no alias of it."""
+"""Keywords that can follow a table name and are not its alias."""
 _ENDS: Final = frozenset({"R_PAREN", "COMMA", "PIPE", "PIPE_GT"})
 _BRACES: Final = re.compile(r"[{}]")
-_PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
+_POSITION: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _FORMATTED: Final = re.compile(r"(\{\{|\}\})|\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a statement runs with: the session of Spark, and values and frames by their names.
+    """The Spark session of a statement with its parameters and data frames.
 
-    `known` are versions that are open, by what stands for their path.
+    `open_tables` maps the placeholder of a path to an open version.
     """
 
     spark: SparkSession
     values: Mapping[str, Any] = field(default_factory=dict)
     frames: Mapping[str, DataFrame] = field(default_factory=dict)
-    known: Mapping[str, Opened] = field(default_factory=dict)
+    open_tables: Mapping[str, OpenTable] = field(default_factory=dict)
 
     def run(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Run a text in which `{name}` stands for a frame and `:name` for a value."""
-        known = {**self.frames, **frames}
+        """Run a query text in which `{name}` is a data frame and `:name` a parameter."""
+        all_frames = {**self.frames, **frames}
         values = dict(self.values) or None
-        return self.spark.sql(text, args=values, **known) if known else self.spark.sql(text, values)
+        return (
+            self.spark.sql(text, args=values, **all_frames)
+            if all_frames
+            else self.spark.sql(text, values)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A table that a query reads, what it needs of it, and what tasks compute of that."""
+    """A table scan of a query, with the partial aggregation that its tasks compute."""
 
     reference: Reference | None
-    opened: Opened
+    opened: OpenTable
     use: Use
     aggregation: Aggregation | None = None
 
     @property
     def is_whole(self) -> bool:
-        """Whether all columns and rows are read as they are."""
+        """Whether the scan reads all columns and rows without aggregation."""
         stored = {each.name for each in self.opened.columns.stored}
         is_all = stored <= set(self.use.columns)
         return is_all and self.use.filter is None and self.aggregation is None
 
     @property
     def bytes_read(self) -> int:
-        """About how many bytes of files hold what is read."""
+        """Estimated bytes of data files to read."""
         return self.opened.bytes_read(self.use.columns)
 
     @property
     def schema(self) -> StructType:
-        """The columns that are read."""
+        """The schema of the scan."""
         return schema_of_snapshot(self.opened.snapshot, self.opened.options(self.use))
 
     def frame(self, spark: SparkSession) -> tuple[DataFrame, pa.Table | None, bool]:
-        """Return the rows, and them if the driver read them; or results, and if they are final."""
+        """Return the data frame, its table if the driver read it, and if it is final."""
         if self.aggregation is None:
             return *frame_of(spark, self.opened, self.use), True
         made, is_final = partial_frame(spark, self.opened, self.use, self.aggregation)
@@ -140,10 +144,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A query whose tables were found: the text for Spark, and what is read of each table.
+    """A query with resolved tables: the text for Spark and one scan per table.
 
-    `plain` is the text without partial results, where the names of columns are to be those of it;
-    `final` is the text where all aggregates are already computed, if that is possible.
+    `plain` is the text without partial aggregation, if the result takes its column names from it.
+    `final` is the text that uses complete aggregates, if partial results can be complete.
     """
 
     session: Session
@@ -154,13 +158,13 @@ class Plan:
     final: str | None = None
 
     def run(self, before: str = "") -> DataFrame:
-        """Return the result as a data frame; `before` stands before the query, as EXPLAIN."""
+        """Return the result as a data frame; `before` is a prefix of the query such as EXPLAIN."""
         try:
             return self._run(before)
         except AnalysisException:
             if all(each.is_whole for each in self.reads):
                 raise
-        # Spark shall refuse nothing for what was left out, and know all columns when it does.
+        # Run without pushdown: removed columns must not cause errors or be missing from messages.
         return self.query.plan(self.session, None).run(before)
 
     def _run(self, before: str) -> DataFrame:
@@ -169,7 +173,7 @@ class Plan:
         frames: dict[str, DataFrame] = {}
         few: dict[str, tuple[int, pa.Table]] = {}
         named = zip(self.query.names, self.reads, strict=True)
-        # The smallest first: keys that are left of them say what is read of the others.
+        # Read the smallest table first: its join keys reduce the reads of the other tables.
         for name, read in sorted(named, key=lambda each: each[1].bytes_read):
             use = with_keys(read.opened, read.use, few)
             key = replace(read, reference=None, use=replace(use, same=()))
@@ -183,7 +187,7 @@ class Plan:
         done = run_text(self.session, self.query.source, f"{before}{text}", frames)
         if self.plain is None or before:
             return done
-        # The names that Spark makes of aggregates are those of the text as it was.
+        # Column names of aggregates come from the original text.
         empty = {
             name: spark.createDataFrame([], read.schema)
             for name, read in zip(self.query.names, self.reads, strict=True)
@@ -194,15 +198,15 @@ class Plan:
 def run_text(
     session: Session, source: Source, text: str, frames: Mapping[str, DataFrame]
 ) -> DataFrame:
-    """Run a text that was made of a source, whose errors say where they are in the source."""
+    """Run a text generated from a source; errors point to the position in the source."""
     try:
         done = session.run(text, frames)
         if is_remote():
-            _ = done.schema  # the server looks at the text when it is asked for this
+            _ = done.schema  # the server analyzes the query when its schema is requested
     except AnalysisException as error:
         if isinstance(error, ParseException) and source.is_written:
             _parse_as_written(session, source)
-        start = _place_of(error, source, text)
+        start = _error_position(error, source, text)
         if start is not None:
             error.add_note(source.pointer(start))
         raise
@@ -210,66 +214,69 @@ def run_text(
 
 
 def _parse_as_written(session: Session, source: Source) -> None:
-    """Raise what Spark's parser says of the text of the user, if it refuses that one too.
+    """Raise the parser error for the original text, if Spark rejects that as well.
 
-    What it has no grammar for is left out: `@branch`, and the braces around the name of a frame.
+    `@branch` and the braces of data frame names are removed, as Spark's grammar lacks them.
     """
     tokens = source.tokens
-    edits = [(start, stop, f" {name} ") for start, stop, name in _given(source, session.frames)]
+    edits = [
+        (start, stop, f" {name} ")
+        for start, stop, name in _frame_references(source, session.frames)
+    ]
     for each in find_references(source, attached(session.spark)):
         for sign, branch in itertools.pairwise(tokens):
             if sign.kind == "PARAMETER" and each.start < sign.start < each.stop:
                 edits.append((sign.start, branch.stop, " " * (branch.stop - sign.start)))
     try:
-        # Without its parameters, since an error has no place in the text with them.
+        # Without parameters, because errors of parameterized texts have no position.
         session.spark.sql(edited(source.text, edits))
     except ParseException as error:
-        found = _PLACE.search(str(error))
-        if found is not None:
-            before = source.text.splitlines(keepends=True)[: int(found[1]) - 1]
-            error.add_note(source.pointer(sum(map(len, before)) + int(found[2])))
+        match = _POSITION.search(str(error))
+        if match is not None:
+            before = source.text.splitlines(keepends=True)[: int(match[1]) - 1]
+            error.add_note(source.pointer(sum(map(len, before)) + int(match[2])))
         raise
     except AnalysisException:
         return
 
 
-def _place_of(error: AnalysisException, source: Source, text: str) -> int | None:
-    """Return where in the source the words stand that Spark complains about in a text.
+def _error_position(error: AnalysisException, source: Source, text: str) -> int | None:
+    """Return the position in the source of an error in a generated text.
 
-    Words of the source are words of the text too, in the same order: the third `id` of one is the
-    third of the other. Only the names of frames have other lengths than those that Spark sees.
+    Both texts contain the tokens of the source in the same order: the third `id` of one is the
+    third of the other. Only data frame names have a different length for Spark.
     """
     contexts = [] if isinstance(error, ParseException) else error.getQueryContext()
     if not contexts or contexts[0].contextType() is not QueryContextType.SQL:
         return None
     name = "_pyspark_connect_temp_view_" if is_remote() else "_pyspark_"
-    name += "_" * 32  # as long as the identifier that Spark draws for a frame
-    tokens = Source(_FORMATTED.sub(lambda found: found[0][0] if found[1] else name, text)).tokens
+    name += "_" * 32  # the length of the identifiers that Spark generates for data frames
+    tokens = Source(_FORMATTED.sub(lambda match: match[0][0] if match[1] else name, text)).tokens
     starts = [each.start for each in tokens]
     if contexts[0].startIndex() not in starts:
         return None
     number = starts.index(contexts[0].startIndex())
-    places = [each.start for each in source.tokens if each.text == tokens[number].text]
+    positions = [each.start for each in source.tokens if each.text == tokens[number].text]
     count = sum(each.text == tokens[number].text for each in tokens[:number])
-    return places[count] if count < len(places) else None
+    return positions[count] if count < len(positions) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The text of a query with its Lance tables, each of a version, and the names they get."""
+    """A query text with its resolved Lance tables and their generated names."""
 
     source: Source
     references: tuple[Reference, ...]
-    opened: tuple[Opened, ...]
+    opened: tuple[OpenTable, ...]
     names: tuple[str, ...]
     skeleton: Source
     given: str
     has_frames: bool
 
     def plan(self, session: Session, tree: exp.Query | None) -> Plan:
-        """Decide what to read of the tables; without a tree everything is read."""
+        """Plan the scans of the query; without a syntax tree all columns and rows are read."""
         names = self.names
-        bare = set() if tree is None else _name_tables(tree, names, self.references)
+        without_alias = set() if tree is None else _name_tables(tree, names, self.references)
         tables = {name: each.columns for name, each in zip(names, self.opened, strict=True)}
         uses = analyse(self.source, tree, tables, session.values)
         aggregations = {}
@@ -280,32 +287,36 @@ class Query:
                     made = find_aggregation(node, tables[node.name], uses[node.name], num_rows=rows)
                     if made is not None and (made.select is tree or not made.has_unnamed):
                         aggregations[node.name] = made
-        text = _final_text(self, tree, bare, aggregations)
+        text = _final_text(self, tree, without_alias, aggregations)
         reads = tuple(
             Read(reference, each, uses[name], aggregations.get(name))
             for reference, each, name in zip(self.references, self.opened, names, strict=True)
         )
         renames = any(each.select is tree and each.has_unnamed for each in aggregations.values())
-        plain = _final_text(self, tree, bare, {}) if renames else None
+        plain = _final_text(self, tree, without_alias, {}) if renames else None
         can_be = aggregations and all(each.can_be_final for each in aggregations.values())
-        final = _final_text(self, tree, bare, aggregations, is_final=True) if can_be else None
+        final = (
+            _final_text(self, tree, without_alias, aggregations, is_final=True) if can_be else None
+        )
         return Plan(session, self, reads, text, plain, final)
 
 
 def plan_query(session: Session, source: Source) -> Plan:
-    """Find the tables of a query, pin their versions, and decide what to read of them."""
+    """Resolve the tables of a query, pin their versions, and plan their scans."""
     searches, source = with_searches(session, source)
     session = replace(session, frames={**session.frames, **searches})
     views = views_in(session.spark, source)
     references = tuple(find_references(source, attached(session.spark), views))
-    seen: dict[ReadOptions, Opened] = {}
+    seen: dict[ReadOptions, OpenTable] = {}
     opened = tuple(_open(session, source, each, seen) for each in references)
     prefix = _FRAME
     while any(token.text.lower().startswith(prefix) for token in source.tokens):
         prefix += "_"
     names = tuple(f"{prefix}{number}" for number in range(len(references)))
     given = f"{prefix}given_"
-    skeleton = _spliced(source, references, [f"`{name}`" for name in names], session.frames, given)
+    skeleton = _with_frame_names(
+        source, references, [f"`{name}`" for name in names], session.frames, given
+    )
     has_frames = bool(references or session.frames)
     query = Query(source, references, opened, names, Source(skeleton), given, has_frames)
     tree = parse_query(skeleton) if references and _is_plain(session, source) else None
@@ -315,28 +326,28 @@ def plan_query(session: Session, source: Source) -> Plan:
 def _name_tables(
     tree: exp.Query, names: Sequence[str], references: Sequence[Reference]
 ) -> set[str]:
-    """Give tables without an alias the last part of their name as one; return which they are."""
+    """Add the last part of its name as alias to each table without one; return those tables."""
     parts = dict(zip(names, references, strict=True))
-    bare = set()
+    without_alias = set()
     for node in tree.find_all(exp.Table):
         if node.name in parts and not node.alias:
-            bare.add(node.name)
+            without_alias.add(node.name)
             name = exp.to_identifier(parts[node.name].own, quoted=True)
             node.set("alias", exp.TableAlias(this=name))
-    return bare
+    return without_alias
 
 
 def _final_text(
     query: Query,
     tree: exp.Query | None,
-    bare: AbstractSet[str],
+    without_alias: AbstractSet[str],
     aggregations: Mapping[str, Aggregation],
     *,
     is_final: bool = False,
 ) -> str:
-    """Return the text for Spark: frames for tables, and merged partial results for aggregates.
+    """Return the text for Spark with data frames for tables and merges of partial aggregates.
 
-    With `is_final` there is a row for each group, and nothing is left to merge.
+    With `is_final`, partial results have one row per group and need no merge.
     """
     edits = []
     tokens = query.skeleton.tokens
@@ -346,7 +357,7 @@ def _final_text(
         token = tokens[number]
         edits.append((token.start, token.stop, f"\0{{{name}}}\0"))
         last = _sample_end(tokens, number)
-        if name in bare if tree is not None else _is_bare(tokens, number, last):
+        if name in without_alias if tree is not None else _is_bare(tokens, number, last):
             stop = tokens[last].stop
             edits.append((stop, stop, f" AS {quoted(reference.own)}"))
         aggregation = aggregations.get(name)
@@ -370,7 +381,7 @@ def _final_text(
 
 
 def _sample_end(tokens: Sequence[Token], number: int) -> int:
-    """Return the number of the last token of a table and its TABLESAMPLE (...) REPEATABLE (...)."""
+    """Return the index of the last token of a table and its TABLESAMPLE and REPEATABLE clauses."""
     for word in ("TABLESAMPLE", "REPEATABLE"):
         if number + 1 < len(tokens) and tokens[number + 1].word == word:
             stop = call_stop(tokens, number + 1)
@@ -379,20 +390,20 @@ def _sample_end(tokens: Sequence[Token], number: int) -> int:
 
 
 def _is_bare(tokens: Sequence[Token], number: int, last: int) -> bool:
-    """Say whether a table surely has no alias and may get one, in a text that has no tree."""
+    """Return whether a table without a syntax tree has no alias and can be given one."""
     if number and tokens[number - 1].word == "TABLE":
         return False
     after = tokens[last + 1] if last + 1 < len(tokens) else None
-    return after is None or after.kind in _ENDS or after.clause in _BEHIND_TABLE
+    return after is None or after.kind in _ENDS or after.clause in _AFTER_TABLE
 
 
 def _clause(tokens: Sequence[Token], number: int, word: str) -> tuple[int, int] | None:
-    """Return where the WHERE or GROUP BY behind a table begins and ends."""
+    """Return the range of the WHERE or GROUP BY clause that follows a table."""
     depth, start, stop = 0, None, 0
     for token in tokens[number + 1 :]:
         if token.kind == "R_PAREN" and not depth:
             break
-        if not depth and token.clause in _BEHIND_WHERE - {word}:
+        if not depth and token.clause in _AFTER_WHERE - {word}:
             if start is not None or word == "WHERE":
                 break
         elif not depth and token.clause == word:
@@ -403,22 +414,22 @@ def _clause(tokens: Sequence[Token], number: int, word: str) -> tuple[int, int] 
 
 
 def _open(
-    session: Session, source: Source, reference: Reference, seen: dict[ReadOptions, Opened]
-) -> Opened:
-    if reference.is_path and reference.parts[1] in session.known:
-        return session.known[reference.parts[1]]
-    wanted = read_options(session.spark, source, reference)
-    if wanted not in seen:
+    session: Session, source: Source, reference: Reference, seen: dict[ReadOptions, OpenTable]
+) -> OpenTable:
+    if reference.is_path and reference.parts[1] in session.open_tables:
+        return session.open_tables[reference.parts[1]]
+    options = read_options(session.spark, source, reference)
+    if options not in seen:
         try:
-            seen[wanted] = Opened(wanted, pinned(wanted))
+            seen[options] = OpenTable(options, pinned(options))
         except DatasetNotFoundError as error:
             error.add_note(source.pointer(reference.start))
             raise
-    return seen[wanted]
+    return seen[options]
 
 
 def _is_plain(session: Session, source: Source) -> bool:
-    """Say whether the session reads quotes, and TIMESTAMP, as the parser does."""
+    """Return whether the session and the parser read quotes and TIMESTAMP alike."""
     conf = session.spark.conf
     has_times = any(each.word == "TIMESTAMP" for each in source.tokens)
     if has_times and conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") != "TIMESTAMP_LTZ":
@@ -436,22 +447,26 @@ def _is_on(value: str | None) -> bool:
     return str(value).lower() == "true"
 
 
-def _spliced(
+def _with_frame_names(
     source: Source,
     references: tuple[Reference, ...],
     texts: list[str],
     frames: Mapping[str, DataFrame],
     given: str,
 ) -> str:
-    """Return the text with names in place of tables and of `{frame}`, and without qualifiers."""
+    """Return the text with generated names for tables and `{frame}`, and without qualifiers."""
     edits = [(each.start, each.stop, text) for each, text in zip(references, texts, strict=True)]
     edits += _qualifiers(source, references)
-    edits += [(start, stop, f"`{given}{name}`") for start, stop, name in _given(source, frames)]
+    edits += [
+        (start, stop, f"`{given}{name}`") for start, stop, name in _frame_references(source, frames)
+    ]
     return edited(source.text, edits)
 
 
-def _given(source: Source, frames: Mapping[str, DataFrame]) -> list[tuple[int, int, str]]:
-    """Return where `{name}` stands for a frame, and the names."""
+def _frame_references(
+    source: Source, frames: Mapping[str, DataFrame]
+) -> list[tuple[int, int, str]]:
+    """Return the ranges and names of the `{name}` that refer to data frames."""
     tokens = source.tokens
     return [
         (first.start, last.stop, name.text)
@@ -461,7 +476,7 @@ def _given(source: Source, frames: Mapping[str, DataFrame]) -> list[tuple[int, i
 
 
 def _qualifiers(source: Source, references: tuple[Reference, ...]) -> list[tuple[int, int, str]]:
-    """Return what columns such as `lake.db.t.id` become, whose table is called `t` for Spark."""
+    """Return edits that shorten qualified columns such as `lake.db.t.id` to `t.id`."""
     named = {
         tuple(part.lower() for part in parts): each.parts[-1]
         for each in references
@@ -485,7 +500,7 @@ def _qualifiers(source: Source, references: tuple[Reference, ...]) -> list[tuple
 
 
 def _without_row_columns(source: Source, tree: exp.Query | None, text: str) -> str:
-    """Leave columns such as `_rowid`, which have to be named to be read, out of the star."""
+    """Exclude row columns such as `_rowid` from `*`; they are returned only if named."""
     extra = row_columns(source)
     stars = (
         []
@@ -499,18 +514,21 @@ def _without_row_columns(source: Source, tree: exp.Query | None, text: str) -> s
     )
     if len(stars) > 1 or len(found) != 1:
         start = next(each.start for each in source.tokens if each.text.lower() in extra)
-        source.fail("beside several stars, columns of rows cannot be read; name the columns", start)
+        source.fail(
+            ("row columns such as _rowid cannot be combined with several `*`; name the columns"),
+            start,
+        )
     stop = found[0].end()
     return f"{text[:stop]} EXCEPT ({', '.join(extra)}){text[stop:]}"
 
 
 def _with_braces(text: str, *, has_frames: bool) -> str:
-    """Double the braces that stand for themselves, since Spark formats texts with frames."""
+    """Double literal braces, because Spark formats texts with data frames."""
     if not has_frames:
         return text
-    pieces = text.split("\0")
+    parts = text.split("\0")
     doubled = [
-        piece if number % 2 else _BRACES.sub(lambda found: found[0] * 2, piece)
-        for number, piece in enumerate(pieces)
+        part if number % 2 else _BRACES.sub(lambda found: found[0] * 2, part)
+        for number, part in enumerate(parts)
     ]
     return "".join(doubled)

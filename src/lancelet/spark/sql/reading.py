@@ -1,9 +1,8 @@
-"""Data frames for the tables of a statement, with what was found about their use pushed down.
+"""Data frames for the tables of a statement, with columns, filters and limits pushed down.
 
-What is small is read by the driver, here and now: Spark then knows how small it is, and joins it
-without a shuffle. What is large is read in tasks, by a frame of about as many rows for Spark's
-estimates. Where little is left of a table that is joined by a key, the keys that are left are a
-filter of the other table:
+The driver reads small tables, so Spark knows their exact size and joins them without a shuffle.
+Tasks read large tables; their data frame has a realistic row count for Spark's estimates. If a
+filter leaves few rows of a joined table, their join keys become a filter of the other table:
 
     part    brand = 'x'                     200 rows, read by the driver
     lines   l_partkey = p_partkey           l_partkey IN (17, 203, ...)
@@ -36,70 +35,70 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import cached_property, dataclass
 
 SMALL_BYTES: Final = 2 * 1024 * 1024
-"""How much the driver reads by itself, and Spark then keeps in its plan."""
+"""Maximum size of a table that the driver reads and embeds in Spark's plan, in bytes."""
 FILTERED_BYTES: Final = 32 * 1024 * 1024
-"""How much it looks at to find what a filter leaves."""
+"""Maximum number of bytes that the driver reads to apply a filter."""
 _KEYS_MAX: Final = 10_000
-"""Of how many keys a filter is made that a table beside it has."""
+"""Maximum number of join keys in a filter."""
 _SELECTIVE: Final = 4
-"""How many times as many rows a table has as those that were read, for its keys to be few."""
+"""Join keys become a filter if at most 1 in this many rows of their table remain."""
 _FILES_MAX: Final = 256
-"""Of how many files the driver asks for the smallest and largest values by itself."""
+"""Maximum number of files whose statistics the driver reads."""
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenTable:
     """A version of a table that a statement reads."""
 
-    wanted: ReadOptions
+    read_options: ReadOptions
     snapshot: Snapshot
 
     @cached_property
     def columns(self) -> TableColumns:
-        """The stored columns, as a scan returns them."""
+        """The stored columns with the types of a scan."""
         return TableColumns.of(self.snapshot.schema)
 
     def options(self, use: Use) -> ReadOptions:
-        """Return what a scan is asked for."""
-        return replace(self.wanted, columns=use.columns, filter=use.filter, limit=use.limit)
+        """Return the read options of a scan."""
+        return replace(self.read_options, columns=use.columns, filter=use.filter, limit=use.limit)
 
     def bytes_read(self, names: Sequence[str]) -> int:
-        """Return about how many bytes of files hold columns."""
-        known = frozenset(names)
-        fields = [each for each in self.snapshot.schema.fields if each.name in known]
+        """Return the estimated size in bytes of columns."""
+        requested = frozenset(names)
+        fields = [each for each in self.snapshot.schema.fields if each.name in requested]
         return estimate_bytes(self.snapshot, fields=fields)
 
     @property
     def num_rows(self) -> int:
-        """The live rows of the version."""
+        """Number of live rows of the version."""
         return self.snapshot.num_rows
 
 
-def frame_of(spark: SparkSession, opened: Opened, use: Use) -> tuple[DataFrame, pa.Table | None]:
-    """Return the rows of a table that a statement needs of it, and them if the driver read them."""
-    wanted = opened.options(use)
-    schema = schema_of_snapshot(opened.snapshot, wanted)
+def frame_of(spark: SparkSession, opened: OpenTable, use: Use) -> tuple[DataFrame, pa.Table | None]:
+    """Return the rows that a statement needs, and their table if the driver read them."""
+    read_options = opened.options(use)
+    schema = schema_of_snapshot(opened.snapshot, read_options)
     bytes_max = FILTERED_BYTES if use.filter is not None else SMALL_BYTES
-    small = small_table(opened.snapshot, wanted, schema, bytes_max, SMALL_BYTES)
+    small = small_table(opened.snapshot, read_options, schema, bytes_max, SMALL_BYTES)
     if small is not None:
         return local_frame(spark, small, schema), small
-    tasks = plan_tasks(opened.snapshot, wanted, tuple(schema.fieldNames()))
+    tasks = plan_tasks(opened.snapshot, read_options, tuple(schema.fieldNames()))
     made = partial(_scan, arrow_schema(schema))
     rows = opened.num_rows if use.limit is None else min(opened.num_rows, use.limit)
     size = sum(task.split.num_bytes for task in tasks)
     return sized_frame(spark, made, tasks, schema, rows=rows, num_bytes=size), None
 
 
-def with_keys(opened: Opened, use: Use, read: Mapping[str, tuple[int, pa.Table]]) -> Use:
-    """Return a use with filters for the keys that tables beside it have, where these are few.
+def with_keys(opened: OpenTable, use: Use, read: Mapping[str, tuple[int, pa.Table]]) -> Use:
+    """Add filters on the join keys of other tables if there are few.
 
-    `read` are tables that the driver has read: how many rows they have in all, and those read.
+    `read` maps the tables that the driver has read to their total row count and their rows.
     """
     filters = [] if use.filter is None else [use.filter]
     translator = Translator(lambda _: None, {})
     for each in use.same:
         rows, table = read.get(each.table, (0, None))
-        field = opened.columns.named(each.column)
+        field = opened.columns.find(each.column)
         if table is None or field is None or pa.types.is_floating(field.type):
             continue
         if table.num_rows > rows // _SELECTIVE:
@@ -117,9 +116,9 @@ def with_keys(opened: Opened, use: Use, read: Mapping[str, tuple[int, pa.Table]]
 
 
 def partial_frame(
-    spark: SparkSession, opened: Opened, use: Use, aggregation: Aggregation
+    spark: SparkSession, opened: OpenTable, use: Use, aggregation: Aggregation
 ) -> tuple[DataFrame, bool]:
-    """Return partial results of the rows of a table, which are few, and whether they are final."""
+    """Return partial aggregates of a table, and whether they are final."""
     schema = spark_schema(aggregation.schema(opened.columns))
     shown = arrow_schema(schema)
     if aggregation.is_count and use.filter is None:
@@ -127,17 +126,17 @@ def partial_frame(
         return local_frame(spark, pa.Table.from_arrays(counts, schema=shown), schema), True
     batches: list[pa.RecordBatch] = []
     rest: tuple[int, ...] | None = None
-    if aggregation.is_known_of_files and use.filter is None:
+    if aggregation.can_use_statistics and use.filter is None:
         batches, rest = _from_statistics(opened.snapshot, aggregation, shown)
     if rest == ():
         return _final_frame(spark, aggregation, pa.Table.from_batches(batches, shown))
     columns = aggregation.columns or ("_rowaddr",)
-    wanted = replace(opened.wanted, columns=columns, filter=use.filter, fragments=rest)
-    tasks = plan_tasks(opened.snapshot, wanted, columns)
+    read_options = replace(opened.read_options, columns=columns, filter=use.filter, fragments=rest)
+    tasks = plan_tasks(opened.snapshot, read_options, columns)
     run = partial(_aggregate, replace(aggregation, select=None), shown)
-    known = pa.Table.from_batches(batches, shown)
+    finished = pa.Table.from_batches(batches, shown)
     if sum(task.split.num_bytes for task in tasks) <= FILTERED_BYTES // 8:
-        rows = known.num_rows
+        rows = finished.num_rows
         for batch in (batch for task in tasks for batch in run(task)):
             batches.append(batch)
             rows += batch.num_rows
@@ -146,42 +145,44 @@ def partial_frame(
         else:
             return _final_frame(spark, aggregation, pa.Table.from_batches(batches, shown))
     if aggregation.keys or aggregation.is_repeated:
-        # There may be nearly as many groups as rows, which Spark must not take for few.
+        # The number of groups may approach that of rows, so Spark gets this estimate.
         made = sized_frame(spark, run, tasks, schema, rows=opened.num_rows)
     else:
         made = task_frame(spark, lambda _, task: run(task), tasks, schema)
-    return made.unionAll(local_frame(spark, known, schema)) if known.num_rows else made, False
+    return made.unionAll(local_frame(spark, finished, schema)) if finished.num_rows else made, False
 
 
 def _final_frame(
     spark: SparkSession, aggregation: Aggregation, partials: pa.Table
 ) -> tuple[DataFrame, bool]:
-    """Return partial results that the driver has, with one row for each group if it can."""
-    found = final_rows(aggregation, partials) if aggregation.can_be_final else None
-    table = partials if found is None else found
-    return local_frame(spark, table, spark_schema(table.schema)), found is not None
+    """Return partial aggregates that the driver computed, merged per group if possible."""
+    merged = final_rows(aggregation, partials) if aggregation.can_be_final else None
+    table = partials if merged is None else merged
+    return local_frame(spark, table, spark_schema(table.schema)), merged is not None
 
 
 def _from_statistics(
     snapshot: Snapshot, aggregation: Aggregation, schema: pa.Schema
 ) -> tuple[list[pa.RecordBatch], tuple[int, ...] | None]:
-    """Return partial results of fragments whose files tell them, and the other fragments."""
+    """Return partial aggregates computed from file statistics, and the other fragments."""
     if not 0 < len(snapshot.fragments) <= _FILES_MAX:
         return [], None
     batches, rest = [], []
     for fragment in snapshot.fragments:
-        found = {name: fragment_bounds(snapshot, fragment, name) for name in aggregation.columns}
+        bounds_by_column = {
+            name: fragment_bounds(snapshot, fragment, name) for name in aggregation.columns
+        }
         values = []
         rows = snapshot.live_rows(fragment)
         for partial_result in aggregation.partials:
             if partial_result.kind == "rows":
                 values.append(pa.scalar(rows))
                 continue
-            bounds = found[partial_result.column]
+            bounds = bounds_by_column[partial_result.column]
             if bounds is None:
                 break
-            nulls, least, most = bounds
-            kinds = {"valid": pa.scalar(rows - nulls), "min": least, "max": most}
+            nulls, minimum, maximum = bounds
+            kinds = {"valid": pa.scalar(rows - nulls), "min": minimum, "max": maximum}
             values.append(kinds[partial_result.kind])
         if len(values) < len(schema):
             rest.append(int(fragment.id))

@@ -1,4 +1,4 @@
-"""Searches that a query calls, spread over tasks: each looks at a part of the table.
+"""Run search functions of a query as distributed tasks, each on a part of the table.
 
     SELECT id FROM lance_vector_search('/data/t', 'v', array(0.1, 0.2), k => 5)
 
@@ -8,16 +8,16 @@
 
     SELECT id FROM lance_text_search('/data/t', 'red fox', k => 5)
 
-    fragments 7, 8  400 rows, 7 with `red`      what scores depend on is counted first
+    fragments 7, 8  400 rows, 7 with `red`      token counts are collected first
     fragments 9     200 rows, 2 with `red`
     the index       5 rows     7.1  6.3  2.0 ..
     fragments 7, 8  5 rows     5.5  0.4 ..          the best 5 of all
     fragments 9     5 rows     6.9  0.1 ..
 
-A function of Spark runs in one task, whatever it does; here the call becomes a data frame instead.
-A text index answers in one task, since to ask it costs less than to begin many; rows that it lacks
-are read by many. A search by both asks for the best of each, of which the driver makes one ranking.
-What depends on all rows that are found stays a function: filters that come after the search.
+A table function of Spark always runs in one task; here the call is replaced by a data frame. A
+full-text index is searched in one task, since a lookup costs less than starting tasks. Many tasks
+read the unindexed rows. For a hybrid search, the driver merges the results of both searches. A
+search with a postfilter stays a function, because it depends on all results.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.columns import ROW_ADDRESS
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.search_functions import FUNCTION_ARGUMENTS, plan_function
-from lancelet.spark.searching import schema_found
+from lancelet.spark.searching import to_spark_schema
 from lancelet.spark.small_reads import local_frame
 from lancelet.spark.sql.source import Source, Token, call_stop, edited
 from lancelet.spark.types import arrow_schema
@@ -62,7 +62,7 @@ _CALLS: Final = {name.upper(): name for name in FUNCTION_ARGUMENTS}
 
 
 def with_searches(session: Session, source: Source) -> tuple[dict[str, DataFrame], Source]:
-    """Return frames for searches of large tables, by name, and the statement that names them."""
+    """Return data frames of large searches by name, and the statement that refers to them."""
     tokens = source.tokens
     edits: list[tuple[int, int, str]] = []
     frames: dict[str, DataFrame] = {}
@@ -82,23 +82,23 @@ def with_searches(session: Session, source: Source) -> tuple[dict[str, DataFrame
 def _frame(
     session: Session, source: Source, name: str, tokens: Sequence[Token], stop: int
 ) -> DataFrame | None:
-    """Return what a call finds, or None if one task is as well."""
+    """Return the results of a call, or None if it is not worth distributing."""
     names = FUNCTION_ARGUMENTS[name]
-    given = _arguments(session, source, names, tokens, stop)
-    if given is None or not set(names) <= given.keys():
+    arguments = _arguments(session, source, names, tokens, stop)
+    if arguments is None or not set(names) <= arguments.keys():
         return None
-    table, plan = plan_function(name, given)
+    table, plan = plan_function(name, arguments)
     search = plan.options.search
     if isinstance(search, HybridSearch):
         return _best_of_both(session, table, plan, search)
-    parts = parts_of(plan)
+    parts = split_search(plan)
     return _best(session, table, plan, parts) if len(parts) > 1 else None
 
 
 def _best(
     session: Session, table: TableRef, plan: ScanPlan, parts: Sequence[ScanOptions]
 ) -> DataFrame:
-    """Return the best rows of all that parts of a search find."""
+    """Return the best rows over all parts of a search."""
     search, columns = plan.options.search, plan.options.columns
     assert search is not None
     assert isinstance(columns, tuple)
@@ -106,12 +106,12 @@ def _best(
     if isinstance(search, TextSearch):
         parts = _with_statistics(session, table, parts)
     parts = [replace(each, columns=tuple(dict.fromkeys([*columns, ROW_ADDRESS]))) for each in parts]
-    schema = schema_found(plan_scan(plan.snapshot, parts[0]).schema)
-    wanted = arrow_schema(schema)
+    schema = to_spark_schema(plan_scan(plan.snapshot, parts[0]).schema)
+    arrow_types = arrow_schema(schema)
 
     def run(number: int, options: ScanOptions) -> Iterator[pa.RecordBatch]:
         del number
-        return _search(table, options, wanted)
+        return _search(table, options, arrow_types)
 
     found = task_frame(session.spark, run, parts, schema)
     score = F.col(search.score_field.name)
@@ -123,64 +123,64 @@ def _best(
 def _best_of_both(
     session: Session, table: TableRef, plan: ScanPlan, search: HybridSearch
 ) -> DataFrame | None:
-    """Return the best rows by text and vector, each of which is searched in many tasks."""
+    """Return the best rows of a hybrid search, distributing both of its searches."""
     options = plan.options
     if options.filter is not None and not options.prefilter:
         return None
-    alone = [
+    plans = [
         plan_scan(
             plan.snapshot,
             replace(options, search=each, limit=search.depth, columns=(ROW_ADDRESS,)),
         )
         for each in (search.text, search.vector)
     ]
-    parts = [parts_of(each) for each in alone]
+    parts = [split_search(each) for each in plans]
     if max(map(len, parts)) < 2:
         return None
-    found = []
-    for each, own in zip(alone, parts, strict=True):
-        rows = _best(session, table, each, own).collect()
+    results = []
+    for each, own_parts in zip(plans, parts, strict=True):
+        rows = _best(session, table, each, own_parts).collect()
         addresses = np.array([row[0] for row in rows], np.uint64)
         scores = np.array([row[1] for row in rows], np.float32)
-        found.append(FoundSearch(Hits.of_query(addresses, scores), pa.field("_", pa.float32())))
-    text, vector = found
+        results.append(FoundSearch(Hits.of_query(addresses, scores), pa.field("_", pa.float32())))
+    text, vector = results
     joined = replace(search, text=text, vector=vector)
     best = execute_to_table(plan_scan(plan.snapshot, replace(options, search=joined, filter=None)))
-    schema = schema_found(best.schema)
-    wanted = arrow_schema(schema)
-    batches = [convert_batch(batch, wanted) for batch in best.to_batches()]
-    return local_frame(session.spark, pa.Table.from_batches(batches, wanted), schema)
+    schema = to_spark_schema(best.schema)
+    arrow_types = arrow_schema(schema)
+    batches = [convert_batch(batch, arrow_types) for batch in best.to_batches()]
+    return local_frame(session.spark, pa.Table.from_batches(batches, arrow_types), schema)
 
 
-def parts_of(plan: ScanPlan) -> list[ScanOptions]:
-    """Return scans that together find the rows of a search, the best of which count.
+def split_search(plan: ScanPlan) -> list[ScanOptions]:
+    """Split a search into scans whose best rows together contain the result.
 
-    A search that cannot be taken apart is the only one. For texts these are those that the index
-    has, if there is one, and some fragments that it lacks each. For vectors each segment of an
-    index is one, and fragments that none covers are some.
+    A full-text search has one scan for the index and some for groups of unindexed fragments.
+    A vector search has one scan per index segment and some for groups of unindexed fragments.
+    Searches that cannot be split return one scan.
     """
     options, snapshot = plan.options, plan.snapshot
     search = options.search
     if options.filter is not None and not options.prefilter:
         return [options]
     options = replace(options, prefilter=True)
-    known = snapshot.fragments.ids.tolist()
+    fragment_ids = snapshot.fragments.ids.tolist()
     if isinstance(search, TextSearch):
-        lacking = None if options.indexed_only else unindexed_fragments(search, snapshot)
+        unindexed = None if options.indexed_only else unindexed_fragments(search, snapshot)
         fields = [field for field, _ in search.looked_at(plan)]
-        splits = plan_splits(snapshot, fields=fields, fragments=lacking or [], can_cut=False)
-        if lacking is None or len(splits) < 2:
+        splits = plan_splits(snapshot, fields=fields, fragments=unindexed or [], can_cut=False)
+        if unindexed is None or len(splits) < 2:
             return [options]
-        indexed = tuple(each for each in known if each not in frozenset(lacking))
+        indexed = tuple(each for each in fragment_ids if each not in frozenset(unindexed))
         chosen = [*([indexed] if indexed else []), *(each.fragments for each in splits)]
         return [replace(options, fragments=each) for each in chosen]
     if not isinstance(search, VectorSearch):
         return [options]
     segments = search.segments_in(snapshot)
     covered = frozenset().union(*(each.covered for each in segments))
-    missing = [] if options.indexed_only else [each for each in known if each not in covered]
+    missing = [] if options.indexed_only else [each for each in fragment_ids if each not in covered]
     splits = plan_splits(snapshot, fields=[search.field], fragments=missing, can_cut=False)
-    # Distances of an index may be estimates: beside exact ones they are looked up.
+    # Distances of an index may be estimates: refine them to compare with exact ones.
     refined = replace(search, refine_factor=search.refine_factor or 1) if splits else search
     return [
         *(
@@ -188,7 +188,7 @@ def parts_of(plan: ScanPlan) -> list[ScanOptions]:
                 options,
                 search=refined,
                 segments=frozenset({each.metadata.uuid}),
-                fragments=tuple(sorted(each.covered.intersection(known))),
+                fragments=tuple(sorted(each.covered.intersection(fragment_ids))),
             )
             for each in segments
         ),
@@ -206,7 +206,7 @@ def parts_of(plan: ScanPlan) -> list[ScanOptions]:
 def _with_statistics(
     session: Session, table: TableRef, parts: Sequence[ScanOptions]
 ) -> list[ScanOptions]:
-    """Return parts of a search for texts that know what all of them count."""
+    """Add the token statistics of all parts to each part of a full-text search."""
 
     def run(number: int, options: ScanOptions) -> Iterator[pa.RecordBatch]:
         del number
@@ -234,7 +234,7 @@ def _search(table: TableRef, options: ScanOptions, schema: pa.Schema) -> Iterato
 def _arguments(
     session: Session, source: Source, names: Sequence[str], tokens: Sequence[Token], stop: int
 ) -> dict[str, Any] | None:
-    """Return the values of a call's arguments by their names; None if they are no constants."""
+    """Return the argument values of a call by name; None if they are not constants."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:

@@ -286,7 +286,7 @@ def refresh(session: Session, words: Words) -> DataFrame | None:
 
 def _given(reference: Reference) -> dict[str, Any]:
     """Return the options of a statement that stand behind its table."""
-    return {name: _value(text) for name, text in reference.given(storage=False).items()}
+    return {name: _value(text) for name, text in reference.select_options(storage=False).items()}
 
 
 def _value(text: str) -> Any:
