@@ -243,7 +243,7 @@ def test_columns_of_rows_are_read_when_they_are_named(spark, table):
     assert frame.collect()[0][3] == (1 << 32) + 1
     assert ls.sql(spark, f"SELECT * FROM {t} WHERE _rowid = 2").columns == ["id", "name", "x"]
     assert one(ls.sql(spark, f"SELECT max(_rowid) FROM {t}")) == (3 << 32) + 4
-    with pytest.raises(StatementError, match="several `*`"):
+    with pytest.raises(StatementError, match=r"several `\*`"):
         ls.sql(spark, f"SELECT *, _rowid FROM {t} JOIN (SELECT * FROM {t})")
 
 

@@ -23,8 +23,8 @@ from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.indexing.choose import ChosenPart
 from lancelet.query.indexing.search import Candidates
-from lancelet.query.nodes.filter import filtered_ranges
-from lancelet.query.nodes.pack import Pack, packed
+from lancelet.query.nodes.filter import ranges_to_filter
+from lancelet.query.nodes.pack import Pack, pack_tiny
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.rowids.selection import ALL
@@ -119,8 +119,8 @@ def _in_range(
 ) -> Iterator[RowSlice]:
     """Yield the slices of a row range that statistics do not prune."""
     if len(within):
-        for each in filtered_ranges(plan, source, within, steps, output):
-            yield RowSlice(source, each.rows, eager_fields=each.at_once)
+        for each in ranges_to_filter(plan, source, within, steps, output):
+            yield RowSlice(source, each.rows, eager_fields=each.eager_fields)
 
 
 def _candidate_slices(
@@ -192,7 +192,7 @@ def packed_reads(plan: ScanPlan, slices: Sequence[RowSlice]) -> tuple[list[RowSl
         return list(slices), IoCounts()
     unpacked: list[RowSlice] = []
     read = IoCounts()
-    for source in packed(by_source):
+    for source in pack_tiny(by_source):
         if isinstance(source, Pack):
             files = [file for each in source.members for file in each.fragment.files]
             read += IoCounts(len(files), sum(file.size_bytes or 0 for file in files))

@@ -100,7 +100,7 @@ def test_a_strict_size_of_batches_holds(dataset):
 
 
 def test_a_sort_of_more_rows_than_fit_is_refused(dataset):
-    with pytest.raises(MemoryLimitError, match="what to sort by does not fit") as found:
+    with pytest.raises(MemoryLimitError, match="the sort keys exceed the memory limit") as found:
         dataset.to_table(order_by=["v"], columns=["k"], memory_limit=20_000)
     assert found.value.facts["memory_limit"] == 20_000
     assert dataset.to_table(order_by=["v"], columns=["k"], memory_limit=5_000_000).num_rows

@@ -67,12 +67,12 @@ def assert_same(found, expected):
 def test_files_of_a_store_that_reads_them_one_by_one_are_not_packed():
     dataset = lancelet.write_dataset(rows(100), "memory://", max_rows_per_file=SEEN)
     sources = sources_of(dataset.snapshot, None)
-    assert not any(isinstance(each, packs.Pack) for each in packs.packed(sources))
+    assert not any(isinstance(each, packs.Pack) for each in packs.pack_tiny(sources))
 
 
 def test_tiny_fragments_are_packed(made):
     sources = sources_of(made().snapshot, None)
-    (found,) = packs.packed(sources)
+    (found,) = packs.pack_tiny(sources)
     assert len(found.members) == 15
 
 
@@ -146,7 +146,7 @@ def test_packs_are_bounded(monkeypatch):
 
     sources = [Source(count) for count in [5] * 200 + [140_000] + [80_000] * 3]
     monkeypatch.setattr(packs, "is_tiny", lambda _: True)
-    found = list(packs.packed(sources))
+    found = list(packs.pack_tiny(sources))
     sizes = [len(each.members) if isinstance(each, packs.Pack) else 1 for each in found]
     assert sizes == [64, 64, 64, 8, 1, 1, 1, 1]
     assert np.sum([each.num_rows for each in found]) == 5 * 200 + 140_000 + 3 * 80_000

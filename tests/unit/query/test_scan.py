@@ -212,7 +212,7 @@ def test_pages_of_large_values_that_cannot_match_are_not_read(tmp_path):
 
 def test_a_count_without_a_filter_reads_nothing(snapshot):
     meter = PROCESS_METER.scope()
-    location = snapshot.location.apart(metered(snapshot.location.store, meter))
+    location = snapshot.location.reopened(metered(snapshot.location.store, meter))
     cold = open_snapshot(location)
     before = meter.counts
     assert count_rows(plan_scan(cold, ScanOptions())) == live(numbers(500)).num_rows

@@ -48,7 +48,7 @@ from lancelet.ops.compact.options import CompactionMode, CompactionOptions
 from lancelet.ops.compact.plan import CompactionTask, open_planned_version
 from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
 from lancelet.ops.write import Target as WriteTarget
-from lancelet.query.nodes.pack import Pack, packed
+from lancelet.query.nodes.pack import Pack, pack_tiny
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
@@ -209,7 +209,7 @@ def live_rows(
     """Yield the live rows of fragments in order, with all fields."""
     is_remote = waits_for_storage(snapshot)
     read = partial(_read_live_rows, snapshot, batch_size=batch_size)
-    for is_small, group in groupby(packed(_sources(snapshot, fragments)), key=_is_small):
+    for is_small, group in groupby(pack_tiny(_sources(snapshot, fragments)), key=_is_small):
         if is_small:
             for batches in map_ordered(lambda each: list(read(each)), group, waits=is_remote):
                 yield from batches

@@ -1,1 +1,1 @@
-"""The steps of a scan: reading, filtering, sorting, limiting. Each yields batches in order."""
+"""The steps of a scan: read, filter, sort, limit. Each yields ordered batches."""

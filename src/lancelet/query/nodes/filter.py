@@ -1,15 +1,16 @@
-"""Filtering: the columns of the filter first, the others for the rows that survive.
+"""Filter rows with late materialization.
 
     split      rows 0..8192 of fragment 3, of which 2 are deleted
     step 1     _rowid < 7       8190 rows -> 4
     step 2     age > 30         reads age of 4 rows -> 1
     then       id, name         of 1 row
 
-Splits are worked on side by side, each from its first step to its rows, and handed on in order.
-A split is so small that its rows fit in memory several times over even if all of them survive.
+Filter columns are read first, other columns only for the rows that pass. Splits run in parallel,
+each from its first step to its output, and results are emitted in order. A split is small enough to
+fit in memory several times even if all its rows pass.
 
-Where statistics or an index have left a few rows beside each other, most of them are likely to
-survive, and a second visit costs more than values that nobody wants: all columns are read at once.
+In small ranges that statistics or an index left, most rows are likely to pass, and a second read
+costs more than unused values: all columns are read together.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from lancelet.format.field import Field
 from lancelet.format.roaring import to_numbers
 from lancelet.query.indexing.search import Candidates, count_by_index, find_candidates, rows_at_once
 from lancelet.query.node_meter import READ, TAKE
-from lancelet.query.nodes.pace import Pace, WeighedSource, pace_of
-from lancelet.query.nodes.pack import Pack, packed
+from lancelet.query.nodes.pace import BatchSizer, MeteredSource, batch_sizer
+from lancelet.query.nodes.pack import Pack, pack_tiny
 from lancelet.query.nodes.source import FragmentSource, dense_enough, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
@@ -48,10 +49,10 @@ _ROWS_MIN: Final = 4096
 _NARROW_ROWS: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 20
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
-_LITTLE_BYTES: Final = 1 << 19
-_LITTLE_FIELDS: Final = 16
-_GAP_BYTES: Final = 1 << 18
-"""So much between rows that may match is read and looked at sooner than they are two tasks."""
+_EAGER_BYTES_MAX: Final = 1 << 19
+_EAGER_FIELDS_MAX: Final = 16
+_MERGE_BYTES: Final = 1 << 18
+"""Candidate ranges with fewer bytes between them are merged into one task."""
 _NO_OFFSETS: Final = FrozenBitMap()
 
 
@@ -59,102 +60,104 @@ _NO_OFFSETS: Final = FrozenBitMap()
 class Split:
     """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them.
 
-    The fields `at_once` are read together before the first step; without them each step reads its
-    own, and the fields that are returned are read for the rows that pass.
+    The `eager_fields` are read together before the first step. Otherwise each step reads its own
+    fields, and output fields are read for the rows that pass.
     """
 
     source: FragmentSource | Pack
     rows: RowRange
     steps: tuple[FilterStep, ...]
     offsets: Int64s | None = None
-    at_once: tuple[Field, ...] = ()
+    eager_fields: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Survivors:
-    """The rows of a split that passed; `offsets` is None if all did. `columns` were read."""
+class FilteredRows:
+    """The rows of a split that pass, or all if `offsets` is None, and the columns read so far."""
 
     offsets: Int64s | None
     columns: dict[Field, pa.Array]
     num_rows: int
 
 
-def splits(plan: ScanPlan, kept: Sequence[Field] = ()) -> Iterator[Split]:
-    """Yield the rows that may match, cut into tasks; `kept` fields of rows that pass are used."""
-    return _splits(plan, find_candidates(plan), kept)
+def splits(plan: ScanPlan, output: Sequence[Field] = ()) -> Iterator[Split]:
+    """Yield the candidate rows as tasks; `output` are the fields needed for rows that pass."""
+    return _splits(plan, find_candidates(plan), output)
 
 
 def _splits(
-    plan: ScanPlan, candidates: Candidates | None, kept: Sequence[Field] = ()
+    plan: ScanPlan, candidates: Candidates | None, output: Sequence[Field] = ()
 ) -> Iterator[Split]:
     options = plan.options
     chosen = sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted)
     is_packed = options.memory_limit is None and not waits_for_storage(plan.snapshot)
     if candidates is None and is_packed:
-        for source in packed(chosen):
+        for source in pack_tiny(chosen):
             if isinstance(source, Pack):
                 yield Split(source, RowRange(0, source.num_rows), plan.steps)
             else:
-                everything = RowRange(0, source.num_rows)
-                yield from _splits_of_range(plan, source, everything, plan.steps, kept)
+                all_rows = RowRange(0, source.num_rows)
+                yield from _splits_of_range(plan, source, all_rows, plan.steps, output)
         return
     for source in chosen:
         if candidates is not None:
             fragment_id = int(source.fragment.id)
             if fragment_id in candidates.covered:
-                yield from _splits_of_candidates(plan, source, candidates, kept)
+                yield from _splits_of_candidates(plan, source, candidates, output)
                 continue
             if options.indexed_only:
                 continue
-        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps, kept)
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps, output)
 
 
 def _ranges_within(
     plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
 ) -> list[RowRange]:
-    """Return rows of a fragment that statistics do not rule out; some may lie beyond a range."""
-    # What an index left of a large fragment is read sooner than statistics of all of it are.
+    """Return the ranges that statistics do not prune; they may exceed `within`."""
+    # A narrow range that an index selected is cheaper to read than statistics of a large fragment.
     is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
     if not plan.options.use_statistics or not steps or is_narrow:
         return [within]
-    found: list[RowRange] = []
-    gap = _GAP_BYTES / max(source.reader.row_bytes(steps[0].fields), 1.0)
+    ranges: list[RowRange] = []
+    merge_rows = _MERGE_BYTES / max(source.reader.row_bytes(steps[0].fields), 1.0)
     for rows in candidate_ranges(source.reader, steps, plan.snapshot):
-        if found and rows.start - found[-1].stop <= gap:
-            found[-1] = RowRange(found[-1].start, rows.stop)
+        if ranges and rows.start - ranges[-1].stop <= merge_rows:
+            ranges[-1] = RowRange(ranges[-1].start, rows.stop)
         else:
-            found.append(rows)
-    return found
+            ranges.append(rows)
+    return ranges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilteredRange:
-    """Rows that statistics do not rule out, how many of them are one task, and see `Split`."""
+    """A range that statistics do not prune, the rows per task, and the fields of `Split`."""
 
     rows: RowRange
     task_rows: int
-    at_once: tuple[Field, ...]
+    eager_fields: tuple[Field, ...]
 
 
-def filtered_ranges(
+def ranges_to_filter(
     plan: ScanPlan,
     source: FragmentSource,
     within: RowRange,
     steps: tuple[FilterStep, ...],
-    kept: Sequence[Field],
+    output: Sequence[Field],
 ) -> Iterator[FilteredRange]:
-    """Yield how rows of a fragment are filtered; a run and its estimate both follow this."""
+    """Yield the ranges of a fragment to filter; used by execution and estimation."""
     ranges = _ranges_within(plan, source, within, steps)
-    # Whatever values take, so few rows of a file that is not large are one task.
+    # Small files are not split below this number of rows, regardless of the size of values.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges) or _is_large(source)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
-    is_left = sum(map(len, ranges)) < source.num_rows
-    fields = tuple(dict.fromkeys([*(each for one in steps for each in one.fields), *kept]))
+    is_pruned = sum(map(len, ranges)) < source.num_rows
+    fields = tuple(
+        dict.fromkeys([*(each for filter_step in steps for each in filter_step.fields), *output])
+    )
     for rows in ranges:
         first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
         if first < stop:
-            is_little = is_left and _is_little(fields, min(step, stop - first))
-            yield FilteredRange(RowRange(first, stop), step, fields if is_little else ())
+            is_eager = is_pruned and _is_cheap_to_read(fields, min(step, stop - first))
+            yield FilteredRange(RowRange(first, stop), step, fields if is_eager else ())
 
 
 def _splits_of_range(
@@ -162,206 +165,211 @@ def _splits_of_range(
     source: FragmentSource,
     within: RowRange,
     steps: tuple[FilterStep, ...],
-    kept: Sequence[Field],
+    output: Sequence[Field],
 ) -> Iterator[Split]:
-    """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
-    for found in filtered_ranges(plan, source, within, steps, kept):
-        first, stop = found.rows.start, found.rows.stop
-        for start in range(first, stop, found.task_rows):
-            rows = RowRange(start, min(start + found.task_rows, stop))
-            yield Split(source, rows, steps, at_once=found.at_once)
+    """Yield the splits of a row range that statistics do not prune."""
+    for filtered in ranges_to_filter(plan, source, within, steps, output):
+        first, stop = filtered.rows.start, filtered.rows.stop
+        for start in range(first, stop, filtered.task_rows):
+            rows = RowRange(start, min(start + filtered.task_rows, stop))
+            yield Split(source, rows, steps, eager_fields=filtered.eager_fields)
 
 
 def _splits_of_candidates(
-    plan: ScanPlan, source: FragmentSource, candidates: Candidates, kept: Sequence[Field]
+    plan: ScanPlan, source: FragmentSource, candidates: Candidates, output: Sequence[Field]
 ) -> Iterator[Split]:
-    """Yield the rows of a fragment that indices left."""
+    """Yield the splits of the candidates that indices selected in a fragment."""
     steps = candidates.steps
     bitmap = candidates.rows.parts.get(int(source.fragment.id), _NO_OFFSETS)
     if bitmap is ALL:
-        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), steps, kept)
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), steps, output)
         return
     if not bitmap:
         return
     first, last = bitmap.min(), bitmap.max()
     if last >= source.num_rows:
         raise CorruptDataError(
-            "an index has a row that is out of range of its fragment; drop it and build it again",
+            "an index refers to a row out of range of its fragment; drop and rebuild the index",
             fragment_id=int(source.fragment.id),
             offset=last,
             num_rows=source.num_rows,
         )
     if last - first + 1 == len(bitmap) > 1:
-        yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps, kept)
+        yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps, output)
         return
     offsets = source.without_hidden(to_numbers(bitmap).astype(np.int64))
     for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
         part = offsets[start : start + _CANDIDATES_PER_SPLIT]
         rows = RowRange(int(part[0]), int(part[-1]) + 1)
-        # Whole zones are read as what they are, and not row by row.
+        # Contiguous rows are read as a range instead of row by row.
         yield Split(source, rows, steps, None if len(rows) == len(part) else part)
 
 
 def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that match."""
-    named = None if plan.options.memory_limit is not None else rows_at_once(plan)
-    if named is not None:
-        for batch in named:
-            yield from cut_batch(batch, plan.options.batch_size)
+    """Yield the batches of rows that match."""
+    batches = None if plan.options.memory_limit is not None else rows_at_once(plan)
+    if batches is not None:
+        for batch in batches:
+            yield from split_batch(batch, plan.options.batch_size)
         return
-    for batch in _completed(plan):
+    for batch in _filter_splits(plan):
         if batch is not None:
-            yield from cut_batch(batch, plan.options.batch_size)
+            yield from split_batch(batch, plan.options.batch_size)
 
 
-def _completed(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
+def _filter_splits(plan: ScanPlan) -> Iterator[pa.RecordBatch | None]:
     """Yield the rows that match, split by split.
 
-    A filter may leave few rows of many or all of them, so within a memory limit the late columns
-    are read in tasks of their own, of the size that fits.
+    The share of rows that pass varies, so with a memory limit the late columns are read by separate
+    tasks of a suitable size.
     """
-    waits, early = waits_for_storage(plan.snapshot), pace_of(plan, share=0.5)
+    waits, early = waits_for_storage(plan.snapshot), batch_sizer(plan, share=0.5)
     if not early.is_bounded:
         tasks = splits(plan, plan.projection.fields)
         return map_ordered(partial(_filter_split, plan), tasks, waits=waits)
-    late = pace_of(plan, share=0.5)
+    late = batch_sizer(plan, share=0.5)
 
-    def find(split: Split) -> tuple[Split, Survivors]:
-        return split, survivors_of(plan, split, split.steps, plan.projection.fields)
+    def find(split: Split) -> tuple[Split, FilteredRows]:
+        return split, apply_filter(plan, split, split.steps, plan.projection.fields)
 
-    def complete(piece: tuple[Split, Survivors]) -> pa.RecordBatch:
-        return completed(plan, *piece)
+    def complete(part: tuple[Split, FilteredRows]) -> pa.RecordBatch:
+        return materialize(plan, *part)
 
-    tasks = _cut_splits(splits(plan, plan.projection.fields), early)
-    found = map_ordered(find, tasks, waits=waits, window=early.ahead)
-    pieces = (piece for each in found for piece in _cut_survivors(plan, late, *each))
-    return map_ordered(complete, pieces, waits=waits, window=late.ahead)
+    tasks = _resize_splits(splits(plan, plan.projection.fields), early)
+    filtered = map_ordered(find, tasks, waits=waits, window=early.ahead)
+    parts = (piece for each in filtered for piece in _split_filtered(plan, late, *each))
+    return map_ordered(complete, parts, waits=waits, window=late.ahead)
 
 
 def count_matching(plan: ScanPlan) -> int:
-    """Return how many rows match."""
-    known = count_by_index(plan)
-    if known is not None:
-        return known
-    pace = pace_of(plan)
+    """Return the number of rows that match."""
+    count = count_by_index(plan)
+    if count is not None:
+        return count
+    sizer = batch_sizer(plan)
     tasks = _splits(plan, find_candidates(plan, counts=True))
-    if pace.is_bounded:
-        tasks = _cut_splits(tasks, pace)
+    if sizer.is_bounded:
+        tasks = _resize_splits(tasks, sizer)
     waits = waits_for_storage(plan.snapshot)
-    return sum(map_ordered(partial(_count_split, plan), tasks, waits=waits, window=pace.ahead))
+    return sum(map_ordered(partial(_count_split, plan), tasks, waits=waits, window=sizer.ahead))
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
-    """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
+    """Yield fragment ids and the offsets of their rows that match, split by split."""
 
     def offsets_of(split: Split) -> list[tuple[int, Int64s]]:
-        found = survivors_of(plan, split, split.steps)
-        offsets = found.offsets
+        filtered = apply_filter(plan, split, split.steps)
+        offsets = filtered.offsets
         if offsets is None:
             offsets = np.arange(split.rows.start, split.rows.stop)
-        return [(int(source.fragment.id), own) for source, own in split.source.by_member(offsets)]
+        return [
+            (int(source.fragment.id), member_offsets)
+            for source, member_offsets in split.source.by_member(offsets)
+        ]
 
     for found in map_ordered(offsets_of, splits(plan), waits=waits_for_storage(plan.snapshot)):
         yield from found
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
-    found = survivors_of(plan, split, split.steps, plan.projection.fields)
-    return completed(plan, split, found) if found.num_rows else None
+    filtered = apply_filter(plan, split, split.steps, plan.projection.fields)
+    return materialize(plan, split, filtered) if filtered.num_rows else None
 
 
-def completed(plan: ScanPlan, split: Split, found: Survivors) -> pa.RecordBatch:
-    """Return what a scan returns of rows that passed; columns that are missing are read."""
+def materialize(plan: ScanPlan, split: Split, filtered: FilteredRows) -> pa.RecordBatch:
+    """Return the output batch for rows that passed, reading missing columns."""
     projection, source = plan.projection, split.source
-    missing = [field for field in projection.fields if field not in found.columns]
+    missing = [field for field in projection.fields if field not in filtered.columns]
     late: dict[Field, pa.Array] = {}
     if missing:
-        # Where indices have decided all of the filter, nothing was read of the rows before.
+        # If indices decided the whole filter, no columns were read before.
         with plan.meter.within(TAKE if split.steps else READ):
-            arrays = source.read(missing, split.rows, found.offsets)
+            arrays = source.read(missing, split.rows, filtered.offsets)
         late = dict(zip(missing, arrays, strict=True))
-    columns = {field.name: found.columns.get(field, late.get(field)) for field in projection.fields}
-    columns |= source.row_columns(projection.row_columns, split.rows, found.offsets)
+    columns = {
+        field.name: filtered.columns.get(field, late.get(field)) for field in projection.fields
+    }
+    columns |= source.row_columns(projection.row_columns, split.rows, filtered.offsets)
     batch = (
         pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
         if columns
-        else without_columns(found.num_rows)
+        else without_columns(filtered.num_rows)
     )
     return projection.compute(batch)
 
 
 def _count_split(plan: ScanPlan, split: Split) -> int:
-    """Count the rows that pass; which ones pass the last step need not be known."""
+    """Count the rows that pass, without materializing the result of the last step."""
     if not split.steps and split.offsets is not None:
         return len(split.offsets)
     if not split.steps:
-        return survivors_of(plan, split, ()).num_rows
+        return apply_filter(plan, split, ()).num_rows
     last = split.steps[-1]
-    found = survivors_of(plan, split, split.steps[:-1], last.fields)
-    if not found.num_rows:
+    filtered = apply_filter(plan, split, split.steps[:-1], last.fields)
+    if not filtered.num_rows:
         return 0
-    rows = _rows_of_step(last, split, found.offsets, found.columns)
+    rows = _step_input(last, split, filtered.offsets, filtered.columns)
     return int(last.passed(rows, plan.meter).true_count)
 
 
-def survivors_of(
-    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], kept: Sequence[Field] = ()
-) -> Survivors:
-    """Run steps of the filter, each over the rows that the one before left.
+def apply_filter(
+    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], output: Sequence[Field] = ()
+) -> FilteredRows:
+    """Return the rows of a split that pass all steps, and the `output` columns read so far.
 
-    Of the columns that were read, those are `kept` that somebody needs afterwards.
+    Each step reads its columns for the remaining rows only.
     """
     offsets = split.offsets
     if offsets is None:
         offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
-    if count and split.at_once:
-        arrays = split.source.read(split.at_once, split.rows, offsets)
-        columns.update(zip(split.at_once, arrays, strict=True))
-    for place, step in enumerate(steps):
+    if count and split.eager_fields:
+        arrays = split.source.read(split.eager_fields, split.rows, offsets)
+        columns.update(zip(split.eager_fields, arrays, strict=True))
+    for index, step in enumerate(steps):
         if not count:
             break
-        rows = _rows_of_step(step, split, offsets, columns)
-        passed = step.passed(rows, plan.meter)
-        if passed.true_count == count:
+        rows = _step_input(step, split, offsets, columns)
+        mask = step.passed(rows, plan.meter)
+        if mask.true_count == count:
             continue
-        count = passed.true_count
-        chosen = np.flatnonzero(to_numpy(passed)).astype(np.int64, copy=False)
+        count = mask.true_count
+        selected = np.flatnonzero(to_numpy(mask)).astype(np.int64, copy=False)
         if offsets is not None:
-            offsets = offsets[chosen]
+            offsets = offsets[selected]
         else:
-            offsets = chosen + split.rows.start if split.rows.start else chosen
-        later = {*kept, *(field for after in steps[place + 1 :] for field in after.fields)}
+            offsets = selected + split.rows.start if split.rows.start else selected
+        needed = {*output, *(field for after in steps[index + 1 :] for field in after.fields)}
         columns = {
-            field: take_ascending(array, chosen)
+            field: take_ascending(array, selected)
             for field, array in columns.items()
-            if field in later
+            if field in needed
         }
-    return Survivors(offsets, columns, count)
+    return FilteredRows(offsets, columns, count)
 
 
-def _is_little(fields: Sequence[Field], num_rows: int) -> bool:
-    """Return whether all values of so many rows are read sooner than somebody could choose."""
-    if not 1 < len({field.id for field in fields}) == len(fields) <= _LITTLE_FIELDS:
+def _is_cheap_to_read(fields: Sequence[Field], num_rows: int) -> bool:
+    """Return whether reading all columns of a pruned split beats late materialization."""
+    if not 1 < len({field.id for field in fields}) == len(fields) <= _EAGER_FIELDS_MAX:
         return False
     widths = [fixed_row_bytes(field.arrow_type) for field in fields]
-    return None not in widths and num_rows * sum(filter(None, widths)) <= _LITTLE_BYTES
+    return None not in widths and num_rows * sum(filter(None, widths)) <= _EAGER_BYTES_MAX
 
 
-def _rows_of_step(
+def _step_input(
     step: FilterStep, split: Split, offsets: Int64s | None, columns: dict[Field, pa.Array]
 ) -> pa.RecordBatch:
-    """Return what a step looks at; what is read for it is added to `columns`."""
+    """Return the input batch of a step; columns that are read for it are added to `columns`."""
     missing = [field for field in step.fields if field not in columns]
     if missing:
         arrays = split.source.read(missing, split.rows, offsets)
         columns.update(zip(missing, arrays, strict=True))
-    seen = {field.name: columns[field] for field in step.fields}
-    seen |= split.source.row_columns(step.row_columns, split.rows, offsets)
-    if not seen:
+    inputs = {field.name: columns[field] for field in step.fields}
+    inputs |= split.source.row_columns(step.row_columns, split.rows, offsets)
+    if not inputs:
         return without_columns(len(split.rows) if offsets is None else len(offsets))
-    return pa.RecordBatch.from_arrays(list(seen.values()), list(seen))
+    return pa.RecordBatch.from_arrays(list(inputs.values()), list(inputs))
 
 
 def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterStep, ...]) -> int:
@@ -369,81 +377,85 @@ def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterS
     output = source.reader.row_bytes(plan.projection.fields)
     by_first = TASK_BYTES / max(first, 1.0)
     by_output = _OUTPUT_BYTES / max(output, 1.0)
-    least = min(_ROWS_MIN, few_rows(output, max(first, output / 8)))
-    return max(least, min(int(by_first), int(by_output), _ROWS_MAX))
+    rows_min = min(_ROWS_MIN, few_rows(output, max(first, output / 8)))
+    return max(rows_min, min(int(by_first), int(by_output), _ROWS_MAX))
 
 
 def _is_large(source: FragmentSource) -> bool:
-    """Say whether values of a fragment may be so large that a few rows are no single task."""
+    """Return whether values may be large enough to split small row ranges."""
     return source.fragment.data_bytes > _OUTPUT_BYTES
 
 
-def _cut_splits(tasks: Iterable[Split], pace: Pace) -> Iterator[Split]:
-    """Yield tasks that read the columns of the filter and fit a memory limit."""
-    weighed: WeighedSource | None = None
+def _resize_splits(tasks: Iterable[Split], sizer: BatchSizer) -> Iterator[Split]:
+    """Split tasks to read the filter columns within a memory limit."""
+    metered: MeteredSource | None = None
     for split in tasks:
         source = split.source
-        assert isinstance(source, FragmentSource), "with a limit nothing is packed"
-        if weighed is None or weighed.fragment is not source.fragment:
-            weighed = WeighedSource(source, pace)
+        assert isinstance(source, FragmentSource), "fragments are not packed with a memory limit"
+        if metered is None or metered.fragment is not source.fragment:
+            metered = MeteredSource(source, sizer)
         fields = tuple(dict.fromkeys(field for step in split.steps for field in step.fields))
-        own = replace(split, source=weighed)
+        metered_split = replace(split, source=metered)
         if split.offsets is None:
-            for rows in pace.cut(weighed, fields, split.rows):
-                yield replace(own, rows=rows)
+            for rows in sizer.split_range(metered, fields, split.rows):
+                yield replace(metered_split, rows=rows)
             continue
         start = 0
         while start < len(split.offsets):
-            part = split.offsets[start : start + pace.rows]
-            yield replace(own, rows=RowRange(int(part[0]), int(part[-1]) + 1), offsets=part)
+            part = split.offsets[start : start + sizer.rows]
+            yield replace(
+                metered_split, rows=RowRange(int(part[0]), int(part[-1]) + 1), offsets=part
+            )
             start += len(part)
 
 
-def _cut_survivors(
-    plan: ScanPlan, pace: Pace, split: Split, found: Survivors
-) -> Iterator[tuple[Split, Survivors]]:
-    """Yield the rows of a split that passed as tasks that read the late columns."""
+def _split_filtered(
+    plan: ScanPlan, sizer: BatchSizer, split: Split, filtered: FilteredRows
+) -> Iterator[tuple[Split, FilteredRows]]:
+    """Split the rows that passed into tasks that read the late columns within a memory limit."""
     source = split.source
-    assert isinstance(source, FragmentSource), "with a limit nothing is packed"
-    weighed = WeighedSource(source, pace)
-    missing = tuple(field for field in plan.projection.fields if field not in found.columns)
+    assert isinstance(source, FragmentSource), "fragments are not packed with a memory limit"
+    metered = MeteredSource(source, sizer)
+    missing = tuple(field for field in plan.projection.fields if field not in filtered.columns)
     start = 0
-    while start < found.num_rows:
-        part = _some(split, found, start, min(pace.rows, found.num_rows - start))
-        while part[1].num_rows > 1 and _late_bytes(weighed, missing, *part) > pace.task_bytes:
-            part = _some(split, found, start, -(-part[1].num_rows // 2))
-        yield replace(part[0], source=weighed), part[1]
+    while start < filtered.num_rows:
+        part = _slice_filtered(split, filtered, start, min(sizer.rows, filtered.num_rows - start))
+        while part[1].num_rows > 1 and _late_bytes(metered, missing, *part) > sizer.task_bytes:
+            part = _slice_filtered(split, filtered, start, -(-part[1].num_rows // 2))
+        yield replace(part[0], source=metered), part[1]
         start += part[1].num_rows
 
 
-def _some(split: Split, found: Survivors, start: int, count: int) -> tuple[Split, Survivors]:
-    """Return some of the rows that passed."""
-    if found.offsets is None:
+def _slice_filtered(
+    split: Split, filtered: FilteredRows, start: int, count: int
+) -> tuple[Split, FilteredRows]:
+    """Return a slice of the rows that passed."""
+    if filtered.offsets is None:
         first, offsets = split.rows.start + start, None
         rows = RowRange(first, first + count)
     else:
-        offsets = found.offsets[start : start + count]
+        offsets = filtered.offsets[start : start + count]
         rows = RowRange(int(offsets[0]), int(offsets[-1]) + 1)
-    columns = {field: array.slice(start, count) for field, array in found.columns.items()}
-    return replace(split, rows=rows), Survivors(offsets, columns, count)
+    columns = {field: array.slice(start, count) for field, array in filtered.columns.items()}
+    return replace(split, rows=rows), FilteredRows(offsets, columns, count)
 
 
 def _late_bytes(
-    source: FragmentSource, fields: Sequence[Field], split: Split, found: Survivors
+    source: FragmentSource, fields: Sequence[Field], split: Split, filtered: FilteredRows
 ) -> float:
-    """Return about what rows that passed take with their late columns."""
-    kept = sum(array.nbytes for array in found.columns.values())
+    """Estimate the memory of rows that passed, including their late columns."""
+    read_bytes = sum(array.nbytes for array in filtered.columns.values())
     if not fields:
-        return float(kept)
-    everything = source.reader.decoded_bytes(fields, split.rows)
-    # Rows that lie dense are read with what is between them.
-    is_dense = dense_enough(found.num_rows, len(split.rows))
-    share = 1.0 if is_dense else found.num_rows / len(split.rows)
-    return float(kept + everything * share)
+        return float(read_bytes)
+    range_bytes = source.reader.decoded_bytes(fields, split.rows)
+    # Dense rows are read together with the rows between them.
+    is_dense = dense_enough(filtered.num_rows, len(split.rows))
+    share = 1.0 if is_dense else filtered.num_rows / len(split.rows)
+    return float(read_bytes + range_bytes * share)
 
 
-def cut_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield a batch as batches of at most so many rows."""
+def split_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
+    """Split a batch into batches of at most `size` rows."""
     if size is None or batch.num_rows <= size:
         yield batch
         return

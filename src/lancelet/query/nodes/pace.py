@@ -1,12 +1,12 @@
-"""How much is read at a time within a memory limit, learnt from what was read before.
+"""Size read tasks to a memory limit, from the observed size of rows.
 
-    limit 60 MB, 2 threads     4 tasks under way and one result in use, each 60 / 3 / 5 = 4 MB
-    rows                       64 at first, which turn out to take 50 bytes each
-    then                       256, 1024, ... 65536, and 80,000 from then on
-    pages of larger values     as many rows as their bytes let expect, fewer each time
+    limit 60 MB, 2 threads     4 tasks in flight and one result in use, each 60 / 3 / 5 = 4 MB
+    rows                       64 at first, observed at 50 bytes each
+    then                       256, 1024, ... 65536, then 80,000
+    pages of larger values     fewer rows, as estimated from the bytes of the pages
 
-A task takes about three times what it returns: bytes as they are stored, decoded, and put together.
-Without a limit tasks stay as they are, and nothing is learnt.
+A task needs about three times the memory of its result: stored bytes, decoded values and the
+assembled batch. Without a limit, task sizes remain unchanged.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from lancelet.query.plan import ScanPlan
 
 _COPIES: Final = 3
 _TASK_BYTES_MIN: Final = 256 * 1024
-"""Before tasks become smaller than this, fewer of them are under way."""
+"""Fewer tasks run concurrently before tasks become smaller than this, in bytes."""
 _ROWS_FIRST: Final = 64
 _GROWTH: Final = 4
 
 
-class Pace:
-    """How many rows a task may read, which is any number; `ahead` is None for the usual."""
+class BatchSizer:
+    """The number of rows per task, unlimited in this class; `ahead` is None for the default."""
 
     is_bounded = False
     ahead: int | None = None
     rows = sys.maxsize
     task_bytes: float = math.inf
 
-    def note(self, num_rows: int, *values: pa.Array | pa.RecordBatch | pa.Table) -> None:
-        """Learn what rows take."""
+    def observe(self, num_rows: int, *values: pa.Array | pa.RecordBatch | pa.Table) -> None:
+        """Observe the size of rows."""
 
-    def cut(
+    def split_range(
         self, source: FragmentSource, fields: Sequence[Field], rows: RowRange
     ) -> Iterator[RowRange]:
-        """Yield rows as tasks that read fields."""
+        """Split a row range into tasks that read fields."""
         del source, fields
         yield rows
 
 
-class BoundedPace(Pace):
-    """How many rows a task may read within a limit; for any number of threads."""
+class BoundedBatchSizer(BatchSizer):
+    """Sizes tasks within a memory limit; thread-safe."""
 
     is_bounded = True
 
     def __init__(self, share: int, *, waits: bool) -> None:
-        """Keep to a share of memory, with as many tasks under way as are worth it."""
+        """Create a sizer for `share` bytes, with as many concurrent tasks as are useful."""
         ahead = 2 * (IO_THREADS if waits else CPU_THREADS)
         self.ahead = max(1, min(ahead, share // (_COPIES * _TASK_BYTES_MIN) - 1))
         self.task_bytes = max(1, min(share // (_COPIES * (self.ahead + 1)), TASK_BYTES))
@@ -68,55 +68,57 @@ class BoundedPace(Pace):
 
     @property
     def rows(self) -> int:  # type: ignore[override]  # read only here and there
-        """How many rows the next task may read."""
+        """The maximum number of rows of the next task."""
         with self._lock:
             return max(1, min(self._rows_max, int(self.task_bytes / self._width)))
 
-    def note(self, num_rows: int, *values: pa.Array | pa.RecordBatch | pa.Table) -> None:
-        """Learn what rows take."""
+    def observe(self, num_rows: int, *values: pa.Array | pa.RecordBatch | pa.Table) -> None:
+        """Observe the size of rows."""
         if num_rows:
             width = sum(each.nbytes for each in values) / num_rows
             with self._lock:
                 self._width = max(self._width, width)
                 self._rows_max = max(self._rows_max, num_rows * _GROWTH)
 
-    def cut(
+    def split_range(
         self, source: FragmentSource, fields: Sequence[Field], rows: RowRange
     ) -> Iterator[RowRange]:
-        """Yield rows as tasks that read fields."""
+        """Split a row range into tasks that read fields."""
         start = rows.start
         while start < rows.stop:
             count = min(self.rows, rows.stop - start)
-            while count > 1 and self._is_much(source, fields, RowRange(start, start + count)):
+            while count > 1 and self._exceeds_task(source, fields, RowRange(start, start + count)):
                 count = -(-count // 2)
             yield RowRange(start, start + count)
             start += count
 
-    def _is_much(self, source: FragmentSource, fields: Sequence[Field], rows: RowRange) -> bool:
+    def _exceeds_task(
+        self, source: FragmentSource, fields: Sequence[Field], rows: RowRange
+    ) -> bool:
         return bool(fields) and source.reader.decoded_bytes(fields, rows) > self.task_bytes
 
 
-class WeighedSource(FragmentSource):
-    """A fragment of which a pace learns what is read."""
+class MeteredSource(FragmentSource):
+    """A fragment that reports the bytes it reads to a batch sizer."""
 
-    def __init__(self, source: FragmentSource, pace: Pace) -> None:
-        """Read the same rows."""
+    def __init__(self, source: FragmentSource, sizer: BatchSizer) -> None:
+        """Create a source over the same rows."""
         super().__init__(source.snapshot, source.fragment, with_deleted=source.with_deleted)
-        self._pace = pace
+        self._sizer = sizer
 
     def read(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> list[pa.Array]:
-        """Return the values of fields in a range, or in the selected rows of it."""
+        """Return the values of fields in a range, or in selected rows of it."""
         arrays = super().read(fields, rows, selected)
         count = len(rows) if selected is None else len(selected)
-        self._pace.note(count, *arrays)
+        self._sizer.observe(count, *arrays)
         return arrays
 
 
-def pace_of(plan: ScanPlan, *, share: float = 1.0) -> Pace:
-    """Return the pace of a plan, for a share of its memory limit if it has one."""
+def batch_sizer(plan: ScanPlan, *, share: float = 1.0) -> BatchSizer:
+    """Return the batch sizer of a plan, for a share of its memory limit if there is one."""
     limit = plan.options.memory_limit
     if limit is None:
-        return Pace()
-    return BoundedPace(max(1, int(limit * share)), waits=waits_for_storage(plan.snapshot))
+        return BatchSizer()
+    return BoundedBatchSizer(max(1, int(limit * share)), waits=waits_for_storage(plan.snapshot))

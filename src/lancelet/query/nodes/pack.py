@@ -1,13 +1,13 @@
-"""Tiny fragments that a scan takes together.
+"""Read tiny fragments together as packs.
 
     fragments   7: 10 rows   8: 12 rows, 1 deleted   9: 10 rows
     pack        rows 0..10   10..22                   22..32
     offset 11   of the pack is offset 1 of fragment 8
 
-A step that looks at a fragment costs some hundred calls, whether it has ten rows or a million.
-Where fragments are tiny, steps are given packs of them instead: read as one (`file.small_files`),
-filtered as one, put out as one batch. Fragments whose files differ in kind are read one by one,
-and so is a pack in which something is wrong, so that the error names the file.
+A step costs some hundred calls per fragment, regardless of its number of rows. Tiny fragments are
+therefore combined into packs, which are read (`file.small_files`), filtered and emitted as one.
+Fragments whose files have different layouts are read one by one. The same applies to packs that
+fail to read, so that the error names the file.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _Joined: TypeAlias = tuple[StoredFields, SmallFiles]
 
 
 class Pack:
-    """Fragments that are read as if they were one; offsets count the rows of all of them."""
+    """Fragments that are read as one; row offsets count the rows of all of them."""
 
     def __init__(self, members: Sequence[FragmentSource]) -> None:
-        """Read fragments in their order."""
+        """Combine fragments in order."""
         self.members = tuple(members)
         self._bounds = np.cumsum([0, *(member.num_rows for member in members)])
         self._joined: dict[tuple[Field, ...], tuple[_Joined, ...] | None] = {}
@@ -50,17 +50,17 @@ class Pack:
 
     @property
     def num_visible(self) -> int:
-        """How many rows are to be seen."""
+        """The number of visible rows."""
         return sum(member.num_visible for member in self.members)
 
     def visible(self, rows: RowRange) -> Int64s | None:
-        """Return the offsets within `rows` that are to be seen, or None if it is all of them."""
+        """Return the visible row offsets within `rows`, or None if all rows are visible."""
         if not any(member.hidden for member in self.members):
             return None
         parts = [
-            np.arange(member.num_rows) if seen is None else seen
+            np.arange(member.num_rows) if visible is None else visible
             for member in self.members
-            for seen in [member.visible(RowRange(0, member.num_rows))]
+            for visible in [member.visible(RowRange(0, member.num_rows))]
         ]
         joined: Int64s = np.concatenate(
             [part + first for part, first in zip(parts, self._bounds.tolist(), strict=False)]
@@ -71,7 +71,7 @@ class Pack:
     def read(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> list[pa.Array]:
-        """Return the values of fields in a range, or in the selected rows of it."""
+        """Return the values of fields in a range, or in selected rows of it."""
         if selected is None:
             return self._read(tuple(fields), rows)
         if not dense_enough(len(selected), len(rows)):
@@ -82,7 +82,7 @@ class Pack:
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as batches in their order."""
+        """Yield the rows as ordered batches."""
         arrays = self._read(tuple(fields), rows)
         batch = pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
         step = batch_size or max(1, batch.num_rows)
@@ -92,28 +92,32 @@ class Pack:
     def row_columns(
         self, names: Sequence[str], rows: RowRange, selected: Int64s | None
     ) -> dict[str, pa.Array]:
-        """Return row columns of a range, or of the selected rows of it."""
+        """Return row columns of a range, or of selected rows of it."""
         if not names:
             return {}
         offsets = np.arange(rows.start, rows.stop) if selected is None else selected
-        found = [
-            member.row_columns(names, RowRange(0, member.num_rows), own)
-            for member, own in self.by_member(offsets)
+        member_columns = [
+            member.row_columns(names, RowRange(0, member.num_rows), member_offsets)
+            for member, member_offsets in self.by_member(offsets)
         ]
-        return {name: pa.concat_arrays([columns[name] for columns in found]) for name in names}
+        return {
+            name: pa.concat_arrays([columns[name] for columns in member_columns]) for name in names
+        }
 
     def addresses(self, offsets: Int64s) -> UInt64s:
-        """Return the addresses of rows, whose offsets ascend."""
-        found = [member.addresses(own) for member, own in self.by_member(offsets)]
-        return np.concatenate([np.empty(0, np.uint64), *found])
+        """Return the row addresses of ascending offsets."""
+        addresses = [
+            member.addresses(member_offsets) for member, member_offsets in self.by_member(offsets)
+        ]
+        return np.concatenate([np.empty(0, np.uint64), *addresses])
 
     def by_member(self, offsets: Int64s) -> Iterator[tuple[FragmentSource, Int64s]]:
-        """Yield the fragments that have rows at ascending offsets, with their own offsets."""
+        """Yield the fragments at ascending offsets, each with its own row offsets."""
         cuts = np.searchsorted(offsets, self._bounds).tolist()
-        for place, member in enumerate(self.members):
-            own = offsets[cuts[place] : cuts[place + 1]]
-            if len(own):
-                yield member, own - self._bounds[place]
+        for index, member in enumerate(self.members):
+            member_offsets = offsets[cuts[index] : cuts[index + 1]]
+            if len(member_offsets):
+                yield member, member_offsets - self._bounds[index]
 
     def _read(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
         with plan_meter(self.members[0].snapshot).counting_read(fields, len(rows)):
@@ -125,17 +129,17 @@ class Pack:
                 self._joined[fields] = self._join(fields)
             joined = self._joined[fields]
             if joined is not None:
-                found = [(part, files.read(part.read, rows)) for part, files in joined]
-                return assemble_fields(fields, found, len(rows))
+                file_arrays = [(part, files.read(part.read, rows)) for part, files in joined]
+                return assemble_fields(fields, file_arrays, len(rows))
         except LanceletError:
-            # Whoever reads one by one can say which file it is, or do without what is wrong.
+            # Reading one by one identifies the damaged file, or does not need it.
             self._joined[fields] = None
-        return self._read_apart(fields, rows)
+        return self._read_separately(fields, rows)
 
     def _join(self, fields: tuple[Field, ...]) -> tuple[_Joined, ...] | None:
-        """Return the parts of fields with their files, if all fragments have them alike."""
+        """Return the stored parts of fields with their files if the layouts are equal."""
         if any(node.is_blob for field in fields for node in field.walk()):
-            return None  # A blob may be a place within its file.
+            return None  # A blob descriptor may refer to a position in its file.
         fragments = [member.fragment for member in self.members]
         layouts = [[_layout(file) for file in fragment.files] for fragment in fragments]
         if any(layout != layouts[0] for layout in layouts):
@@ -153,47 +157,54 @@ class Pack:
             joined.append((held, files))
         return tuple(joined)
 
-    def _read_apart(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
+    def _read_separately(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
         offsets = np.arange(rows.start, rows.stop) if isinstance(rows, RowRange) else rows.rows
-        found = [
-            member.reader.read(fields, RowIndices(own)) for member, own in self.by_member(offsets)
+        member_arrays = [
+            member.reader.read(fields, RowIndices(member_offsets))
+            for member, member_offsets in self.by_member(offsets)
         ]
-        return [pa.concat_arrays(arrays) for arrays in zip(*found, strict=True)]
+        return [pa.concat_arrays(arrays) for arrays in zip(*member_arrays, strict=True)]
 
 
-def packed(
+def pack_tiny(
     sources: Iterable[FragmentSource | Pack], *, rows_max: int | None = None
 ) -> Iterator[FragmentSource | Pack]:
-    """Yield fragments in their order, tiny ones as packs of not more than `rows_max` rows."""
-    most = min(_PACK_ROWS_MAX, rows_max or _PACK_ROWS_MAX)
-    waiting: list[FragmentSource] = []
+    """Yield fragments in order, combining tiny ones into packs of at most `rows_max` rows."""
+    pack_rows_max = min(_PACK_ROWS_MAX, rows_max or _PACK_ROWS_MAX)
+    pending: list[FragmentSource] = []
     rows = 0
     for source in sources:
-        if waiting and (len(waiting) == PACK_FRAGMENTS_MAX or rows + source.num_rows > most):
-            yield from _pack_of(waiting)
-            waiting, rows = [], 0
-        if isinstance(source, FragmentSource) and is_tiny(source) and source.num_rows <= most:
-            waiting.append(source)
+        if pending and (
+            len(pending) == PACK_FRAGMENTS_MAX or rows + source.num_rows > pack_rows_max
+        ):
+            yield from _make_pack(pending)
+            pending, rows = [], 0
+        if (
+            isinstance(source, FragmentSource)
+            and is_tiny(source)
+            and source.num_rows <= pack_rows_max
+        ):
+            pending.append(source)
             rows += source.num_rows
             continue
-        if waiting:
-            yield from _pack_of(waiting)
-            waiting, rows = [], 0
+        if pending:
+            yield from _make_pack(pending)
+            pending, rows = [], 0
         yield source
-    if waiting:
-        yield from _pack_of(waiting)
+    if pending:
+        yield from _make_pack(pending)
 
 
 def is_tiny(source: FragmentSource) -> bool:
-    """Say whether the files of a fragment are small enough to be read as a whole, with others."""
+    """Return whether the files of a fragment are small enough to be read together with others."""
     files = source.fragment.files
     if not files or source.fragment.overlays or not source.snapshot.location.store.reads_together:
         return False
     return all(0 < (file.size_bytes or 0) <= SMALL_BYTES_MAX for file in files)
 
 
-def _pack_of(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:
-    """Return some fragments as a pack, unless they are so few that it would save nothing."""
+def _make_pack(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:
+    """Combine fragments into a pack if there are enough to save time."""
     return [Pack(members)] if len(members) >= _PACK_FRAGMENTS_MIN else members
 
 

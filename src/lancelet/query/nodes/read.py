@@ -1,11 +1,11 @@
-"""Reading without a filter: the rows of fragments, or a window of them, in order.
+"""Read the rows of fragments, or a window of them, in order without a filter.
 
     fragments     0: 100 rows   1: 50 rows (5 deleted)   2: 100 rows
     offset 120, limit 40        1: visible rows 20..45   2: rows 0..15
 
-Small fragments are read side by side; a large one is cut by its own reader. Tiny ones are read one
-after the other where nothing is waited for: they take the interpreter longer than the kernels, and
-threads would only pass the interpreter around.
+Small fragments are read in parallel; the reader of a large one splits it. Tiny local fragments are
+read sequentially: they spend more time in the interpreter than in kernels, so threads would only
+contend for the interpreter lock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_rows
 from lancelet.file.pool import map_ordered
-from lancelet.query.nodes.pace import Pace, pace_of
-from lancelet.query.nodes.pack import Pack, packed
+from lancelet.query.nodes.pace import BatchSizer, batch_sizer
+from lancelet.query.nodes.pack import Pack, pack_tiny
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import without_columns
@@ -28,11 +28,11 @@ from lancelet.query.projection import without_columns
 _SMALL_BYTES: Final = 4 * 1024 * 1024
 _TINY_BYTES: Final = 256 * 1024
 _COMPUTED_ROWS: Final = 65536
-"""The rows of a batch for which nothing is read."""
+"""Rows per batch if no column is read."""
 
 
 class Window(NamedTuple):
-    """Some rows of a fragment, hidden ones among them, and how many are to be seen."""
+    """A row range of a fragment, and the number of visible rows in it."""
 
     source: FragmentSource | Pack
     rows: RowRange
@@ -40,7 +40,7 @@ class Window(NamedTuple):
 
 
 def windows(plan: ScanPlan) -> Iterator[Window]:
-    """Yield the rows that a scan without a filter returns, as a window of each fragment."""
+    """Yield the rows of a scan without a filter, as one window per fragment."""
     options = plan.options
     skip, left = options.offset, options.limit
     for source in sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted):
@@ -57,42 +57,44 @@ def windows(plan: ScanPlan) -> Iterator[Window]:
 
 
 def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan without a filter."""
-    waits, pace = waits_for_storage(plan.snapshot), pace_of(plan)
-    side_by_side_from = 0 if waits else _TINY_BYTES
+    """Yield the batches of a scan without a filter."""
+    waits, sizer = waits_for_storage(plan.snapshot), batch_sizer(plan)
+    parallel_bytes_min = 0 if waits else _TINY_BYTES
 
     def is_for_a_task(window: Window) -> bool:
-        return pace.is_bounded or side_by_side_from <= _file_bytes(window) < _SMALL_BYTES
+        return sizer.is_bounded or parallel_bytes_min <= _file_bytes(window) < _SMALL_BYTES
 
     def read(window: Window) -> list[pa.RecordBatch]:
         batches = list(_read(plan, window))
-        pace.note(sum(map(len, batches)), *batches)
+        sizer.observe(sum(map(len, batches)), *batches)
         return batches
 
-    found = windows(plan) if waits or pace.is_bounded else _with_packs(plan)
-    if pace.is_bounded:
-        found = _cut(plan, found, pace)
-    for is_task, group in groupby(found, key=is_for_a_task):
+    scan_windows = windows(plan) if waits or sizer.is_bounded else _with_packs(plan)
+    if sizer.is_bounded:
+        scan_windows = _split_windows(plan, scan_windows, sizer)
+    for is_task, group in groupby(scan_windows, key=is_for_a_task):
         if is_task:
-            for batches in map_ordered(read, group, waits=waits, window=pace.ahead):
+            for batches in map_ordered(read, group, waits=waits, window=sizer.ahead):
                 yield from batches
         else:
             for window in group:
                 for batch in _read(plan, window):
-                    yield from _apart(window.source, batch)
+                    yield from _by_fragment(window.source, batch)
 
 
-def _cut(plan: ScanPlan, found: Iterable[Window], pace: Pace) -> Iterator[Window]:
-    """Yield windows as tasks that fit the memory limit of a scan."""
-    for window in found:
+def _split_windows(
+    plan: ScanPlan, scan_windows: Iterable[Window], sizer: BatchSizer
+) -> Iterator[Window]:
+    """Split windows into tasks within the memory limit of a scan."""
+    for window in scan_windows:
         source = window.source
-        assert isinstance(source, FragmentSource), "windows are of fragments"
-        for rows in pace.cut(source, plan.projection.fields, window.rows):
+        assert isinstance(source, FragmentSource), "windows refer to fragments"
+        for rows in sizer.split_range(source, plan.projection.fields, window.rows):
             yield Window(source, rows, len(rows))
 
 
-def _apart(source: FragmentSource | Pack, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield what was read of fragments as batches that each belong to one of them."""
+def _by_fragment(source: FragmentSource | Pack, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch of a pack into one batch per fragment."""
     if not isinstance(source, Pack):
         yield batch
         return
@@ -104,12 +106,14 @@ def _apart(source: FragmentSource | Pack, batch: pa.RecordBatch) -> Iterator[pa.
 
 
 def _with_packs(plan: ScanPlan) -> Iterator[Window]:
-    """Yield the windows of a scan, whole tiny fragments packed together."""
+    """Yield the windows of a scan, with whole tiny fragments combined into packs."""
     for is_whole, group in groupby(windows(plan), key=_is_whole):
         if not is_whole:
             yield from group
             continue
-        for source in packed((window.source for window in group), rows_max=plan.options.batch_size):
+        for source in pack_tiny(
+            (window.source for window in group), rows_max=plan.options.batch_size
+        ):
             yield Window(source, RowRange(0, source.num_rows), source.num_visible)
 
 
@@ -118,7 +122,7 @@ def _is_whole(window: Window) -> bool:
 
 
 def _file_bytes(window: Window) -> int:
-    """Return the bytes of the files of a fragment; what is not known counts as much."""
+    """Return the bytes of the files of a window; unknown sizes count as large."""
     if isinstance(window.source, Pack):
         return 0
     return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files)
@@ -150,7 +154,7 @@ def _fits(schema: pa.Schema, batch: pa.RecordBatch) -> bool:
 
 
 def _stored(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
-    """Yield what is read from files; rows without columns if that is nothing."""
+    """Yield the stored columns; batches without columns if there are none."""
     fields, size = plan.projection.fields, plan.options.batch_size
     if fields:
         yield from window.source.iter_batches(fields, window.rows, size)

@@ -1,21 +1,21 @@
-"""Sorting: the columns to sort by are read with addresses, the others in the order found.
+"""Sort the rows of a scan.
 
     order by age     read age, _rowaddr     sort     take the rows at these addresses, in batches
 
-Memory holds the keys of all rows and the values of one batch; with a memory limit, the keys of rows
-that can still be among the first.
+Sort keys are read with row addresses, the other columns in sorted order. Memory holds the keys of
+all rows and the values of one batch; with a memory limit, only the keys of rows that may still be
+among the first.
 
-What stands for values that pyarrow does not sort, or not as the reference does.
-
-Half floats become floats, dictionaries their values. Floats with NaN and nested values become
-numbers that are in the same order:
+Values that pyarrow does not sort, or not as the reference does, are replaced by sortable keys. Half
+floats become floats, dictionaries are decoded. Floats with NaN and nested values become integers in
+the same order:
 
     order by v       [1, 2]   [1]   [1, null]   null
-    nulls last          2      1        3       null       the end of a list comes first,
-    nulls first         3      1        2       null       nulls in it where nulls are asked for
+    nulls last          2      1        3       null       a prefix sorts before a longer list,
+    nulls first         3      1        2       null       nulls in lists follow the null order
 
-Structs are ordered by their fields, the first one first. NaN is the greatest, so it comes first
-where the order descends.
+Structs are ordered by their fields, in order. NaN is the greatest value, so it is first in
+descending order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import MemoryLimitError
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.node_meter import SORT, TAKE
-from lancelet.query.nodes.pace import pace_of
+from lancelet.query.nodes.pace import batch_sizer
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Ordering, ScanOptions
@@ -40,15 +40,15 @@ from lancelet.query.take import take_addresses
 
 _BATCH_ROWS: Final = 8192
 _KEYS_SHARE: Final = 8
-"""Sorting takes several times what is sorted, so keys may take one in so many bytes."""
+"""Sorting needs several times the memory of the keys, so keys may use this share of the limit."""
 
 _types = pa.types
 
 
 def plan_keys(plan: ScanPlan) -> ScanPlan:
-    """Return the plan that reads what to sort by, and where the rows are.
+    """Return the plan that reads the sort keys and row addresses.
 
-    Of the rows it reads only those that an index knows to come first, if there is one.
+    If an index is sorted by the key, only the rows that may be first are read.
     """
     bound = bound_of_first_rows(plan)
     names = dict.fromkeys(ordering.column for ordering in plan.options.order_by)
@@ -67,9 +67,9 @@ def plan_keys(plan: ScanPlan) -> ScanPlan:
 def sorted_rows(
     plan: ScanPlan, keys: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan in the order that it asks for, offset and limit applied."""
-    options, pace = plan.options, pace_of(plan, share=0.5)
-    table = _held_keys(plan, keys, schema)
+    """Yield the rows of a scan in sorted order, after offset and limit."""
+    options, sizer = plan.options, batch_sizer(plan, share=0.5)
+    table = _collect_keys(plan, keys, schema)
     with plan.meter.within(SORT):
         order = sort_order(table, options.order_by)
     stop = None if options.limit is None else options.offset + options.limit
@@ -78,41 +78,41 @@ def sorted_rows(
     size = sorted_batch_rows(options)
     start = 0
     while start < len(addresses):
-        part = addresses[start : start + min(size, pace.rows)]
+        part = addresses[start : start + min(size, sizer.rows)]
         with plan.meter.within(TAKE):
-            found = take_addresses(plan.snapshot, part, plan.projection)
-        pace.note(len(part), found)
-        yield from found.to_batches()
+            rows = take_addresses(plan.snapshot, part, plan.projection)
+        sizer.observe(len(part), rows)
+        yield from rows.to_batches()
         start += len(part)
 
 
-def _held_keys(plan: ScanPlan, keys: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return what to sort by: all that was read, or within a limit of memory the first rows."""
+def _collect_keys(plan: ScanPlan, keys: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Return all sort keys or, within a memory limit, those of the first rows."""
     options, limit = plan.options, plan.options.memory_limit
     if limit is None:
         return pa.Table.from_batches(keys, schema)
-    most = max(1, limit // _KEYS_SHARE)
-    held: list[pa.RecordBatch] = []
+    keys_bytes_max = max(1, limit // _KEYS_SHARE)
+    batches: list[pa.RecordBatch] = []
     size = 0
     for batch in keys:
-        held.append(batch)
+        batches.append(batch)
         size += batch.nbytes
-        if size > most:
-            held = _first(held, schema, options).to_batches()
-            size = sum(each.nbytes for each in held)
-            if size > most // 2:
+        if size > keys_bytes_max:
+            batches = _first(batches, schema, options).to_batches()
+            size = sum(each.nbytes for each in batches)
+            if size > keys_bytes_max // 2:
                 raise MemoryLimitError(
-                    "what to sort by does not fit the memory limit; ask for fewer rows with a "
-                    "limit, or allow more memory",
+                    "the sort keys exceed the memory limit; reduce the limit on rows, or allow "
+                    "more memory",
                     memory_limit=limit,
                     needed_bytes=_KEYS_SHARE * 2 * size,
                 )
-    return pa.Table.from_batches(held, schema)
+    return pa.Table.from_batches(batches, schema)
 
 
-def _first(held: list[pa.RecordBatch], schema: pa.Schema, options: ScanOptions) -> pa.Table:
-    """Return the rows that come first, as many as are wanted; equal ones in the same order."""
-    table = pa.Table.from_batches(held, schema)
+def _first(batches: list[pa.RecordBatch], schema: pa.Schema, options: ScanOptions) -> pa.Table:
+    """Return the first rows up to the limit; the order of equal rows is stable."""
+    table = pa.Table.from_batches(batches, schema)
     if options.limit is None:
         return table
     order = sort_order(table, options.order_by)[: options.offset + options.limit]
@@ -120,19 +120,19 @@ def _first(held: list[pa.RecordBatch], schema: pa.Schema, options: ScanOptions) 
 
 
 def sorted_batch_rows(options: ScanOptions) -> int:
-    """Return how many rows are taken at a time in sorted order."""
+    """Return the number of rows per batch in sorted order."""
     return options.batch_size or _BATCH_ROWS
 
 
 def sort_order(rows: pa.Table, orderings: Sequence[Ordering]) -> Int64s:
-    """Return the places of rows in sorted order; rows that are equal keep theirs.
+    """Return the row indices in sorted order; the sort is stable.
 
     >>> rows = pa.table({"a": [2, None, 1, 2], "b": [1, 0, 0, 0]})
     >>> sort_order(rows, [Ordering("a", ascending=False), Ordering("b")]).tolist()
     [3, 0, 2, 1]
     """
     order: Int64s = np.arange(rows.num_rows)
-    # Sorting by the least important column first leaves the most important one to decide.
+    # Stable sorts from the least to the most significant column.
     for ordering in reversed(orderings):
         key = sortable(rows.column(ordering.column), ordering).take(pa.array(order))
         direction = "ascending" if ordering.ascending else "descending"
@@ -143,24 +143,24 @@ def sort_order(rows: pa.Table, orderings: Sequence[Ordering]) -> Int64s:
 
 
 def sortable(values: pa.ChunkedArray, ordering: Ordering) -> pa.ChunkedArray | pa.Array:
-    """Return values that pyarrow sorts as a column is to be sorted; null where it is null.
+    """Return keys that pyarrow sorts in the order of a column; null for nulls.
 
     >>> sortable(pa.chunked_array([[[1, 2], [1], None]]), Ordering("v")).to_pylist()
     [2, 1, None]
     """
     kind = values.type
-    if not _stands_for_others(kind) and not _types.is_nested(kind) and not _has_nan(values):
+    if not _needs_conversion(kind) and not _types.is_nested(kind) and not _has_nan(values):
         return values
     plain = _plain(values.combine_chunks())
     if not _types.is_nested(plain.type) and not _has_nan(plain):
         return plain
-    # Descending turns numbers round, and with them the nulls within.
-    numbers = _numbers(plain, nulls_low=ordering.nulls_first == ordering.ascending)
+    # Descending order reverses the integers, and therefore the nulls within values.
+    numbers = _rank(plain, nulls_low=ordering.nulls_first == ordering.ascending)
     return pa.array(numbers, mask=_is_null(plain))
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return values as a type that has an order of its own, if there is one."""
+    """Convert values to a type with a native order, if there is one."""
     if isinstance(values.type, pa.BaseExtensionType):
         return _plain(values.storage)
     if _types.is_dictionary(values.type):
@@ -173,7 +173,7 @@ def _plain(values: pa.Array) -> pa.Array:
     return values
 
 
-def _stands_for_others(kind: pa.DataType) -> bool:
+def _needs_conversion(kind: pa.DataType) -> bool:
     is_extension = isinstance(kind, pa.BaseExtensionType)
     return is_extension or _types.is_dictionary(kind) or _types.is_float16(kind)
 
@@ -186,19 +186,19 @@ def _is_null(values: pa.Array) -> Any:
     return values.is_null().to_numpy(zero_copy_only=False)
 
 
-def _numbers(values: pa.Array, *, nulls_low: bool) -> Int64s:
-    """Return a number for each value, in the order of the values."""
+def _rank(values: pa.Array, *, nulls_low: bool) -> Int64s:
+    """Return an integer for each value, in the order of the values."""
     values = _plain(values)
     kind = values.type
     if _types.is_struct(kind):
         fields = values.flatten()
         numbers = np.zeros(len(values), np.int64)
         for each in fields:
-            numbers = _joined(numbers, _numbers(each, nulls_low=nulls_low))
+            numbers = _combine_ranks(numbers, _rank(each, nulls_low=nulls_low))
     elif _types.is_null(kind):
         numbers = np.zeros(len(values), np.int64)
     elif _types.is_nested(kind):
-        numbers = _numbers_of_lists(values, nulls_low=nulls_low)
+        numbers = _rank_lists(values, nulls_low=nulls_low)
     else:
         ranks = pc.rank(values, tiebreaker="dense")
         numbers = ranks.to_numpy().astype(np.int64)
@@ -207,9 +207,9 @@ def _numbers(values: pa.Array, *, nulls_low: bool) -> Int64s:
     return numbers
 
 
-def _numbers_of_lists(values: pa.Array, *, nulls_low: bool) -> Int64s:
-    """Compare lists element by element, until all differ or all have ended."""
-    elements = _numbers(values.flatten(), nulls_low=nulls_low) + 2
+def _rank_lists(values: pa.Array, *, nulls_low: bool) -> Int64s:
+    """Rank lists element by element, until all are distinct or have ended."""
+    elements = _rank(values.flatten(), nulls_low=nulls_low) + 2
     if _types.is_fixed_size_list(values.type):
         lengths = np.full(len(values), values.type.list_size, np.int64)
     else:
@@ -217,18 +217,18 @@ def _numbers_of_lists(values: pa.Array, *, nulls_low: bool) -> Int64s:
     lengths[_is_null(values)] = 0
     starts = np.cumsum(lengths) - lengths
     numbers = np.zeros(len(values), np.int64)
-    for place in range(int(lengths.max(initial=0))):
-        goes_on = lengths > place
-        here = np.zeros(len(values), np.int64)
-        here[goes_on] = elements[starts[goes_on] + place]
-        numbers = _joined(numbers, here)
+    for index in range(int(lengths.max(initial=0))):
+        is_longer = lengths > index
+        ranks = np.zeros(len(values), np.int64)
+        ranks[is_longer] = elements[starts[is_longer] + index]
+        numbers = _combine_ranks(numbers, ranks)
         if len(numbers) and numbers.max() == len(numbers) - 1:
             break
     return numbers
 
 
-def _joined(first: Int64s, then: Int64s) -> Int64s:
-    """Return numbers in the order of pairs of numbers."""
+def _combine_ranks(first: Int64s, then: Int64s) -> Int64s:
+    """Return the dense ranks of pairs of integers."""
     order = np.lexsort((then, first))
     is_new = np.ones(len(order), np.int64)
     is_new[1:] = (np.diff(first[order]) != 0) | (np.diff(then[order]) != 0)

@@ -1,4 +1,4 @@
-"""What the steps of a scan read from: a fragment of a version, opened once for all of them."""
+"""The fragments that the steps of a scan read, opened once for all steps."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import cached_property
 
-_DENSE: Final = 0.25
-"""From this share of selected rows on, all rows are read and the others dropped."""
+_DENSE_SHARE: Final = 0.25
+"""Minimum share of selected rows for reading all rows of a range."""
 
 
-_FEW: Final = 8
-"""So few rows are read one by one, however near they are."""
+_SINGLE_ROWS_MAX: Final = 8
+"""Up to this number of selected rows are read individually, however dense."""
 
 
 class FragmentSource:
-    """A fragment with everything that is needed to read rows of it."""
+    """A fragment, with its reader, deletions and row columns."""
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment, *, with_deleted: bool) -> None:
-        """Read a fragment of a version, without its deleted rows unless they are asked for."""
+        """Create a source; deleted rows are hidden unless `with_deleted`."""
         self.snapshot = snapshot
         self.fragment = fragment
         self.with_deleted = with_deleted
@@ -42,19 +42,19 @@ class FragmentSource:
 
     @property
     def reader(self) -> FragmentReader:
-        """The reader of the fragment's files, kept for as long as the version is."""
-        if self._reader is None:  # any thread finds the same
+        """The reader of the data files, cached with the snapshot."""
+        if self._reader is None:  # concurrent threads get the same reader
             self._reader = self.snapshot.open_fragment(self.fragment, FragmentReader)
         return self._reader
 
     @cached_property
     def num_rows(self) -> int:
-        """How many rows the fragment has, deleted ones too."""
+        """The number of rows, including deleted ones."""
         return self.snapshot.physical_rows(self.fragment)
 
     @cached_property
     def hidden(self) -> DeletionVector:
-        """The rows that are not to be seen."""
+        """The rows to hide."""
         return NO_DELETIONS if self.with_deleted else self.snapshot.deletions(self.fragment)
 
     @cached_property
@@ -63,28 +63,28 @@ class FragmentSource:
 
     @property
     def num_visible(self) -> int:
-        """How many rows are to be seen."""
+        """The number of visible rows."""
         return self.num_rows - len(self.hidden)
 
     def visible(self, rows: RowRange) -> Int64s | None:
-        """Return the offsets within `rows` that are to be seen, or None if it is all of them."""
+        """Return the visible row offsets within `rows`, or None if all rows are visible."""
         if not self.hidden:
             return None
         hidden = self._hidden_offsets
         first, stop = np.searchsorted(hidden, [rows.start, rows.stop])
         if first == stop:
             return None
-        kept = np.ones(len(rows), np.bool_)
-        kept[hidden[first:stop] - rows.start] = False
-        return np.flatnonzero(kept).astype(np.int64) + rows.start
+        mask = np.ones(len(rows), np.bool_)
+        mask[hidden[first:stop] - rows.start] = False
+        return np.flatnonzero(mask).astype(np.int64) + rows.start
 
     def without_hidden(self, offsets: Int64s) -> Int64s:
-        """Return those of ascending offsets that are to be seen."""
+        """Return the visible ones of ascending row offsets."""
         hidden = self._hidden_offsets
         return offsets if not len(hidden) else np.setdiff1d(offsets, hidden, assume_unique=True)
 
     def window(self, start: int, stop: int) -> RowRange:
-        """Return the rows from one visible row to before another, by their places among these."""
+        """Return the row range of visible rows, given as indices among the visible rows."""
         if not self.hidden:
             return RowRange(start, stop)
         bounds = self.hidden.physical_offsets(np.array([start, stop - 1], np.int64))
@@ -93,10 +93,10 @@ class FragmentSource:
     def read(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> list[pa.Array]:
-        """Return the values of fields in a range, or in the selected rows of it."""
-        wanted = _rows_to_read(rows, selected)
-        arrays = self.reader.read(fields, wanted)
-        if selected is None or len(wanted) == len(selected):
+        """Return the values of fields in a range, or in selected rows of it."""
+        rows_read = _rows_to_read(rows, selected)
+        arrays = self.reader.read(fields, rows_read)
+        if selected is None or len(rows_read) == len(selected):
             return arrays
         chosen = selected - rows.start if rows.start else selected
         return [take_ascending(array, chosen) for array in arrays]
@@ -104,21 +104,21 @@ class FragmentSource:
     def estimate_reads(
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> IoCounts:
-        """Return about what reading fields in a range, or in rows of it, asks of storage."""
+        """Estimate the reads of fields in a range, or in selected rows of it."""
         return self.reader.estimate_reads(fields, _rows_to_read(rows, selected))
 
     def take(self, fields: Sequence[Field], offsets: Int64s) -> list[pa.Array]:
-        """Return the values of fields in rows, in any order and as often as they are named."""
+        """Return the values of fields at row offsets, in any order and with duplicates."""
         return self.reader.read(fields, RowIndices(offsets))
 
     def row_columns_at(self, names: Sequence[str], offsets: Int64s) -> dict[str, pa.Array]:
-        """Return row columns of rows, in any order."""
+        """Return row columns at row offsets, in any order."""
         return self.rows.columns(names, offsets)
 
     def row_columns(
         self, names: Sequence[str], rows: RowRange, selected: Int64s | None
     ) -> dict[str, pa.Array]:
-        """Return row columns of a range, or of the selected rows of it."""
+        """Return row columns of a range, or of selected rows of it."""
         if not names:
             return {}
         offsets = np.arange(rows.start, rows.stop) if selected is None else selected
@@ -130,15 +130,15 @@ class FragmentSource:
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as batches in their order."""
+        """Yield the rows as ordered batches."""
         return self.reader.iter_batches(fields, rows, batch_size)
 
     def addresses(self, offsets: Int64s) -> UInt64s:
-        """Return the addresses of rows."""
+        """Return the row addresses of offsets."""
         return addresses_of(self.fragment.id, offsets)
 
     def by_member(self, offsets: Int64s) -> Iterator[tuple[FragmentSource, Int64s]]:
-        """Yield the fragment with the offsets, if there are any, as packs yield theirs."""
+        """Yield the fragment and the offsets, with the interface of a pack."""
         if len(offsets):
             yield self, offsets
 
@@ -148,25 +148,25 @@ class FragmentSource:
 
 
 def _rows_to_read(rows: RowRange, selected: Int64s | None) -> Rows:
-    """Return which rows of a range are read if some are selected: these, or all of it."""
+    """Return the rows to read for selected rows of a range: these rows, or the whole range."""
     if selected is None:
         return rows
-    if len(selected) <= _FEW or not dense_enough(len(selected), len(rows)):
+    if len(selected) <= _SINGLE_ROWS_MAX or not dense_enough(len(selected), len(rows)):
         return RowIndices(selected)
     if is_contiguous(selected):
         return RowRange(int(selected[0]), int(selected[-1]) + 1)
     return rows
 
 
-def dense_enough(wanted: int, rows: int) -> bool:
-    """Say whether so many of the rows of a range are wanted that all are best read."""
-    return wanted >= _DENSE * rows
+def dense_enough(selected: int, rows: int) -> bool:
+    """Return whether enough rows of a range are selected to read the whole range."""
+    return selected >= _DENSE_SHARE * rows
 
 
 def sources(
     snapshot: Snapshot, fragments: Sequence[int] | None, *, with_deleted: bool = False
 ) -> Iterator[FragmentSource]:
-    """Yield the fragments of a version, or those with the given ids, in order."""
+    """Yield the fragments of a snapshot, or those with the given ids, in order."""
     chosen = (
         iter(snapshot.fragments)
         if fragments is None
@@ -177,7 +177,7 @@ def sources(
 
 
 def waits_for_storage(snapshot: Snapshot) -> bool:
-    """Say whether reading mostly waits for a network, so that more should go on at once."""
+    """Return whether reads mostly wait for a network and benefit from more parallelism."""
     return snapshot.version_cache.get_or_make(
         "waits for storage",
         lambda: not snapshot.location.store.uri.startswith(("file:", "memory:")),

@@ -1,4 +1,4 @@
-"""Scans whose rows are the best by some score: the nearest vectors, the most relevant texts."""
+"""Nearest neighbor, full-text and hybrid search."""
 
 # ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
 

@@ -1,14 +1,14 @@
-"""Which rows of a version a search may find: a mask for each fragment.
+"""Row masks that limit an index search, one per fragment.
 
-fragment 0    1 1 0 1     row 2 was deleted
-fragment 4    0 0 1       rows 0 and 1 do not pass the filter
+  fragment 0    1 1 0 1     row 2 was deleted
+  fragment 4    0 0 1       rows 0 and 1 do not pass the filter
 
-Rows that passed a filter, kept with a version for the next search with the same filter.
+Rows that pass a prefilter are cached with the version and reused by searches with the same filter:
 
-"g < 50"    fragment 0: offsets 0 1 2 50 ...    looked up once, found by any number of searches
+  "g < 50"    fragment 0: offsets 0 1 2 50 ...    evaluated once
 
-Versions never change, so rows that pass a filter once always do, unless the filter calls a
-function; then it is asked again.
+Versions are immutable, so cached rows stay valid. Filters with nondeterministic functions are
+evaluated for each search.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 _ROWS_BELIEVED: Final = 1 << 24
-"""Of a fragment that is said to have more rows files are asked before a byte is made for each."""
+"""Larger row counts are validated against the data files before masks of that size are allocated.
+"""
 
 _TEXT_MAX: Final = 4096
 
 
 class AdmittedRows:
-    """Rows that may be found, by their places in a segment; for any thread.
+    """Mask of the searchable rows of a segment; thread-safe.
 
-    What was worked out for a partition is kept, as searches come back to it.
+    Masks of partitions are cached because searches probe the same partitions repeatedly.
     """
 
     def __init__(self, masks: RowMasks, segment: IvfSegment) -> None:
-        """Admit rows of a segment by their fragments."""
+        """Map the masks of fragments to the rows of a segment."""
         self._masks = masks
         self._segment = segment
         self._admitted = np.zeros(segment.num_row_slots, np.bool_)
@@ -49,32 +50,32 @@ class AdmittedRows:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the masks take."""
+        """The size of the masks in bytes."""
         arrays = self._admitted, self._counts, self._masks.mask
         return sum(each.nbytes for each in arrays)
 
     def among(self, partitions: Int64s, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return whether each row may be found, for those of some partitions.
+        """Return the mask of all row slots, valid for the given partitions.
 
-        `addresses` are those of all rows of the segment, as far as they are known.
+        `addresses` holds the addresses of the segment's rows, valid at least for these partitions.
         """
         missing = partitions[self._counts[partitions] < 0]
         if len(missing):
             segment, admitted = self._segment, self._admitted
             own = segment.starts[missing], segment.lengths[missing]
             admit_rows(addresses, *own, self._masks, admitted)
-            # Counted last: until then another thread works the same out for itself.
+            # Counts are set last: until then, other threads compute the same mask again.
             for number in missing.tolist():
                 self._counts[number] = np.count_nonzero(admitted[segment.rows_of(number)])
         return self._admitted
 
     def count(self, number: int) -> int:
-        """Return how many rows of a partition, which was asked for before, may be found."""
+        """Return the number of searchable rows of a partition whose mask was computed before."""
         return int(self._counts[number])
 
 
 def live_masks(snapshot: Snapshot, fragments: Collection[int]) -> RowMasks:
-    """Admit the rows of fragments that were not deleted."""
+    """Return masks of the rows of fragments that are not deleted."""
     masks = {}
     for each in fragments:
         fragment = snapshot.fragments.by_id(each)
@@ -86,7 +87,7 @@ def live_masks(snapshot: Snapshot, fragments: Collection[int]) -> RowMasks:
 
 
 def masks_of_offsets(rows: Mapping[int, Int64s], covered: Collection[int]) -> RowMasks:
-    """Admit rows by their offsets in each fragment, of those that are covered."""
+    """Return masks of row offsets, limited to the covered fragments."""
     masks = {}
     for fragment_id, offsets in rows.items():
         if fragment_id in covered and len(offsets):
@@ -96,7 +97,7 @@ def masks_of_offsets(rows: Mapping[int, Int64s], covered: Collection[int]) -> Ro
 
 
 def admits(masks: RowMasks, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-    """Return for each address whether its row is admitted."""
+    """Return the mask of admitted addresses."""
     found = np.empty(len(addresses), np.bool_)
     whole = np.zeros(1, np.int64), np.array([len(addresses)], np.int64)
     admit_rows(addresses, *whole, masks, found)
@@ -111,28 +112,28 @@ def _joined(masks: Mapping[int, npt.NDArray[np.bool_]]) -> RowMasks:
 
 
 class KeptRows(Mapping[int, Int64s]):
-    """Offsets of rows by fragment, and the filter that they passed."""
+    """Row offsets by fragment, with the filter that selected them."""
 
     def __init__(self, text: str, rows: Mapping[int, Int64s]) -> None:
-        """Hold the rows of a filter."""
+        """Create the mapping for the text of a filter."""
         self.text, self._rows = text, rows
         self.memory_bytes = sum(own.nbytes for own in rows.values())
 
     def __getitem__(self, fragment_id: int) -> Int64s:
-        """Return the offsets of the rows of a fragment."""
+        """Return the row offsets of a fragment."""
         return self._rows[fragment_id]
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the ids of the fragments."""
+        """Iterate over the fragment ids."""
         return iter(self._rows)
 
     def __len__(self) -> int:
-        """Return how many fragments there are."""
+        """Return the number of fragments."""
         return len(self._rows)
 
 
 def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Mapping[int, Int64s]:
-    """Return the rows that pass the filter of a plan, from memory if it was asked lately."""
+    """Return the rows that pass the filter of a plan, cached with the version if possible."""
     options = plan.options
     written = options.filter
     is_kept = (

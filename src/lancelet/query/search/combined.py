@@ -1,11 +1,10 @@
-"""Several columns scored as if they were one text (BM25F).
+"""BM25F: score several columns as one weighted text.
 
-    first   "ada"        weight 2        ada: frequency 2 * 1 + 0
-    last    "lovelace"   weight 1        length 2 * 1 + 1
+  first   "ada"        weight 2        ada: frequency 2 * 1 + 0
+  last    "lovelace"   weight 1        length 2 * 1 + 1
 
-A token is in as many documents as the column says that has it most often, and there are as many
-documents as in the column that has most. A word that is asked for twice counts once. Rows without
-an index count as those with one.
+The document frequency of a token and the number of documents are the maxima over all columns.
+Repeated query tokens count once. Unindexed rows contribute like indexed rows.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ Float64s = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedColumn:
-    """A column, and how often each of its tokens counts.
+    """A column and the weight of its tokens.
 
-    `counted` is the column with all its rows, where only some are searched.
+    `counted` covers all rows of the column if the search is limited to some rows.
     """
 
     column: TextColumn
@@ -39,7 +38,7 @@ class WeightedColumn:
 def find_combined(
     columns: Sequence[WeightedColumn], tokens: Sequence[str], *, needs_all: bool
 ) -> Matches:
-    """Return the rows with any or all of some tokens in any of the columns."""
+    """Return the rows that contain any or all tokens in any of the columns."""
     found = {token: _rows_with(columns, token) for token in tokens}
     rows = np.unique(np.concatenate([np.empty(0, np.uint64), *(own for own, _ in found.values())]))
     if not len(rows):
@@ -63,7 +62,7 @@ def find_combined(
 
 
 def _rows_with(columns: Sequence[WeightedColumn], token: str) -> tuple[UInt64s, Float64s]:
-    """Return rows that have a token, once for each column that has it, and how often it counts."""
+    """Return the rows that contain a token, once per column, with weighted frequencies."""
     parts = [
         (addresses, freqs * each.weight)
         for each in columns
@@ -76,7 +75,7 @@ def _rows_with(columns: Sequence[WeightedColumn], token: str) -> tuple[UInt64s, 
 
 
 def _lengths(columns: Sequence[WeightedColumn], rows: UInt64s) -> Float64s:
-    """Return how many tokens rows have in all columns."""
+    """Return the weighted number of tokens of each row."""
     found = np.zeros(len(rows))
     for each in columns:
         for addresses, lengths in each.column.lengths():

@@ -1,10 +1,10 @@
-"""Exact search: the distance of every row, streamed, of which the smallest are kept.
+"""Exact search: stream all rows, compute distances and retain the k smallest.
 
-    split     rows 0..65536 of fragment 3     vectors, zero-copy where they are stored as they are
-    filter    offsets that passed             distances of these alone
-    keep      k smallest of each query        candidates of the next merge
+  split     rows 0..65536 of fragment 3     vectors, zero-copy if stored uncompressed
+  filter    offsets that passed             distances of these rows only
+  merge     k smallest of each query        candidates of the next merge
 
-A row without a vector, or with NaN in it, has no distance and is never found.
+Rows with a null vector or with NaN elements have no distance and are never returned.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _MERGE_FROM: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactQuery:
-    """Vectors to look for: each query is one vector, or several for lists of vectors.
+    """An exact search; each query is one vector, or several for lists of vectors.
 
-    The first column of the projection is what they are compared with.
+    The first column of the projection contains the compared vectors.
     """
 
     projection: Projection
@@ -67,7 +67,7 @@ def exact_search(
     fragments: Sequence[int] | None,
     rows: Mapping[int, Int64s] | None,
 ) -> Hits:
-    """Return the nearest rows of fragments, of those whose offsets are given."""
+    """Return the nearest rows of fragments, limited to `rows` (offsets by fragment) if given."""
     best: list[Hits] = []
     task = partial(_search_split, query)
     splits = _splits(snapshot, query.projection.fields, fragments, rows)
@@ -114,9 +114,9 @@ def _search_split(query: ExactQuery, split: _Split) -> Hits:
 def _pieces(
     projection: Projection, split: _Split
 ) -> Iterator[tuple[pa.Array, Int64s | int, npt.NDArray[np.bool_] | None]]:
-    """Yield vectors, their offsets or the first of these, and which may be found if not all may.
+    """Yield vectors, their offsets (an integer for a contiguous range), and a row mask or None.
 
-    Where most rows are wanted, those around them are not cut out, which would copy all vectors.
+    If most rows are selected, a mask replaces the selection, which would copy all vectors.
     """
     source, rows, offsets = split.source, split.rows, split.offsets
     if offsets is not None and not dense_enough(len(offsets), len(rows)):
@@ -136,7 +136,7 @@ def _pieces(
 
 
 def _column(projection: Projection, array: pa.Array) -> pa.Array:
-    """Return vectors of what was read for them; those in structs are below it."""
+    """Return the vectors of a column that was read, extracted from structs if nested."""
     if not pa.types.is_struct(array.type):
         return array
     names = [field.name for field in projection.fields]
@@ -149,7 +149,7 @@ def _nearest(
     query: ExactQuery,
     admitted: npt.NDArray[np.bool_] | None,
 ) -> tuple[Int64s, npt.NDArray[np.float32]]:
-    """Return the places and distances of the nearest of some rows, the nearest first."""
+    """Return the row indices and distances of the nearest vectors, nearest first."""
     vectors = plain_vectors(vectors)
     bounds = (
         -np.inf if query.lower is None else query.lower,
@@ -179,7 +179,7 @@ def _nearest(
 def _valid_bits(
     vectors: pa.Array, admitted: npt.NDArray[np.bool_] | None
 ) -> tuple[npt.NDArray[np.uint8] | None, int]:
-    """Return a bit for each vector that may be found, and which bit is that of the first."""
+    """Return the bitmap of searchable vectors and the bit offset of the first."""
     if admitted is not None:
         if vectors.null_count:
             admitted = admitted & vectors.is_valid().to_numpy(zero_copy_only=False)
@@ -192,10 +192,10 @@ def _valid_bits(
 def distances_to(
     vectors: pa.Array, wanted: npt.NDArray[Any], metric: Metric
 ) -> npt.NDArray[np.float32]:
-    """Return the distance of each row from a query, NaN where it has none.
+    """Return the distance of each row from a query, NaN for rows without one.
 
-    A row that is a list of vectors is as far as, for each vector of the query, its nearest one
-    is, added up.
+    The distance of a list of vectors is the sum, over the query vectors, of the distance to the
+    nearest vector of the list.
     """
     vectors = plain_vectors(vectors)
     if pa.types.is_fixed_size_list(vectors.type):

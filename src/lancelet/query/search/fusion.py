@@ -1,22 +1,21 @@
-"""Rankings of several searches made into one: ranks by text and by vector, for instance.
+"""Fusion of several rankings into one, for example of a text and a vector search.
 
-    by text     a 7.0   b 5.0   c 1.0        scores, larger is better
-    by vector   c 0.1   a 0.4   d 0.9        distances, smaller is better
+  by text     a 7.0   b 5.0   c 1.0        scores, larger is better
+  by vector   c 0.1   a 0.4   d 0.9        distances, smaller is better
 
-Reciprocal ranks (the default) look at places alone, counted from 1:
+Reciprocal rank fusion (the default) uses ranks only, starting at 1:
 
-    score(row) = sum over the lists of   weight / (constant + place)
+  score(row) = sum over the lists of   weight / (constant + rank)
 
-    a   1/(60+1) + 1/(60+2) = 0.0325         c   1/(60+3) + 1/(60+1) = 0.0323
+  a   1/(60+1) + 1/(60+2) = 0.0325         c   1/(60+3) + 1/(60+1) = 0.0323
 
-The weighted sum looks at scores, stretched from 0 for the last row of a list to 1 for its first:
+The weighted sum uses scores, normalized to 0 for the last row of a list and 1 for the first:
 
-    score(row) = sum over the lists of   weight * (value - worst) / (best - worst)
+  score(row) = sum over the lists of   weight * (value - worst) / (best - worst)
 
-    a   0.5 * 1 + 0.5 * 0.625 = 0.8125       c   0.5 * 0 + 0.5 * 1 = 0.5
+  a   0.5 * 1 + 0.5 * 0.625 = 0.8125       c   0.5 * 0 + 0.5 * 1 = 0.5
 
-A list that lacks a row gives it nothing. Of rows with one score that with the smaller address
-comes first.
+A list without a row contributes 0 to its score. Rows with equal scores are sorted by address.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ Float64s: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ReciprocalRank:
-    """Rows are worth more the nearer they are to the front; see above."""
+    """Reciprocal rank fusion; see the module documentation."""
 
     weights: Weights = (1.0, 1.0)
     constant: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Validate the weights and the constant."""
         _check_weights(self.weights)
         if not self.constant >= 0:
             raise InvalidInputError("the constant must not be negative", found=self.constant)
 
     def values(self, scores: Float64s) -> Float64s:
-        """Return what rows are worth, given their scores, the best first."""
+        """Return the contribution of each row for its scores, best first."""
         places = np.arange(1, len(scores) + 1, dtype=np.float64)
         found: Float64s = np.reciprocal(self.constant + places)
         return found
@@ -57,16 +56,16 @@ class ReciprocalRank:
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """Rows are worth their scores, stretched to 0 to 1; see above."""
+    """Weighted sum of normalized scores; see the module documentation."""
 
     weights: Weights = (0.5, 0.5)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Validate the weights."""
         _check_weights(self.weights)
 
     def values(self, scores: Float64s) -> Float64s:
-        """Return what rows are worth, given their scores, the best first."""
+        """Return the contribution of each row for its scores, best first."""
         if not len(scores):
             return scores
         spread = scores[0] - scores[-1]
@@ -78,14 +77,14 @@ Fusion: TypeAlias = ReciprocalRank | WeightedSum
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Rows that a search found, the best first; the larger a score the better."""
+    """Rows found by a search, best first; larger scores are better."""
 
     rows: UInt64s
     scores: Float64s
 
 
 def fuse(rankings: Sequence[Ranking], fusion: Fusion) -> Ranking:
-    """Return the rows of all rankings with one score each, the best first.
+    """Return the rows of all rankings with their fused scores, best first.
 
     >>> text = Ranking(np.uint64([1, 2, 3]), np.float64([7, 5, 1]))
     >>> vector = Ranking(np.uint64([3, 1, 4]), np.float64([-0.1, -0.4, -0.9]))
@@ -94,7 +93,9 @@ def fuse(rankings: Sequence[Ranking], fusion: Fusion) -> Ranking:
     """
     if len(rankings) != len(fusion.weights):
         raise InvalidInputError(
-            "there is a weight for each search", weights=fusion.weights, searches=len(rankings)
+            "the number of weights differs from the number of searches",
+            weights=fusion.weights,
+            searches=len(rankings),
         )
     rows, places = np.unique(
         np.concatenate([ranking.rows for ranking in rankings]), return_inverse=True
@@ -111,4 +112,4 @@ def fuse(rankings: Sequence[Ranking], fusion: Fusion) -> Ranking:
 
 def _check_weights(weights: Weights) -> None:
     if any(not weight >= 0 for weight in weights) or not sum(weights):
-        raise InvalidInputError("weights are not negative, and not all of them 0", found=weights)
+        raise InvalidInputError("weights must not be negative and must not all be 0", found=weights)

@@ -1,9 +1,9 @@
-"""Rows that a search found, each with its score, the best first.
+"""Search hits: row addresses with scores, best first.
 
-addresses   7    3    9
-scores      0.0  0.4  0.4      distances: the smaller the better, then the smaller row id
-queries     0    0    0        which query, where there are several
-places      [2]  [0]  [1]      which element of a list of the row, where elements are found
+addresses         7    3    9
+scores            0.0  0.4  0.4    distances: smaller is better, then the smaller row address
+queries           0    0    0      the query index in a batch of queries
+element_indices   [2]  [0]  [1]    the matching list element, if elements are searched
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from lancelet.query.plan import ScanPlan
 
 QUERY_INDEX: Final = pa.field("query_index", pa.int32(), nullable=False)
-"""The column that tells several queries apart."""
+"""The output column with the query index of a batch search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """Rows that were found; all arrays have an element for each."""
+    """Rows found by a search; all arrays have one element per row."""
 
     addresses: UInt64s
     scores: npt.NDArray[np.float32]
@@ -45,15 +45,17 @@ class Hits:
         query: int = 0,
         places: ElementIndices | None = None,
     ) -> Hits:
-        """Return the rows that one query found."""
-        queries = np.zeros(len(addresses), np.int64)  # faster than `full`, and most are the first
+        """Return the hits of one query."""
+        queries = np.zeros(
+            len(addresses), np.int64
+        )  # Faster than `full`, and most hits belong to the first query.
         if query:
             queries[:] = query
         return Hits(addresses, scores, queries, places)
 
     @staticmethod
     def join(parts: Sequence[Hits]) -> Hits:
-        """Return the rows of several searches, one behind the other."""
+        """Concatenate the hits of several searches."""
         if not parts:
             return Hits.of_query(np.empty(0, np.uint64), np.empty(0, np.float32))
         return Hits(
@@ -63,21 +65,21 @@ class Hits:
         )
 
     def as_query(self, query: int) -> Hits:
-        """Return the same rows as those of a query."""
+        """Return the same hits with another query index."""
         return Hits.of_query(self.addresses, self.scores, query)
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of hits."""
         return len(self.addresses)
 
     def take(self, places: npt.NDArray[np.integer]) -> Hits:
-        """Return some of the rows, in the order of their places."""
+        """Return the hits at `indices`."""
         own = None if self.places is None else self.places[places]
         return Hits(self.addresses[places], self.scores[places], self.queries[places], own)
 
     def nearest(self, count: int) -> Hits:
-        """Return the rows with the smallest scores of each query, in order."""
-        if not self.queries.any():  # of the first query alone
+        """Return the `count` hits with the smallest scores of each query, sorted by score."""
+        if not self.queries.any():  # all hits belong to the first query
             return self.take(np.lexsort((self.addresses, self.scores))[:count])
         order = np.lexsort((self.addresses, self.scores, self.queries))
         ordered = self.take(order)
@@ -89,38 +91,41 @@ NO_HITS: Final = Hits.of_query(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 class Search(Protocol):
-    """What is searched for."""
+    """A vector or text search of a scan."""
 
     @property
     def score_field(self) -> pa.Field:
-        """The column of scores."""
+        """The score column."""
 
     @property
     def place_field(self) -> pa.Field | None:
-        """The column of places in lists, if elements of lists are found and not rows."""
+        """The column of list element indices if the search returns elements, otherwise None."""
 
     @property
     def is_batch(self) -> bool:
-        """Whether there are several queries, which rows must tell apart."""
+        """Whether the search has several queries, numbered in the output."""
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
-        """Return the best rows of a version, of those whose offsets are given by fragment."""
+        """Return the best rows of a version, limited to `rows` (offsets by fragment) if given."""
 
     def steps(self, plan: ScanPlan) -> list[str]:
-        """Return what the search will do, the last first."""
+        """Return the plan lines of the search, the last step first."""
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:
-        """Return about what the search will read of its index."""
+        """Estimate the index reads of the search."""
 
     def expected_rows(self, plan: ScanPlan) -> int | None:
-        """Return about how many rows will be found, or None if that is not known."""
+        """Estimate the number of hits; None if unknown."""
 
     def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
-        """Return the fields that are looked at row by row, and in which fragments."""
+        """Return the fields that are scanned without an index, with the scanned fragments."""
 
 
 def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:
-    """Return the places of the smallest scores, NaN left out, in no order."""
+    """Return the unsorted indices of the `count` smallest scores, ignoring NaN.
+
+    Ties with the largest of them are included.
+    """
     valid = np.flatnonzero(~np.isnan(scores))
     if len(valid) <= count:
         return valid
@@ -132,7 +137,7 @@ def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundSearch:
-    """A search whose rows were found before, perhaps elsewhere."""
+    """A search whose hits were computed earlier, for example by another process."""
 
     hits: Hits
     score_field: pa.Field
@@ -140,21 +145,21 @@ class FoundSearch:
     is_batch, place_field = False, None
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:  # noqa: ARG002
-        """Return what was found."""
+        """Return the precomputed hits."""
         return self.hits
 
     def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
-        """Return that nothing is left to do."""
+        """Return no plan lines."""
         return []
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:  # noqa: ARG002
-        """Return that nothing will be read."""
+        """Return zero reads."""
         return IoCounts()
 
     def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
-        """Return how many rows were found."""
+        """Return the number of hits."""
         return len(self.hits)
 
     def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:  # noqa: ARG002
-        """Return that no field is looked at."""
+        """Return no fields."""
         return []

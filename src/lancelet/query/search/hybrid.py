@@ -1,10 +1,10 @@
-"""Searching by text and by vector at once: each search ranks rows, and the rankings become one.
+"""Hybrid search: fuse the rankings of a text search and a vector search.
 
-    wanted 3    each search finds 50 rows, of which the best 3 by both are returned
-    filter      before the searches, or on what they found together
+  limit 3     each search returns 50 rows, and the best 3 of the fused ranking are returned
+  filter      before the searches (prefilter), or on the fused ranking
 
-Each search is asked for more rows than are wanted, since a row that is good by both may be the
-best of neither.
+Each search returns more rows than requested because a row with good ranks in both may be the best
+of neither.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from lancelet.query.search.hits import Hits, Search
 from lancelet.values import dataclass
 
 RELEVANCE: Final = "_relevance_score"
-"""The column of scores that are made of those of several searches."""
+"""The column of fused scores."""
 _DEPTH_MIN: Final = 50
 _DEPTH_FACTOR: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HybridSearch:
-    """A search for texts and for vectors, of which each finds at most `depth` rows."""
+    """A text and a vector search that return at most `depth` rows each."""
 
     text: Search
     vector: Search
@@ -44,23 +44,23 @@ class HybridSearch:
 
     @property
     def score_field(self) -> pa.Field:
-        """The column of scores."""
+        """The score column."""
         return pa.field(RELEVANCE, pa.float32())
 
     def steps(self, plan: ScanPlan) -> list[str]:
-        """Return what the searches will do, that for vectors last."""
+        """Return the plan lines of the vector search, then of the text search."""
         return [step for each in self._searches for step in each.steps(plan)]
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:
-        """Return about what the searches will read of their indices."""
+        """Estimate the index reads of both searches."""
         return sum((each.estimate_reads(plan) for each in self._searches), IoCounts())
 
     def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
-        """Return how many rows are wanted."""
+        """Return the number of requested rows."""
         return self.count
 
     def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
-        """Return the fields that are looked at row by row, and in which fragments."""
+        """Return the fields that are scanned without an index, with the scanned fragments."""
         return [found for each in self._searches for found in each.looked_at(plan)]
 
     @property
@@ -68,12 +68,12 @@ class HybridSearch:
         return self.vector, self.text
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
-        """Return the rows that either search finds, the best first."""
+        """Return the rows found by either search, best first."""
         alone = replace(
             plan, options=replace(plan.options, limit=self.depth, offset=0, order_by=())
         )
         texts, near = self.text.find(alone, rows), self.vector.find(alone, rows)
-        if texts.places is not None:  # of a row that is found for several elements, the best
+        if texts.places is not None:  # retain the best element of each row
             _, first = np.unique(texts.addresses, return_index=True)
             texts = texts.take(np.sort(first))
         fused = fuse(
@@ -89,7 +89,7 @@ class HybridSearch:
 
 
 def depth_for(count: int) -> int:
-    """Return how many rows each search finds by default if so many are wanted.
+    """Return the default number of candidates per search for `count` results.
 
     >>> depth_for(3), depth_for(100)
     (50, 400)

@@ -1,11 +1,11 @@
-"""Searching a vector index: partitions near the query, until as many rows are found as wanted.
+"""Search of a vector index: probe the nearest partitions until enough rows are found.
 
-    query        nearest centroids 7 2 9 4 ...     first some of them, by the budget below
-    partition 7  rows that may be found, their distances; rows that are gone never are
-    found 3 of 10 wanted                           the next partitions, until found or exhausted
+  query        nearest centroids 7 2 9 4 ...     the budget below sets the first probes
+  partition 7  distances of the live rows that pass the filter
+  3 of 10 rows found                           probe further partitions until complete or exhausted
 
-How many partitions are looked at first depends on how much farther each centroid is than the
-nearest, within bounds; the more rows are wanted the more.
+The number of initial probes depends on the distances of the centroids relative to the nearest one,
+within bounds that grow with the number of requested rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COUNTS: Final = (1, 10, 100, 200, 500, 1000, 10_000, 100_000)
 
 @dataclass(frozen=True, slots=True)
 class _Budget:
-    """For each of `_COUNTS`: how much farther than the nearest, and how many at least and most."""
+    """Relative distance margin, minimum and maximum number of probes for each of `_COUNTS`."""
 
     margins: tuple[float, ...]
     least: tuple[int, ...]
@@ -76,9 +76,9 @@ _BUDGETS: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexQuery:
-    """What is looked for in an index; what is None is for the index to choose.
+    """A query of an index. The index chooses values for parameters that are None.
 
-    So many `probes` are looked at whatever is found, and more only where rows are missing.
+    `probes` partitions are always searched, and more only if they yield too few rows.
     """
 
     query: npt.NDArray[Any]
@@ -92,10 +92,10 @@ class IndexQuery:
 
 
 class LiveRows:
-    """Where the rows of a segment are in a version; it is kept with the version."""
+    """Current addresses of the rows of a segment, cached with the version."""
 
     def __init__(self, snapshot: Snapshot, segment: TableSegment) -> None:
-        """Look up rows of a segment."""
+        """Create the lookup for a segment."""
         self._snapshot = snapshot
         self._segment = segment
         self._moves = segment.is_by_id or bool(fragment_reuse_of(snapshot).versions)
@@ -106,19 +106,19 @@ class LiveRows:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, with the numbers of rows that it translates."""
+        """The size in bytes, including the row numbers that are translated."""
         own = 0 if self._source is None else 2 * self._addresses.nbytes
         admitted = vars(self).get("admitted")
         return own + (0 if admitted is None else admitted.memory_bytes)
 
     @cached_property
     def admitted(self) -> AdmittedRows:
-        """The rows that were not deleted, of fragments that the segment covers."""
+        """The rows of covered fragments that are not deleted."""
         masks = live_masks(self._snapshot, self._segment.covered)
         return AdmittedRows(masks, opened_vectors(self._segment))
 
     def addresses(self, opened: IvfSegment, loaded: LoadedRows, partitions: Int64s) -> UInt64s:
-        """Return the address of each row that was loaded, for those of some partitions."""
+        """Return the addresses of all loaded rows, valid for the given partitions."""
         if not self._moves:
             return loaded.numbers
         with self._lock:
@@ -140,29 +140,29 @@ class LiveRows:
 
 
 def opened_vectors(segment: TableSegment) -> IvfSegment:
-    """Return a segment of vectors, open."""
+    """Return the open segment of a vector index."""
     opened = segment.open()
-    assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+    assert isinstance(opened, IvfSegment), "vector search requires vector index segments"
     return opened
 
 
 def live_rows_of(snapshot: Snapshot, segment: TableSegment) -> LiveRows:
-    """Return where the rows of a segment are in a version."""
+    """Return the cached row addresses of a segment in a version."""
     key = ("live rows", segment.metadata.uuid)
     return snapshot.version_cache.get_or_make(key, lambda: LiveRows(snapshot, segment))
 
 
 class SegmentSearch:
-    """A search in one segment, of rows that are live and, if there is a filter, pass it."""
+    """A search in one segment over live rows that pass the filter, if any."""
 
     def __init__(self, segment: IvfSegment, live: LiveRows, admitted: AdmittedRows | None) -> None:
-        """Search a segment that is open, by default all rows that are live."""
+        """Search an open segment, by default over all live rows."""
         self._segment = segment
         self._live = live
         self._admitted = live.admitted if admitted is None else admitted
 
     def find(self, wanted: IndexQuery) -> Hits:
-        """Return as many rows as are wanted, or all there are if these are fewer."""
+        """Return the nearest `count` rows, or all rows if there are fewer."""
         wanted = _within(wanted, self._segment)
         query = prepare_query(wanted.query, self._segment.model.metric)
         if query is None:
@@ -219,10 +219,10 @@ class SegmentSearch:
         return Hits.of_query(found, scores)
 
     def _walk(self, number: int, addresses: UInt64s, asked: _Asked) -> Hits | None:
-        """Return the rows that the graph of a partition leads to, or None to look at all.
+        """Search the graph of a partition; return None if the partition must be scanned.
 
-        Where few rows may be found, looking at all of them is less work than walking past the
-        others. A bound on distances is no part of the walk, so then too all are looked at.
+        If few rows pass the filter, a scan is cheaper than traversing filtered rows. Distance
+        bounds cannot limit the traversal, so partitions are scanned in that case too.
         """
         wanted, rows_of = asked.wanted, self._segment.rows_of(number)
         count, beam = int(self._segment.lengths[number]), _beam_of(wanted)
@@ -255,17 +255,17 @@ class SegmentSearch:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A query as it was prepared for a segment."""
+    """A query prepared for a segment."""
 
     wanted: IndexQuery
     query: npt.NDArray[Any]
     apart: Floats
-    """How far each centroid is."""
+    """Distance of each centroid."""
     quantizer: Quantizer
 
     @cached_property
     def code(self) -> CodeQuery:
-        """How rows are scored, which walks of graphs do not need."""
+        """The query as used by the quantizer; graph searches do not need it."""
         return self.quantizer.code_query(self.query)
 
 
@@ -273,7 +273,7 @@ _FEW_ROWS: Final = 1000
 
 
 def estimate_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
-    """Return about what a search will read of a segment, if it finds enough where it begins."""
+    """Estimate the reads of a search in a segment, assuming that the initial probes suffice."""
     wanted = _within(wanted, segment)
     query = prepare_query(wanted.query, segment.model.metric)
     if query is None:
@@ -285,7 +285,7 @@ def estimate_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
 
 
 def _within(wanted: IndexQuery, segment: IvfSegment) -> IndexQuery:
-    """Return a query for no more rows than there are, since what nobody can find takes no room."""
+    """Limit `count` to the number of rows of the segment, as it determines the memory use."""
     if wanted.count <= segment.num_rows:
         return wanted
     return replace(wanted, count=max(1, segment.num_rows))
@@ -294,7 +294,7 @@ def _within(wanted: IndexQuery, segment: IvfSegment) -> IndexQuery:
 def _probed(
     segment: IvfSegment, wanted: IndexQuery, query: npt.NDArray[Any]
 ) -> tuple[Floats, Int64s, int, int]:
-    """Return how far centroids are, the partitions in order, how many come first and at most."""
+    """Return centroid distances, ordered partitions, and initial and maximum probe counts."""
     apart = segment.model.distances(query)
     order = np.argsort(apart, kind="stable")
     order = order[segment.lengths[order] > 0]
@@ -306,17 +306,14 @@ def _beam_of(wanted: IndexQuery) -> int:
 
 
 def _rows_to_walk(wanted: IndexQuery) -> float:
-    """Return how many rows at most are all looked at, and no graph is walked."""
+    """Return the largest number of rows that is scanned instead of searching a graph."""
     if wanted.lower is not None or wanted.upper is not None:
         return np.inf
     return _FEW_ROWS + 20 * _beam_of(wanted)
 
 
 def probes_of(wanted: IndexQuery, metric: Metric, apart: Floats) -> tuple[int, int]:
-    """Return how many partitions are looked at first, and how many at most.
-
-    `apart` says how far the centroids are, in order.
-    """
+    """Return the initial and the maximum number of probes for ascending centroid distances."""
     most = len(apart) if wanted.probes_max is None else min(wanted.probes_max, len(apart))
     if wanted.probes is not None:
         return min(wanted.probes, len(apart)), most
@@ -338,9 +335,9 @@ def search_segments(
     wanted: Sequence[IndexQuery],
     rows: Mapping[int, Int64s] | None,
 ) -> Hits:
-    """Return what segments find for each of several queries, which run side by side.
+    """Return the nearest rows of segments for several queries, which run concurrently.
 
-    It is in the order of the queries, as many rows of each as are wanted, the nearest first.
+    Hits are sorted by query, then by distance, with up to `count` rows per query.
     """
     found: list[Hits] = []
     for segment in segments:

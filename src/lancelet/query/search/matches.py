@@ -1,8 +1,8 @@
-"""Rows and scores that queries find, put together: all arrays are sorted by row.
+"""Combination of the rows and scores of query clauses; all arrays are sorted by row.
 
 must      rows 1 2 5    scores 2 1 3
 should    rows 2 7      scores 4 1
-together  rows 1 2 5    scores 2 5 3
+result    rows 1 2 5    scores 2 5 3
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Float32s = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Rows by address, ascending, and the score of each."""
+    """Row addresses in ascending order, with their scores."""
 
     addresses: UInt64s
     scores: Float32s
 
     @staticmethod
     def of(addresses: UInt64s, scores: Float32s) -> Matches:
-        """Return rows in any order, each at most once."""
+        """Return matches of distinct rows in any order."""
         if len(addresses) < 2 or bool((addresses[1:] > addresses[:-1]).all()):
             return Matches(addresses, scores)
         order = np.argsort(addresses)
@@ -35,13 +35,13 @@ class Matches:
 
     @staticmethod
     def joined(parts: Sequence[Matches]) -> Matches:
-        """Return the rows of any number of parts that share none."""
+        """Concatenate matches without common rows."""
         each = NOTHING, *parts
         addresses = np.concatenate([part.addresses for part in each])
         return Matches.of(addresses, np.concatenate([part.scores for part in each]))
 
     def among(self, other: Matches) -> Float32s:
-        """Return the scores that rows of another have here, 0 where they are not found."""
+        """Return the scores of the rows of `other`, 0 for rows without a match."""
         found = np.zeros(len(other.addresses), np.float32)
         if len(self.addresses):
             places = np.searchsorted(self.addresses, other.addresses)
@@ -51,29 +51,29 @@ class Matches:
         return found
 
     def has(self, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it is found."""
+        """Return a mask of the addresses that match."""
         if not len(self.addresses):
             return np.zeros(len(addresses), np.bool_)
         places = np.minimum(np.searchsorted(self.addresses, addresses), len(self.addresses) - 1)
         return np.asarray(self.addresses[places] == addresses)
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Matches:
-        """Return some of the rows."""
+        """Return the matches selected by a mask."""
         return Matches(self.addresses[kept], self.scores[kept])
 
     def both(self, other: Matches) -> Matches:
-        """Return the rows that both find, their scores added up."""
+        """Return the intersection, with the sum of both scores."""
         shared = self.where(other.has(self.addresses))
         return Matches(shared.addresses, shared.scores + other.among(shared))
 
     def either(self, other: Matches) -> Matches:
-        """Return the rows that either finds, their scores added up."""
+        """Return the union, with the sum of both scores."""
         addresses = np.union1d(self.addresses, other.addresses)
         rows = Matches(addresses, np.empty(0, np.float32))
         return Matches(addresses, self.among(rows) + other.among(rows))
 
     def better(self, other: Matches) -> Matches:
-        """Return the rows that either finds, each with its better score."""
+        """Return the union, with the larger of both scores."""
         addresses = np.union1d(self.addresses, other.addresses)
         rows = Matches(addresses, np.empty(0, np.float32))
         return Matches(addresses, np.maximum(self.among(rows), other.among(rows)))

@@ -1,10 +1,11 @@
-"""Searching texts that are nearly the same as a wanted one, by the signatures of an index.
+"""Search for near-duplicate texts by the MinHash signatures of an index.
 
-    segments     of fragments 0 and 1        rows that share a band with the wanted text
-    elsewhere    fragment 2                  its texts are signed now, and compared alike
-    found        row 4: 0.0, row 9: 0.0625   the nearest first, then the first
+  indexed        fragments 0 and 1        rows that share a band with the query text
+  not indexed    fragment 2               signatures are computed and compared in the same way
+  result         row 4: 0.0, row 9: 0.0625   sorted by distance, then by row
 
-A text that shares no band is not found, indexed or not, however many numbers it shares.
+Texts that share no band with the query are not returned, indexed or not, however many of their
+hashes are equal.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _COUNT: Final = 10
-"""So many rows are returned unless a limit says otherwise."""
+"""Default number of returned rows."""
 _ROWS: Final = 1 << 14
 
 
 class NoSignaturesError(InvalidInputError):
-    """Texts are compared in a column that has no index for it."""
+    """Raised if a MinHash search is run on a column without a MinHash index."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearTexts:
-    """A search for texts that are nearly the same."""
+    """A search for near-duplicate texts."""
 
     query: MinHashQuery
 
@@ -59,7 +60,7 @@ class NearTexts:
 
     @property
     def score_field(self) -> pa.Field:
-        """The column of distances."""
+        """The distance column."""
         return pa.field("_distance", pa.float32())
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
@@ -77,7 +78,7 @@ class NearTexts:
             if options.fragments is not None:
                 covered &= frozenset(options.fragments)
             opened = segment.open()
-            assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
+            assert isinstance(opened, MinHashSegment), "MinHash indices have MinHash segments"
             try:
                 numbers, scores = opened.near(wanted.signed_by(_signer(opened)))
                 addresses = segment.locate(numbers)
@@ -99,7 +100,7 @@ class NearTexts:
         return Hits.join(found).nearest(limit + options.offset)
 
     def steps(self, plan: ScanPlan) -> list[str]:
-        """Return what the search will do, the last first."""
+        """Return the plan lines of the search, the last step first."""
         index = self._index(plan.snapshot)
         steps = [f"MinHashSearch: column={self.query.column}, segments={len(index.segments)}"]
         if index.num_rows_elsewhere and not plan.options.indexed_only:
@@ -107,20 +108,20 @@ class NearTexts:
         return steps
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:
-        """Return about what the search will read of its index."""
+        """Estimate the index reads of the search."""
         found, wanted = IoCounts(), _Wanted(self.query.text)
         for segment in self._index(plan.snapshot).segments:
             opened = segment.open()
-            assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
+            assert isinstance(opened, MinHashSegment), "MinHash indices have MinHash segments"
             found += opened.estimate_reads(wanted.signed_by(_signer(opened)))
         return found
 
     def expected_rows(self, plan: ScanPlan) -> int:
-        """Return how many rows are returned at most."""
+        """Return the maximum number of returned rows."""
         return _COUNT if plan.options.limit is None else plan.options.limit
 
     def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
-        """Return the column, and the fragments that no segment covers."""
+        """Return the column and the fragments not covered by any segment."""
         options, snapshot = plan.options, plan.snapshot
         known = options.fragments or snapshot.fragments.ids.tolist()
         missing = frozenset(known) - self._index(snapshot).covered
@@ -163,26 +164,26 @@ class NearTexts:
 
 
 class _Wanted:
-    """The text that others are compared with, signed as each index does it."""
+    """The query text, signed with the settings of each index."""
 
     def __init__(self, text: str) -> None:
         self._text = pa.array([text])
 
     def signed_by(self, signer: Signer) -> UInt16s | None:
-        """Return its signature, or None if it has no words."""
+        """Return the signature, or None if the text has no tokens."""
         signatures, _ = signer.sign(self._text)
         return signatures[0] if len(signatures) else None
 
 
 def _signer(opened: object) -> Signer:
-    assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
+    assert isinstance(opened, MinHashSegment), "MinHash indices have MinHash segments"
     return Signer(opened.settings)
 
 
 def _offsets(
     source: FragmentSource, rows: Mapping[int, Int64s] | None
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the rows of a fragment that may be found, some at a time."""
+    """Yield batches of the row offsets of a fragment that can be returned."""
     if rows is None:
         chosen = source.without_hidden(np.arange(source.num_rows))
     else:

@@ -1,9 +1,9 @@
-"""From what a search found to rows: filter, cut, and read the columns of what is left.
+"""Scans with a search: filter and limit the hits, and read the columns of the remaining rows.
 
-found       addresses and distances, the best first
-filtered    now, or before the search if it is a prefilter
-cut         offset and limit
-read        the columns asked for, of these rows alone, with `_distance` beside them
+hits        addresses and distances, best first
+filtered    after the search, or before it with a prefilter
+limited     offset and limit
+read        the requested columns of these rows, and `_distance`
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lancelet.index.text.elements import no_element_indices
 from lancelet.query.found_columns import referable_columns
 from lancelet.query.node_meter import SEARCH, SORT, TAKE, filter_node
 from lancelet.query.nodes.filter import matching_offsets
-from lancelet.query.nodes.pace import pace_of
+from lancelet.query.nodes.pace import batch_sizer
 from lancelet.query.nodes.sort import sort_order
 from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.query.projection import OutputColumn, project, without_columns
@@ -31,19 +31,19 @@ from lancelet.query.traversal import columns_of
 
 
 class ScoredScan:
-    """A scan whose rows a search finds."""
+    """A scan that returns the hits of a search."""
 
     def __init__(self, plan: ScanPlan) -> None:
-        """Run a plan that has a search."""
+        """Create the scan of a plan with a search."""
         self._plan = plan
         search = plan.options.search
         if search is None:
-            raise InternalError("a scan without a search has no scores")
+            raise InternalError("a scored scan requires a search")
         self._search: Search = search
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, the best first."""
-        options, pace = self._plan.options, pace_of(self._plan)
+        """Yield the rows, best first."""
+        options, pace = self._plan.options, batch_sizer(self._plan)
         if not pace.is_bounded or options.order_by:
             yield from self.table().to_batches(max_chunksize=options.batch_size)
             return
@@ -51,12 +51,12 @@ class ScoredScan:
         while start < len(found):
             places = np.arange(start, min(start + pace.rows, len(found)))
             table = self._read(found.take(places))
-            pace.note(len(places), table)
+            pace.observe(len(places), table)
             yield from table.to_batches(max_chunksize=options.batch_size)
             start += len(places)
 
     def table(self) -> pa.Table:
-        """Return the rows, the best first unless another order was asked for."""
+        """Return the rows, best first unless the scan has another order."""
         options = self._plan.options
         found = self._found()
         if not options.order_by:
@@ -108,7 +108,7 @@ class ScoredScan:
         return found.take(np.flatnonzero(passed))
 
     def _columns_of(self, found: Hits, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Return columns of the rows that were found, those that the search adds among them."""
+        """Return columns of the hits, including the columns that the search adds."""
         snapshot = self._plan.snapshot
         added = {
             each.name: _added(found, self._search, each)
@@ -136,14 +136,14 @@ class ScoredScan:
         return rows
 
     def _computed(self, found: Hits, columns: Sequence[OutputColumn]) -> list[pa.Array]:
-        """Return columns that are computed of what was found, beside what else they name."""
+        """Compute columns of the hits; expressions may refer to columns that are not output."""
         paths = {path for each in columns for path in columns_of(each.expression)}
         rows = pa.RecordBatch.from_pydict(self._columns_of(found, sorted({p[0] for p in paths})))
         return [each.compute(rows) for each in columns]
 
 
 def searched_rows(plan: ScanPlan) -> Mapping[int, Int64s] | None:
-    """Return the offsets of the rows that a search is limited to, by fragment, or None."""
+    """Return the offsets of the rows a search is limited to, by fragment; None if unlimited."""
     options = plan.options
     if plan.is_filtered and (
         options.prefilter or (options.rows is not None and options.filter is None)
@@ -153,7 +153,7 @@ def searched_rows(plan: ScanPlan) -> Mapping[int, Int64s] | None:
 
 
 def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
-    """Return a column of what a search finds."""
+    """Return a column that the search adds."""
     if field.name == QUERY_INDEX.name:
         return pa.array(found.queries, field.type)
     is_score = field.name == search.score_field.name
@@ -161,7 +161,7 @@ def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
 
 
 def _lists_of(found: Hits, data_type: pa.DataType) -> pa.Array:
-    """Return the places of elements as lists of numbers."""
+    """Return the element indices as a list column."""
     places = no_element_indices(len(found)) if found.places is None else found.places
     offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(places.shape[1])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(places.ravel()), data_type)

@@ -1,9 +1,9 @@
-"""The best documents of one partition for the words of a query.
+"""Search of one partition for the best documents of a query.
 
-    red fox     red: {0: 1.1, 3: 0.4}    fox: {3: 0.9}
-    any         3: 1.3, 0: 1.1           all    3: 1.3
+  red fox     red: {0: 1.1, 3: 0.4}    fox: {3: 0.9}
+  any         3: 1.3, 0: 1.1           all    3: 1.3
 
-A word that may differ in some letters stands for every token of the index that is near enough.
+A fuzzy token matches all index tokens within its edit distance.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NONE: Final = (np.empty(0, np.uint32), np.empty(0, np.float32))
 
 @dataclass(frozen=True)
 class Statistics:
-    """What scores depend on beside the document: the corpus, and in how many each token is."""
+    """Corpus statistics for scoring: corpus size and document frequency of each token."""
 
     corpus: Corpus
     num_docs_with: Mapping[str, int]
 
     def __add__(self, other: Statistics) -> Statistics:
-        """Return those of these documents and others together, for the tokens of these."""
+        """Return the combined statistics, for the tokens of the left operand."""
         counts = {
             token: count + other.num_docs_with.get(token, 0)
             for token, count in self.num_docs_with.items()
@@ -45,19 +45,19 @@ class Statistics:
 
     @cached_property
     def idf(self) -> Mapping[str, np.float32]:
-        """How much each token says."""
+        """Inverse document frequency of each token."""
         return {
             token: np.float32(self.corpus.idf(count)) for token, count in self.num_docs_with.items()
         }
 
     @cached_property
     def mean_length(self) -> float:
-        """How many tokens a document has on average."""
+        """Mean number of tokens per document."""
         return self.corpus.mean_length
 
 
 class Wanted(NamedTuple):
-    """How many documents of a partition are enough; those that are `hidden` are left out."""
+    """The maximum number of documents to return, and a mask of hidden documents."""
 
     most: int
     hidden: npt.NDArray[np.uint8]
@@ -71,7 +71,7 @@ def find_words(
     *,
     needs_all: bool,
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents for words, each given as the tokens it stands for."""
+    """Return the best documents for groups of alternative tokens."""
     norms = partition.norms(statistics.mean_length)
     if len(groups) == 1 and len(groups[0]) == 1:
         return _find_word(partition, groups[0][0], statistics, wanted, norms)
@@ -114,9 +114,9 @@ def find_phrase(
     slop: int,
     needs_each: bool = False,
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents in which words stand in order.
+    """Return the best documents that contain a phrase.
 
-    Of those at one position, a name and its parts, any will do, unless each is needed.
+    Tokens at the same position, such as a name and its parts, are alternatives unless `needs_each`.
     """
     is_plain = len({token.position for token in tokens}) == len(tokens)
     if not (is_plain or needs_each):
@@ -141,7 +141,7 @@ def _find_alternatives(
     wanted: Wanted,
     slop: int,
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with one word of each position in order, scored by all words."""
+    """Return the best documents with one token per position in order, scored by all tokens."""
     places: dict[int, dict[str, None]] = {}
     for token in tokens:
         places.setdefault(token.position, {})[token.text] = None
@@ -165,13 +165,13 @@ def _find_alternatives(
 
 
 def number_of(partition: Partition, token: str) -> int:
-    """Return the number of a token in a partition, or -1 where no document has it."""
+    """Return the number of a token in a partition, or -1 if no document contains it."""
     number = partition.tokens.find(token)
     return -1 if number is None or not partition.doc_frequency(number) else number
 
 
 def num_docs_with(partition: Partition, token: str) -> int:
-    """Return how many documents of a partition have a token."""
+    """Return the number of documents of a partition that contain a token."""
     number = partition.tokens.find(token)
     return 0 if number is None else partition.doc_frequency(number)
 
@@ -185,7 +185,7 @@ def expand(
     prefix_length: int,
     expansions_max: int,
 ) -> None:
-    """Add the tokens that differ from one in so many letters at most to those that were found."""
+    """Add the index tokens within an edit distance of `fuzziness` to `found`."""
     for other, _ in partition.tokens.starting_with(token[:prefix_length]):
         if len(found) >= expansions_max:
             return
@@ -194,7 +194,7 @@ def expand(
 
 
 def is_within(first: str, second: str, most: int) -> bool:
-    """Return whether texts differ by at most so many insertions, deletions and replacements.
+    """Return whether the edit distance of two texts is at most `most`.
 
     >>> is_within("fox", "foxes", 2), is_within("fox", "ax", 1)
     (True, False)

@@ -1,11 +1,11 @@
-"""Searching texts: a query over columns, put together from what is found in each.
+"""Full-text search: combine the matches of several columns into the result of a query.
 
-    red fox       text: rows 3 and 7
-    must not dog  text: row 7
-    query         row 3
+  red fox       text: rows 3 and 7
+  must not dog  text: row 7
+  query         row 3
 
-With a limit no more than the best rows of a column are looked for, if the query has but words, or
-a phrase, or words in several columns, each row scored by its best.
+With a limit, only the best rows of each column are computed for match, phrase and multi-match
+queries.
 """
 
 from __future__ import annotations
@@ -69,18 +69,19 @@ _PLACE: Final = pa.field(
 
 
 class NoTextIndexError(InvalidInputError):
-    """Texts are searched in a column that has no index for it."""
+    """Raised if no column of a full-text query has an INVERTED index."""
 
 
 class UnbalancedQuoteWarning(UserWarning):
-    """A query begins or ends with a quote that has no other, so it is no phrase."""
+    """The query has an unbalanced quote and is not searched as a phrase."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSearch:
-    """A search for texts, which finds rows or elements of the lists of rows.
+    """A full-text search that returns rows, or elements of list columns.
 
-    `unindexed` is what `count_unindexed` found in all rows that an index lacks, for a scan of some.
+    `unindexed` holds the result of `count_unindexed` for all unindexed rows, if a scan covers only
+    some.
     """
 
     query: FullTextQuery
@@ -91,16 +92,16 @@ class TextSearch:
 
     @property
     def score_field(self) -> pa.Field:
-        """The column of scores."""
+        """The score column."""
         return _SCORE
 
     @property
     def place_field(self) -> pa.Field | None:
-        """The column of places in lists, if elements of lists are found and not rows."""
+        """The column of list element indices if the search returns elements, otherwise None."""
         return _PLACE if self.by_element else None
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
-        """Return the rows that match, the best first."""
+        """Return the matching rows, best first."""
         options = plan.options
         if options.with_deleted:
             raise InvalidInputError("Cannot include deleted rows in a full text search")
@@ -113,14 +114,14 @@ class TextSearch:
         found = _cut(evaluation.matches(self.query, count), count)
         if len(found.scores) < 2:
             return Hits.of_query(found.addresses, found.scores)
-        # Rows ascend, so that of equal scores the first comes first.
+        # Rows are in ascending order, so a stable sort orders equal scores by row.
         order = (-found.scores).argsort(kind="stable")
         return Hits.of_query(found.addresses[order], found.scores[order])
 
     def _find_elements(
         self, plan: ScanPlan, rows: Mapping[int, Int64s] | None, count: int | None
     ) -> Hits:
-        """Return the elements that match, the best first; of equal scores the first in order."""
+        """Return the matching elements, best first; equal scores are ordered by row and element."""
         while True:
             evaluation = _Evaluation(plan, rows, self.query)
             try:
@@ -133,11 +134,11 @@ class TextSearch:
             return Hits.of_query(addresses[order], found.scores[order], places=places[order])
 
     def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
-        """Return what the search will do."""
+        """Return the plan line of the search."""
         return [render_query(self.query)]
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:
-        """Return about what the search will read of its index."""
+        """Estimate the index reads of the search."""
         return sum(
             (
                 partition.estimate_reads(
@@ -149,13 +150,13 @@ class TextSearch:
         )
 
     def expected_rows(self, plan: ScanPlan) -> int | None:
-        """Return how many documents have the words, at most, if what says so is in memory."""
+        """Return an upper bound of the number of matches, or None if frequencies are not in memory."""
         total = 0
         for leaf, tokens, partition in self._asked(plan):
             counts = partition.cached_doc_frequencies([each.text for each in tokens])
             if counts is None:
                 return None
-            # Any of the words at one position will do.
+            # Tokens at the same position are alternatives.
             at = Counter[int]()
             for token, count in zip(tokens, counts, strict=True):
                 at[token.position] += count
@@ -166,7 +167,7 @@ class TextSearch:
     def _asked(
         self, plan: ScanPlan
     ) -> Iterator[tuple[MatchQuery | PhraseQuery, list[Token], StoredPartition]]:
-        """Yield queries of one column, their words, and the partitions that are asked for them."""
+        """Yield each single-column query with its tokens and each index partition it reads."""
         for leaf in leaf_queries(self.query):
             target = target_of(plan.snapshot, leaf.column, leaf.document_granularity)
             for segment in text_indices(plan.snapshot).segments(target) or ():
@@ -176,7 +177,7 @@ class TextSearch:
                         yield leaf, tokens, partition
 
     def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
-        """Return the columns, and the fragments of each that no segment covers."""
+        """Return the columns, each with the fragments not covered by any segment."""
         options, snapshot = plan.options, plan.snapshot
         found: dict[Target, frozenset[int]] = {}
         for leaf in leaf_queries(self.query):
@@ -196,7 +197,7 @@ class TextSearch:
 
 
 def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
-    """Return the search that a caller asked for: a query, or words for columns."""
+    """Return the search for a query object, a string, or a dict with `query` and `columns`."""
     if isinstance(wanted, FullTextQuery):
         query = wanted
     elif isinstance(wanted, str):
@@ -206,7 +207,10 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
     elif isinstance(wanted, Mapping) and "query" in wanted:
         unknown = sorted(wanted.keys() - {"query", "columns"})
         if unknown:
-            raise ArgumentTypeError("a query of texts takes no such argument", arguments=unknown)
+            raise ArgumentTypeError(
+                ("unknown arguments of a full-text query; expected query and columns"),
+                arguments=unknown,
+            )
         query = _words_query(snapshot, wanted["query"], wanted.get("columns"))
     else:
         raise InvalidInputError(
@@ -218,9 +222,9 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
 
 
 def unindexed_fragments(search: TextSearch, snapshot: Snapshot) -> list[int] | None:
-    """Return the fragments in which a search looks at rows that an index lacks.
+    """Return the fragments with unindexed rows that the search scans.
 
-    They can be looked at apart, each with the statistics of all; None where that is not so.
+    They can be scanned separately with shared statistics; None if the query does not support this.
     """
     leaves = list(leaf_queries(search.query))
     is_plain = isinstance(search.query, MatchQuery | PhraseQuery | MultiMatchQuery)
@@ -239,31 +243,31 @@ def unindexed_fragments(search: TextSearch, snapshot: Snapshot) -> list[int] | N
 
 
 def count_unindexed(plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> dict[Target, Statistics]:
-    """Return the statistics of rows that a search for texts looks at since an index lacks them.
+    """Return the statistics of the unindexed rows that a full-text search scans.
 
-    Those of several scans add up to what scores of all depend on; see `TextSearch.unindexed`.
+    The sums over several scans determine all scores; see `TextSearch.unindexed`.
     """
     search, snapshot = plan.options.search, plan.snapshot
-    assert isinstance(search, TextSearch), "others count nothing"
+    assert isinstance(search, TextSearch), "only full-text searches count unindexed rows"
     found: dict[Target, Statistics] = {}
     for leaf in leaf_queries(search.query):
         target = target_of(snapshot, leaf.column, leaf.document_granularity)
         tokens = tokens_of(snapshot, search.query, target)
-        assert tokens is not None, "a search for near words is not taken apart"
+        assert tokens is not None, "fuzzy queries are not split"
         column = TextColumn(plan, target, rows, only=tokens)
         found[target] = column.unindexed(sorted(tokens))
     return found
 
 
 def _cut(found: Matches, count: int | None) -> Matches:
-    """Return the best so many, and others that are as good as the last of them."""
+    """Return the `count` best matches, including ties with the last."""
     if count is None or len(found.scores) <= count:
         return found
     return found.where(_best(found.scores, count))
 
 
 def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
-    """Return which of more scores are among the best; those that equal the last of them are too."""
+    """Return a mask of the `count` best scores, including ties with the last."""
     if count == 0:
         return np.zeros(len(scores), np.bool_)
     last = np.partition(scores, len(scores) - count)[len(scores) - count]
@@ -305,12 +309,12 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
 
 
 def evaluate_query(plan: ScanPlan, query: FullTextQuery) -> Matches:
-    """Return all rows that a query finds, or all documents by their keys."""
+    """Return all matching rows, or the keys of all matching documents."""
     return _Evaluation(plan, None, query).matches(query)
 
 
 def best_element(plan: ScanPlan, query: FullTextQuery, address: int) -> int | None:
-    """Return the key of the best element of a row that a query finds, if it finds any."""
+    """Return the key of the best matching element of a row, or None."""
     evaluation = _Evaluation(plan, None, query)
     found = evaluation.matches(query)
     of_row = evaluation.elements(found)[0] == address
@@ -320,10 +324,10 @@ def best_element(plan: ScanPlan, query: FullTextQuery, address: int) -> int | No
 
 
 class _Evaluation:
-    """Evaluates a query over a version.
+    """The evaluation of a query on a version.
 
-    By element what matches is known by numbers of documents, which hold as long as no segment
-    turns out to be damaged; all columns of such a query are one.
+    Searches by element identify documents by number. The numbers are valid until a segment turns
+    out to be damaged. All clauses of such a query use the same column.
     """
 
     def __init__(
@@ -338,7 +342,7 @@ class _Evaluation:
         self._columns: dict[Target, TextColumn] = {}
 
     def matches(self, query: FullTextQuery, count: int | None = None) -> Matches:
-        """Return the rows that a query finds; with a count the best may be enough."""
+        """Return the matching rows; with `count`, the best ones suffice."""
         match query:
             case MatchQuery() | PhraseQuery():
                 return self._of_column(query, count)
@@ -358,7 +362,7 @@ class _Evaluation:
                 raise InvalidInputError("unknown query of texts", found=type(query).__name__)
 
     def elements(self, found: Matches) -> tuple[UInt64s, ElementIndices]:
-        """Return the rows of documents that match, and where these are in their lists."""
+        """Return the row addresses and element indices of matching documents."""
         for column in self._columns.values():
             return column.elements(found.addresses)
         return found.addresses, no_element_indices(0)
@@ -404,7 +408,7 @@ class _Evaluation:
     def _weighted(
         self, target: Target, weight: float, analyzer: Analyzer, only: frozenset[str]
     ) -> WeightedColumn:
-        """Return a column to be combined; without an index it is cut as the others are."""
+        """Return a column for BM25F; a column without an index uses the shared analyzer."""
         own = None if self._is_indexed(target) else analyzer
         counted = TextColumn(self._plan, target, None, own, only)
         if self._rows is None:
@@ -421,17 +425,19 @@ class _Evaluation:
             try:
                 return self._column(target).matches(query, count)
             except BrokenSegmentError as broken:
-                if target.by_element:  # what matched before is numbered as if it were there
+                if (
+                    target.by_element
+                ):  # earlier matches use document numbers that include the segment
                     raise
                 self._leave_out(broken)
 
     def _leave_out(self, broken: BrokenSegmentError) -> None:
-        """Do without a segment; there is one less each time, and rows are read in its place."""
+        """Exclude a damaged segment, whose rows are then read from the table."""
         text_indices(self._plan.snapshot).leave_out(broken)
         self._columns.clear()
 
     def _column(self, target: Target) -> TextColumn:
-        """Return a column; one of all rows is kept for the next search of the version."""
+        """Return a column; columns that cover all rows are cached with the version."""
         if target in self._columns:
             return self._columns[target]
         if self._rows is not None or self._plan.options.fragments is not None:

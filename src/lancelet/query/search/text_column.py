@@ -1,10 +1,10 @@
-"""Searching the texts of one column: its index, and the rows that the index lacks.
+"""Full-text search of one column through its index and a scan of unindexed rows.
 
-    segments    partitions of documents, scored with the statistics of the whole index
-    elsewhere   rows of fragments that no segment covers, cut into tokens as they are read
+  indexed       partitions of documents, scored with the statistics of the whole index
+  not indexed   rows of fragments not covered by a segment, tokenized when read
 
-Rows that no index has are scored with the statistics of the index and theirs together. Of each
-partition only as many documents are asked for as the caller wants.
+Unindexed rows are scored with the combined statistics of the index and these rows. Each partition
+returns only as many documents as requested.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 
 _UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_folding=False)
-"""How texts are cut in a column that has no index."""
+"""Tokenizer options of a column without an index."""
 
 _KEPT_ROWS_MAX: Final = 100_000
-"""Rows without an index are kept as tokens between searches if there are at most so many."""
+"""Maximum number of unindexed rows whose tokens are cached between searches."""
 
 
 @dataclass(frozen=True)
 class TermScore:
-    """What a token adds to the score of a row.
+    """The contribution of a token to the score of a row.
 
     Attributes:
-        token: The token.
-        frequency: How often the row has it.
-        length: How many tokens the row has.
-        num_docs_with: How many documents have the token.
-        num_docs: How many documents there are.
-        idf: How much the token says.
-        score: What it adds.
+      token: The token.
+      frequency: Number of occurrences in the row.
+      length: Number of tokens in the row.
+      num_docs_with: Number of documents that contain the token.
+      num_docs: Number of documents.
+      idf: Inverse document frequency of the token.
+      score: Contribution to the score.
     """
 
     token: str
@@ -91,7 +91,7 @@ class TermScore:
 
 
 class TextColumn:
-    """A column of a version, to be searched."""
+    """A searchable text column of a version."""
 
     def __init__(
         self,
@@ -102,11 +102,10 @@ class TextColumn:
         only: frozenset[str] | None = None,
         unindexed: Statistics | None = None,
     ) -> None:
-        """Open the index of a column, and read the rows that it lacks; `rows` limits both.
+        """Open the index of a column and read the unindexed rows; `rows` limits both.
 
-        With an analyzer a column that has no index is cut by it. With `only` no other tokens are
-        asked for. `unindexed` are the statistics of all rows that the index lacks, if those that
-        are read here are some of them.
+        `analyzer` tokenizes a column without an index. `only` lists all tokens that will be
+        searched. `unindexed` holds the statistics of all unindexed rows if only some are read here.
         """
         self._plan, self._target, self._rows = plan, target, rows
         segments = text_indices(plan.snapshot).segments(target) or ()
@@ -127,7 +126,9 @@ class TextColumn:
                 keys = self._keys(len(stored), rest.numbers)
                 part = TextPart(rest, rest.numbers, ALL_SHOWN, keys)
                 together = [part, *stored]
-                if target.by_element:  # for the reference these are one corpus, rows are not
+                if (
+                    target.by_element
+                ):  # the reference implementation scores elements as one corpus, but not rows
                     self._groups = [TextGroup([*stored, part], together)]
                 elif unindexed is not None:
                     self._groups.append(TextGroup([part], stored, unindexed))
@@ -136,30 +137,30 @@ class TextColumn:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory what it is searched in takes."""
+        """The size of the partitions and cached statistics in bytes."""
         return sum(group.memory_bytes for group in self._groups)
 
     @property
     def analyzer(self) -> Analyzer:
-        """What makes tokens of its texts."""
+        """The analyzer that tokenizes the texts."""
         return self._analyzer
 
     @property
     def corpus(self) -> Corpus:
-        """How many documents and tokens there are, with an index or without."""
+        """The number of documents and tokens, indexed or not."""
         return statistics_of(list(self._parts()), []).corpus
 
     def unindexed(self, tokens: Sequence[str]) -> Statistics:
-        """Return the statistics of the rows that were read since the index lacks them."""
+        """Return the statistics of the rows that were read because they are not indexed."""
         parts = [part for part in self._parts() if part.segment is None]
         return statistics_of(parts, tokens)
 
     def num_docs_with(self, token: str) -> int:
-        """Return how many documents have a token, with an index or without."""
+        """Return the number of documents that contain a token, indexed or not."""
         return statistics_of(list(self._parts()), [token]).num_docs_with[token]
 
     def elements(self, keys: UInt64s) -> tuple[UInt64s, ElementIndices]:
-        """Return the rows of documents that were found by element, and where they are in lists."""
+        """Return the row addresses and element indices of documents found by element."""
         parts = [part for group in self._groups for part in group.parts]
         numbers, docs = fragments_of(keys), offsets_of(keys)
         addresses = np.empty(len(keys), np.uint64)
@@ -173,7 +174,7 @@ class TextColumn:
         return addresses, places
 
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
-        """Yield rows that have a token, and how often each has it."""
+        """Yield rows that contain a token, with its frequency in each."""
         for part in self._parts():
             with part.blamed:
                 number = number_of(part.partition, token)
@@ -184,13 +185,13 @@ class TextColumn:
                 yield part.addresses[docs[shown]], freqs[shown]
 
     def lengths(self) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
-        """Yield rows, and how many tokens each has."""
+        """Yield rows with their number of tokens."""
         for part in self._parts():
             with part.blamed:
                 yield part.addresses, part.partition.lengths
 
     def explain(self, query: MatchQuery | PhraseQuery, key: int) -> Iterator[TermScore]:
-        """Yield what each token of a query adds to the score of what it finds."""
+        """Yield the contribution of each token of a query to the score of a row or element."""
         for group in self._groups:
             words = self._words(query, self._tokens(query), group)
             tokens = [token for each in words for token in each]
@@ -206,7 +207,7 @@ class TextColumn:
             yield from group.parts
 
     def matches(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
-        """Return the rows that a query of this column finds, or the best of each partition."""
+        """Return the matches of a query of this column, or the `count` best of each partition."""
         found = NOTHING
         for group in self._groups:
             own = self._matches(query, group, count)

@@ -1,4 +1,4 @@
-"""Why a row has its score, word by word.
+"""Explanation of full-text scores by token.
 
 fox    3 times in 120 tokens, in 40 of 9,000 documents    idf 5.4, score 7.9
 red    1 time                                             idf 1.2, score 1.1
@@ -36,10 +36,10 @@ class ScoreExplanation:
     """The score of a row for a query.
 
     Attributes:
-        query: The query, as plans show it.
-        score: The score, None if the query does not find the row.
-        terms: The words of a query of one column, and what each adds.
-        parts: The queries that a query is put together of.
+      query: The query in the notation of plans.
+      score: The score; None if the row does not match.
+      terms: The tokens of a single-column query with their contributions.
+      parts: The explanations of the clauses of a compound query.
     """
 
     query: str
@@ -49,9 +49,9 @@ class ScoreExplanation:
 
 
 def explain_score(snapshot: Snapshot, wanted: object, row_id: int) -> ScoreExplanation:
-    """Return why a row has its score; without a match the score is None.
+    """Explain the score of a row; the score is None if the row does not match.
 
-    Where elements of lists are found it is the best of the row.
+    For searches by element, explain the best element of the row.
     """
     search = read_text_search(snapshot, wanted)
     key = np.array([row_id], np.uint64)

@@ -1,10 +1,10 @@
-"""The text indices of a version, by what they are of, opened when that is asked for.
+"""The text indices of a version by search target, opened on first use.
 
-    text              segments a (fragments 0 1), b (fragment 2)     fragment 3 is in none
-    tags by element   segments c
+  text              segments a (fragments 0 1), b (fragment 2)     fragment 3 is not indexed
+  tags by element   segments c
 
-An index may cover nothing, when it was made of an empty table: how texts are cut is known all the
-same. A segment whose files are damaged is left out, so that its rows are read instead.
+An index created on an empty table covers no rows, but still defines the tokenizer. Segments with
+damaged files are excluded, and their rows are read from the table instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lancelet.values import dataclass
 
 
 class Target(NamedTuple):
-    """What is searched: a column, of which a row is a document or each element of its lists."""
+    """The search target: a column whose documents are its rows or its list elements."""
 
     path: tuple[str, ...]
     by_element: bool = False
@@ -33,24 +33,24 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSegment:
-    """A segment, and where it stands in the table."""
+    """A segment in the table, and its open index."""
 
     table: TableSegment
     opened: InvertedSegment
 
 
 class BrokenSegmentError(LanceletError):
-    """A segment turned out to be damaged while it was searched."""
+    """A segment was found to be damaged during a search."""
 
     def __init__(self, segment: TextSegment, cause: LanceletError) -> None:
-        """Say which segment it is."""
+        """Create the error for a segment from its cause."""
         super().__init__(cause.message, **cause.facts)
         self.segment, self.cause = segment, cause
 
 
 @dataclass(slots=True, eq=False)
 class TextIndices:
-    """The segments of every column that has a text index."""
+    """The segments of all columns with a text index."""
 
     snapshot: Snapshot
     listed: Mapping[Target, list[TableSegment]]
@@ -58,7 +58,7 @@ class TextIndices:
     _analyzers: dict[Target, Analyzer] = field(default_factory=dict)
 
     def segments(self, target: Target) -> tuple[TextSegment, ...] | None:
-        """Return the segments of a column that can be used, or None if it has no index."""
+        """Return the usable segments of a column, or None if it has no index."""
         if target not in self.listed:
             return None
         if target not in self._opened:
@@ -69,9 +69,9 @@ class TextIndices:
         return self._opened[target]
 
     def analyzer(self, target: Target) -> Analyzer | None:
-        """Return what makes tokens of the texts of a column, or None if it has no index.
+        """Return the analyzer of a column, or None if it has no index.
 
-        It is known of a damaged segment too: metadata say it, all but the words to leave out.
+        For damaged segments, it is created from the metadata, without custom stop words.
         """
         if self.segments(target) is None:
             return None
@@ -82,7 +82,7 @@ class TextIndices:
         return self._analyzers[target]
 
     def leave_out(self, broken: BrokenSegmentError) -> None:
-        """Do without a segment from now on, and say so."""
+        """Exclude a damaged segment from further searches and warn."""
         table = broken.segment.table
         warn_unusable(table.snapshot, broken.cause.with_facts(index=table.metadata.name))
         for target, segments in self._opened.items():
@@ -90,9 +90,9 @@ class TextIndices:
 
 
 def text_indices(snapshot: Snapshot, of: Snapshot | None = None) -> TextIndices:
-    """Return the text indices of a version; of two that are of the same it is the older one.
+    """Return the cached text indices of a version.
 
-    With `of` they are from then on those of another snapshot of the same version, which are open.
+    With `of`, share the open indices of another snapshot of the same version.
     """
     if of is not None:
         return snapshot.version_cache.get_or_make("text indices", lambda: text_indices(of))
@@ -116,7 +116,7 @@ def _find(snapshot: Snapshot) -> TextIndices:
 
 
 def _said(segment: TableSegment) -> dict[str, Any]:
-    """Return what the metadata of a segment say of it."""
+    """Return the description of a segment from its metadata."""
     details = segment.metadata.details
     return Inverted().describe(b"" if details is None else details.value)
 
@@ -127,5 +127,5 @@ def _open(segment: TableSegment) -> TextSegment | None:
     except (ObjectNotFoundError, CorruptDataError, UnsupportedError) as error:
         warn_unusable(segment.snapshot, error.with_facts(index=segment.metadata.name))
         return None
-    assert isinstance(opened, InvertedSegment), "the kind opens its own segments"
+    assert isinstance(opened, InvertedSegment), "INVERTED indices have inverted segments"
     return TextSegment(segment, opened)

@@ -1,17 +1,13 @@
-"""What a column of texts is searched in: partitions, in groups that are scored alike.
+"""Parts of a text column (index partitions and tokenized rows), grouped by scoring statistics.
 
-    group 1   partitions of the index     statistics of the index
-    group 2   rows that no index has      statistics of the index and of these rows
+  group 1   partitions of the index     statistics of the index
+  group 2   unindexed rows              statistics of the index and of these rows
 
-A version never changes, so what is counted for the tokens of a query is counted once.
+Versions are immutable, so token statistics are computed once and cached.
 
-Rows that no text index has, cut into tokens as they are read.
-
-    rows 0 to 65,535       read, cut, inverted, let go of
-    rows 65,536 to ...     the same; their documents follow
-
-What stays are posting lists. A table may be huge; of rows that are read for one query alone only
-the tokens of that query stay, beside how long each document is.
+Unindexed rows are read and tokenized in batches of 65,536 rows, and only posting lists are
+retained. For rows read for a single query, only the postings of its tokens and the document lengths
+are retained.
 """
 
 from __future__ import annotations
@@ -51,38 +47,38 @@ _UNREADABLE: Final = (CorruptDataError, ObjectNotFoundError, UnsupportedError)
 
 _COUNTED_BYTES: Final = 512
 _COUNTED_MAX: Final = 4096
-"""The statistics of so many queries are remembered."""
+"""Maximum number of queries with cached statistics."""
 
 ALL_SHOWN: Final = np.empty(0, np.uint8)
-"""What is hidden of a partition whose documents may all be found."""
+"""Value of `TextPart.hidden` if all documents are searchable."""
 
 ROWS_TOGETHER: Final = 64 * 1024
-"""So many rows are read at a time."""
+"""Number of rows per read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """Says which segment it is that cannot be read."""
+    """Context manager that raises `BrokenSegmentError` if the segment cannot be read."""
 
     segment: TextSegment | None
 
     def __enter__(self) -> None:
-        """Begin to read."""
+        pass
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """Name the segment in an error."""
+        """Wrap read errors with the segment."""
         if self.segment is not None and isinstance(error, _UNREADABLE):
             raise BrokenSegmentError(self.segment, error) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextPart:
-    """A partition, where its documents are, and which of them are not to be found.
+    """A partition with the row addresses of its documents and a mask of hidden documents.
 
-    What is found are `keys`: addresses of rows, or numbers of documents where a row has several.
-    Where these are known to ascend, what is found need not be sorted.
+    `keys` identify matches: row addresses, or document numbers if rows have several documents. If
+    they are known to ascend, matches need not be sorted.
     """
 
     partition: Partition
@@ -94,27 +90,27 @@ class TextPart:
     blamed: Blamed = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare to blame the segment."""
+        """Create the error context of the segment."""
         object.__setattr__(self, "blamed", Blamed(self.segment))
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, with its partition."""
+        """The size in bytes, including the partition."""
         own = self.addresses, self.hidden, self.keys
         return sum(each.nbytes for each in own) + self.partition.memory_bytes
 
     def matches(self, docs: npt.NDArray[np.uint32], scores: npt.NDArray[np.float32]) -> Matches:
-        """Return documents that were found, which ascend, and their scores by their keys."""
+        """Return matches for ascending document numbers and their scores."""
         keys = self.keys[docs]
         return Matches(keys, scores) if self.ascends else Matches.of(keys, scores)
 
     def shown(self, docs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Return which documents may be found."""
+        """Return a mask of the searchable documents."""
         return self.hidden[docs] == 0 if len(self.hidden) else np.ones(len(docs), np.bool_)
 
 
 class TextGroup:
-    """Parts that are scored with the same statistics."""
+    """Parts that share scoring statistics."""
 
     def __init__(
         self,
@@ -122,13 +118,13 @@ class TextGroup:
         counted: Sequence[TextPart],
         known: Statistics | None = None,
     ) -> None:
-        """Score parts by what is counted in some that may be others, and by what is known."""
+        """Score `parts` with the statistics of `counted` plus `known`."""
         self.parts, self.counted, self._counted_before = tuple(parts), tuple(counted), known
         self._known: dict[tuple[str, ...], Statistics] = {}
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory its parts take, and what was counted for queries."""
+        """The size of the parts and cached statistics in bytes."""
         return sum(each.memory_bytes for each in self.parts) + _COUNTED_BYTES * len(self._known)
 
     def statistics(self, tokens: tuple[str, ...]) -> Statistics:
@@ -145,7 +141,7 @@ class TextGroup:
 
 
 def statistics_of(parts: Sequence[TextPart], tokens: Sequence[str]) -> Statistics:
-    """Return how many documents and tokens parts have, and in how many each token is."""
+    """Return the corpus size of parts and the document frequency of each token."""
     counts = dict.fromkeys(tokens, 0)
     corpus = Corpus(0, 0)
     for part in parts:
@@ -165,15 +161,15 @@ def read_unindexed(
     rows: Mapping[int, Int64s] | None,
     only: frozenset[str] | None,
 ) -> MemoryPartition | None:
-    """Return the rows of fragments that are not covered as a partition, or None without any.
+    """Read the rows of uncovered fragments into a partition; None if there are no rows.
 
     Args:
-        plan: Which version is read, and which of its fragments.
-        target: The column, and what its documents are.
-        analyzer: What makes tokens of its texts.
-        covered: The fragments that an index has.
-        rows: The rows to read, by fragment; by default all.
-        only: The tokens to keep, by default all.
+      plan: The plan with the version and the fragments to read.
+      target: The column and its document granularity.
+      analyzer: The analyzer of the texts.
+      covered: The indexed fragments.
+      rows: The row offsets to read, by fragment; by default all.
+      only: The tokens to index, by default all.
     """
     vocabulary = Vocabulary()
     parts: list[Postings] = []
@@ -210,7 +206,7 @@ def _documents(
     rows: Mapping[int, Int64s] | None,
     places: list[ElementIndices],
 ) -> Iterator[tuple[pa.Array, UInt64s]]:
-    """Yield documents, and where their rows are; the places of elements are added to others."""
+    """Yield documents with their row addresses; append element indices to `places`."""
     for values, addresses in _pieces(plan, target, covered, rows):
         if target.by_element:
             found = list_elements(values)
@@ -223,7 +219,7 @@ def _documents(
 def _pieces(
     plan: ScanPlan, target: Target, covered: frozenset[int], rows: Mapping[int, Int64s] | None
 ) -> Iterator[tuple[pa.Array, UInt64s]]:
-    """Yield values of the column, and where their rows are."""
+    """Yield column values with their row addresses."""
     above, within = split_path(plan.snapshot.schema, target.path)
     projection = projection_of(plan.snapshot, (format_path(above),))
     names = [field.name for field in projection.fields]
@@ -244,7 +240,7 @@ def _pieces(
 
 
 def _offsets(source: FragmentSource, whole: RowRange, wanted: Int64s | None) -> Int64s | None:
-    """Return which rows of a range are read, or None for all."""
+    """Return the row offsets to read in a range, or None for all."""
     if wanted is None:
         return source.visible(whole)
     first, stop = np.searchsorted(wanted, [whole.start, whole.stop])
@@ -254,7 +250,7 @@ def _offsets(source: FragmentSource, whole: RowRange, wanted: Int64s | None) -> 
 def _with_only(
     words: AnalyzedTexts, met: Vocabulary, only: frozenset[str], vocabulary: Vocabulary
 ) -> AnalyzedTexts:
-    """Return the words that are of some tokens, numbered by another vocabulary."""
+    """Return the occurrences of selected tokens, with the token ids of another vocabulary."""
     numbers = np.full(len(met.tokens), -1, np.int64)
     for token in only:
         if token in met.ids:

@@ -1,6 +1,6 @@
-"""The parts of texts in which a query has its words.
+"""Text snippets that contain the tokens of a query.
 
-MatchQuery("fox", "text") & MatchQuery("red", "title")      in texts of text: fox
+MatchQuery("fox", "text") & MatchQuery("red", "title")      in column text: fox
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def snippets(
     column: str | None,
     marks: tuple[str, str, int],
 ) -> list[str]:
-    """Return the part of each text with most words of a query, these marked."""
+    """Return the snippet of each text with the most query tokens, highlighted."""
     search = read_text_search(snapshot, wanted)
     query = search.query
     columns = query_columns(query)
@@ -53,7 +53,7 @@ def snippets(
 
 
 def _words(query: FullTextQuery, column: str) -> list[str]:
-    """Return what a query looks for in a column."""
+    """Return the query strings for a column."""
     match query:
         case MatchQuery() | PhraseQuery():
             return [query.query] if query.column == column else []
@@ -67,4 +67,4 @@ def _words(query: FullTextQuery, column: str) -> list[str]:
             kept = (each for occur, each in query.queries if occur is not Occur.MUST_NOT)
             return [words for each in kept for words in _words(each, column)]
         case _:
-            raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+            raise InvalidInputError("unknown full-text query", found=type(query).__name__)

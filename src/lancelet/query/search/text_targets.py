@@ -1,10 +1,10 @@
-"""What a query of texts is about: columns, whose rows are documents or the elements of their lists.
+"""Resolution of text query columns, whose documents are rows or list elements.
 
-    index of tags by element               MatchQuery("fox", "tags")      by element, as the index
-    that and one by row                    MatchQuery("fox", "tags")      refused: which of them?
-    none                                   MatchQuery("fox", "tags")      by row
+  index of tags by element               MatchQuery("fox", "tags")      by element, like the index
+  indices by element and by row          MatchQuery("fox", "tags")      rejected as ambiguous
+  no index                               MatchQuery("fox", "tags")      by row
 
-What is found by element is an element, so a query is wholly by row or by element of one column.
+A query returns either rows, or elements of a single column.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from lancelet.table.snapshot import Snapshot
 
 
 class NoTextColumnError(FieldNotFoundError, ValueError):
-    """Texts are searched in a column that does not exist."""
+    """Raised if the column of a full-text query does not exist."""
 
 
 def target_of(
     snapshot: Snapshot, column: str, granularity: DocumentGranularity | None = None
 ) -> Target:
-    """Return what is searched in a column, looked up once for a version."""
+    """Return the search target of a column, cached with the version."""
     return snapshot.version_cache.get_or_make(
         ("target of texts", column, granularity), lambda: _target(snapshot, column, granularity)
     )
 
 
 def is_by_element(snapshot: Snapshot, query: FullTextQuery) -> bool:
-    """Return whether a query finds elements of lists; raise if it is about what it cannot be."""
+    """Return whether a query returns list elements. Raise if granularities cannot be combined."""
     if isinstance(query, MatchQuery | PhraseQuery):
         return target_of(snapshot, query.column, query.document_granularity).by_element
     targets = set(_targets(snapshot, query))
@@ -65,9 +65,9 @@ def is_by_element(snapshot: Snapshot, query: FullTextQuery) -> bool:
 
 
 def split_path(schema: Schema, path: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the part of a path that a scan reads, and that within the lists there.
+    """Split a path into the scanned column and the path within its list elements.
 
-    The second is empty unless the path goes through a list to something in its elements.
+    The second part is empty unless the path continues below a list.
     """
     for end, field in enumerate(schema.fields_on_path(format_path(path)), 1):
         if is_list(field.arrow_type):
@@ -104,7 +104,7 @@ def _targets(snapshot: Snapshot, query: FullTextQuery) -> Iterator[Target]:
             for _, each in query.queries:
                 yield from _targets(snapshot, each)
         case _:
-            raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+            raise InvalidInputError("unknown full-text query", found=type(query).__name__)
 
 
 def _target(snapshot: Snapshot, column: str, granularity: DocumentGranularity | None) -> Target:
@@ -144,7 +144,7 @@ def _fields_of_texts(schema: Schema, column: str) -> tuple[Field, ...]:
         ) from error
     data_type = fields[-1].arrow_type
     is_json = isinstance(data_type, pa.JsonType)
-    while is_list(data_type):  # lists in lists have no index, and are searched all the same
+    while is_list(data_type):  # nested lists cannot be indexed, but can be searched
         data_type = data_type.value_type
     if not (is_json or is_text(data_type)):
         raise InvalidInputError(

@@ -1,14 +1,13 @@
-"""Searching for the nearest vectors: what a caller may ask, checked against the table.
+"""Nearest neighbor search over a vector column.
 
-nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
+  nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
 
-How far single rows of a column are from a query, by what the column stores.
+The search uses a vector index with a matching metric and compares the remaining rows exactly. Exact
+distances of single rows are computed on the stored bytes where vectors are stored uncompressed:
 
-    rows 7 3 9    fragment 0: 3 7 9    bytes 1536..2048, 3584..4096, 4608..5120 of its file
-    compared where they are, if vectors are kept as they are; else they are taken as any column
+  rows 7 3 9    fragment 0: 3 7 9    bytes 1536..2048, 3584..4096, 4608..5120 of its file
 
-What is compared in place is not copied and makes no arrays. Checksums are verified for it all the
-same, block by block.
+This copies nothing and creates no arrays. Checksums are still verified block by block.
 """
 
 from __future__ import annotations
@@ -65,17 +64,19 @@ from lancelet.values import dataclass
 COUNT: Final = 10
 _TITLES: Final = {"l2": "L2", "cosine": "Cosine", "dot": "Dot", "hamming": "Hamming"}
 _LIST_FACTOR: Final = 10
-"""How many vectors at least are looked for each row wanted, where rows are lists of vectors."""
+"""Minimum number of vector candidates per requested row if rows are lists of vectors."""
 _WIDER: Final = 4
-"""How many times as many, if those are of fewer rows or too few are within the bounds."""
+"""Growth of the number of candidates if they yield too few rows or too few are within the bounds.
+"""
 _ROWS_BEYOND: Final = 4000
-"""If that many candidates have no more rows below the upper bound than a quarter of them, no others
-are searched."""
+"""With at least this many candidates, a search stops if four times as many candidates contained no
+more rows below the upper bound.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorSearch:
-    """A search for the nearest vectors; what is None is for the index to choose."""
+    """A nearest neighbor search. The index chooses values for parameters that are None."""
 
     field: Field
     queries: tuple[npt.NDArray[Any], ...]
@@ -91,7 +92,7 @@ class VectorSearch:
     upper: float | None = None
     use_index: bool = True
     has_count: bool = True
-    """Whether the caller said how many rows; else it is the limit of the scan, if there is one."""
+    """Whether the caller passed `k`. Otherwise, the limit of the scan applies if it has one."""
 
     place_field = None
 
@@ -101,7 +102,7 @@ class VectorSearch:
         return pa.field("_distance", pa.float32())
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
-        """Return the nearest rows, through an index if there is one for the metric."""
+        """Return the nearest rows, through an index of the same metric if one exists."""
         self.check(plan)
         limit = plan.options.limit
         if not self.has_count and limit:
@@ -128,19 +129,19 @@ class VectorSearch:
                 snapshot, segments, rows, is_exact=has_rest and self._is_bounded
             )
         except (ObjectNotFoundError, CorruptDataError) as error:
-            # If it is the rows that are damaged, looking at all of them says so.
+            # If the rows are damaged rather than the index, the exact search raises.
             warn_unusable(snapshot, error.with_facts(index=segments[0].metadata.name))
             return self._exact(snapshot, fragments, rows)
         if not has_rest:
             return found
-        # Distances of an index may be estimates: those of rows that it has not are compared with
-        # exact ones only.
+        # Index distances may be estimates. Refine them before they are merged with exact distances
+        # of the rows that are not indexed.
         beside = self._exact(snapshot, missing, rows)
         refined = self._refined(snapshot, found, segments)
         return self._within(Hits.join([refined, beside])).nearest(self.count)
 
     def check(self, plan: ScanPlan) -> None:
-        """Refuse scans that a search is no part of."""
+        """Raise if the scan options cannot be combined with a search."""
         if plan.options.with_deleted:
             raise InvalidInputError("Cannot include deleted rows in a nearest neighbor search")
         if self.is_batch and QUERY_INDEX.name in plan.snapshot.schema.names:
@@ -154,7 +155,7 @@ class VectorSearch:
             )
 
     def steps(self, plan: ScanPlan) -> list[str]:
-        """Return what the search will do, the last first."""
+        """Return the plan lines of the search, the last step first."""
         self.check(plan)
         snapshot = plan.snapshot
         segments = self.segments_in(snapshot)
@@ -181,7 +182,7 @@ class VectorSearch:
         return [exact, *through] if has_rest or self.refine_factor else through
 
     def estimate_reads(self, plan: ScanPlan) -> IoCounts:
-        """Return about what the search will read of its index."""
+        """Estimate the index reads of the search."""
         found = IoCounts()
         segments = self._segments_for(plan)
         factor = _LIST_FACTOR if vectors_of(self.field).in_lists else 1
@@ -193,11 +194,11 @@ class VectorSearch:
         return found
 
     def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
-        """Return how many rows are wanted."""
+        """Return the number of requested rows."""
         return self.count * (len(self.queries) if self.is_batch else 1)
 
     def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
-        """Return the field of vectors, and the fragments that no segment covers."""
+        """Return the vector field and the fragments not covered by any segment."""
         segments, options = self._segments_for(plan), plan.options
         if options.indexed_only or (segments and options.segments is not None):
             return ()
@@ -210,7 +211,7 @@ class VectorSearch:
         return segments if chosen is None else _chosen(segments, chosen)
 
     def segments_in(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:
-        """Return the segments of an index that knows the metric, or none."""
+        """Return the segments of an index with a matching metric, or an empty tuple."""
         if not self.use_index:
             return ()
         for indices in vector_indices(snapshot).values():
@@ -250,10 +251,10 @@ class VectorSearch:
         *,
         is_exact: bool,
     ) -> Hits:
-        """Return the nearest rows that segments have, with exact distances if these are needed.
+        """Return the nearest rows of segments, with exact distances if required.
 
-        Bounds are applied to the distances that are returned. Exact ones are only known of
-        candidates, so more candidates are searched until enough of them are within the bounds.
+        Bounds apply to the returned distances. Exact distances are computed for candidates only, so
+        the number of candidates grows until enough of them are within the bounds.
         """
         in_lists = vectors_of(self.field).in_lists
         if not (is_exact or in_lists or self.refine_factor is not None):
@@ -267,14 +268,14 @@ class VectorSearch:
             found = search_segments(snapshot, segments, self._asked(count, (None, None)), rows)
             has_all = np.bincount(found.queries, minlength=len(self.queries)) < count
             if in_lists:
-                # Every vector of the query has its own hits; they are all of one query.
+                # Each vector of a multivector query has its own hits. Merge them into one query.
                 has_all = np.array([has_all.all()])
                 places = np.unique(found.addresses, return_index=True)[1]
                 found = Hits.of_query(found.addresses, found.scores).take(places)
             refined = self._refined(snapshot, found, segments)
             within = self._within(refined)
             has_enough = np.bincount(within.queries, minlength=len(has_all)) >= self.count
-            # An upper bound that few rows are below must not lead to all others.
+            # An upper bound that few rows satisfy must not cause a search of all rows.
             num_before, num_near = num_near, int((refined.scores < upper).sum())
             has_passed = count >= _ROWS_BEYOND and num_near == num_before
             is_widened = in_lists or self._is_bounded
@@ -287,7 +288,7 @@ class VectorSearch:
         return self.lower is not None or self.upper is not None
 
     def _asked(self, count: int, bounds: tuple[float | None, float | None]) -> list[IndexQuery]:
-        """Return what to ask indices for, once for each vector of the queries."""
+        """Return one index query per query vector."""
         return [
             IndexQuery(one, count, self.probes, self.probes_min, self.probes_max, self.ef, *bounds)
             for query in self.queries
@@ -295,16 +296,16 @@ class VectorSearch:
         ]
 
     def _refined(self, snapshot: Snapshot, found: Hits, segments: Sequence[TableSegment]) -> Hits:
-        """Return rows with exact distances instead of those of an index."""
+        """Replace the index distances of rows by exact distances."""
         scores = distances_of(snapshot, found, self, self._metric_of(snapshot, segments))
         return Hits(found.addresses, scores, found.queries)
 
     def metric_in(self, snapshot: Snapshot) -> Metric:
-        """Return the metric of a version's index if none was asked for."""
+        """Return the requested metric, or the metric of the index of a version."""
         return self._metric_of(snapshot, self.segments_in(snapshot))
 
     def _within(self, found: Hits) -> Hits:
-        """Return the rows whose distances are within the bounds, and are numbers."""
+        """Return the hits within the distance bounds, without NaN."""
         kept = ~np.isnan(found.scores)
         if self.lower is not None:
             kept &= found.scores >= self.lower
@@ -316,7 +317,7 @@ class VectorSearch:
 def distances_of(
     snapshot: Snapshot, found: Hits, search: VectorSearch, metric: Metric | None = None
 ) -> npt.NDArray[np.float32]:
-    """Return the exact distance of each row from the query that found it."""
+    """Return the exact distance between each hit and its query."""
     metric = search.metric_in(snapshot) if metric is None else metric
     column = StoredVectors.of(snapshot, search.field)
     with plan_meter(snapshot).within(REFINE):
@@ -331,7 +332,7 @@ def distances_of(
 
 
 def _stated_metric(snapshot: Snapshot, field: Field) -> Metric | None:
-    """Return the metric that a version states of an index, whose files may be damaged."""
+    """Return the metric of the index details in the manifest, without reading index files."""
     for index in snapshot.indices.indices:
         details = index.details
         is_own = index.fields == (int(field.id),) and bool(index.fragment_bitmap)
@@ -345,7 +346,7 @@ def _covered(segments: Sequence[TableSegment]) -> frozenset[int]:
 
 
 def _chosen(segments: Sequence[TableSegment], ids: frozenset[UUID]) -> tuple[TableSegment, ...]:
-    """Return some of the segments by their ids, all of which must be there."""
+    """Return the segments with the given ids. Raise if an id is unknown."""
     unknown = ids - {segment.metadata.uuid for segment in segments}
     if unknown:
         listed = sorted(str(each) for each in unknown)
@@ -354,12 +355,12 @@ def _chosen(segments: Sequence[TableSegment], ids: frozenset[UUID]) -> tuple[Tab
 
 
 def model_of(segment: TableSegment) -> IvfModel:
-    """Return the centroids of a segment of a vector index."""
+    """Return the IVF model of a vector index segment."""
     return opened_vectors(segment).model
 
 
 def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearch:
-    """Return the search that a caller asked for, by the names that pylance has."""
+    """Return the search for the arguments of `nearest`, named as in pylance."""
     field = vector_field(schema, wanted["column"])
     queries, is_batch = queries_of(wanted["q"], field)
     count = COUNT if wanted.get("k") is None else int(wanted["k"])
@@ -390,10 +391,10 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
 
 
 class StoredVectors:
-    """The vectors of a column of a version."""
+    """The vectors of a column in a table version."""
 
     def __init__(self, projection: Projection, field: Field) -> None:
-        """Compare what a projection to one column reads."""
+        """Create a reader for a projection of one column."""
         self._projection = projection
         self._field = field
         self._readers: dict[int, FragmentReader] = {}
@@ -404,7 +405,7 @@ class StoredVectors:
 
     @staticmethod
     def of(snapshot: Snapshot, field: Field) -> StoredVectors:
-        """Return the vectors of a column; what is known of where they are is kept."""
+        """Return the vectors of a column, cached with the version."""
 
         def make() -> StoredVectors:
             path = snapshot.schema.path_of(field.id)
@@ -415,8 +416,8 @@ class StoredVectors:
     def distances(
         self, snapshot: Snapshot, addresses: UInt64s, query: npt.NDArray[Any], metric: Metric
     ) -> Floats:
-        """Return how far rows are, which may be in any order, NaN where they have no vector."""
-        # Rows in the order of the table are read in fewer steps.
+        """Return the distances of rows in any order, NaN for rows without a vector."""
+        # Reads in table order need fewer requests.
         order = addresses.argsort()
         ordered = addresses[order]
         found = self._in_place(snapshot, ordered, query, metric)

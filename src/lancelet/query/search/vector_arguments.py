@@ -1,4 +1,4 @@
-"""What a caller says of a search of vectors, read and refused.
+"""Parsing and validation of the arguments of a vector search.
 
 {"column": "v", "q": [0.5, 1.5], "k": 3, "distance_range": (0, 2)}
 -> the field v, one query of float32, the bounds 0 and 2
@@ -30,7 +30,7 @@ from lancelet.values import dataclass
 
 
 def distance_bounds(given: Any) -> tuple[float | None, float | None]:
-    """Return the least distance and the one that all are below, either of which may be None."""
+    """Return the inclusive lower and exclusive upper distance bound; either may be None."""
     if given is None:
         return None, None
     if not hasattr(given, "__len__") or len(given) != 2:
@@ -43,7 +43,7 @@ def distance_bounds(given: Any) -> tuple[float | None, float | None]:
 
 
 def vector_field(schema: Schema, column: str) -> Field:
-    """Return the field of a column, which has vectors."""
+    """Return the field of a vector column. Raise if it is missing or has another type."""
     try:
         field = schema.field_by_path(column)
     except FieldNotFoundError as error:
@@ -60,7 +60,7 @@ def vector_field(schema: Schema, column: str) -> Field:
 
 @dataclass(frozen=True, slots=True)
 class VectorType:
-    """What the vectors of a column are like."""
+    """Dimension and value type of the vectors of a column."""
 
     dimension: int
     dtype: np.dtype[Any]
@@ -68,13 +68,13 @@ class VectorType:
 
     @property
     def are_bits(self) -> bool:
-        """Whether they are bits, which are compared by how many differ."""
+        """Whether vectors are bit vectors, compared by Hamming distance."""
         return self.dtype == np.uint8
 
 
 @lru_cache(maxsize=1024)
 def _found_in(field: Field) -> VectorType | None:
-    """Return what the vectors of a column are like, or None if it has none."""
+    """Return the vector type of a column, or None if it has no vectors."""
     data_type = field.arrow_type
     found = vector_type_of(data_type)
     if found is None:
@@ -86,16 +86,16 @@ def _found_in(field: Field) -> VectorType | None:
 
 
 def vectors_of(field: Field) -> VectorType:
-    """Return what the vectors of a column are like, which has some."""
+    """Return the vector type of a validated vector column."""
     found = _found_in(field)
-    assert found is not None, "the column was checked to hold vectors"
+    assert found is not None, "the column was validated as a vector column"
     return found
 
 
 def queries_of(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
-    """Return each query, and whether there are several."""
+    """Return the query vectors, and whether the search is a batch of queries."""
     kept = vectors_of(field)
-    # A query is as precise as what it is compared with.
+    # Queries have the precision of the stored vectors.
     vectors = _as_array(given).astype(kept.dtype)
     if vectors.ndim and not len(vectors):
         raise InvalidInputError("a search needs at least one query vector", column=field.name)
@@ -130,7 +130,7 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
         is_plain = not pa.types.is_nested(given.type)
         given = given.to_numpy(zero_copy_only=False) if is_plain else given.to_pylist()
     if not isinstance(given, Iterable):
-        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
+        raise ArgumentTypeError("the query must be a vector of numbers", found=type(given).__name__)
     lengths = {len(each) for each in given if hasattr(each, "__len__")}
     if len(lengths) > 1:
         raise InvalidInputError(
@@ -139,12 +139,12 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
         )
     found = np.asarray(given)
     if found.dtype.kind not in "fiub":
-        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
+        raise ArgumentTypeError("the query must be a vector of numbers", found=type(given).__name__)
     return found
 
 
 def asked_metric(given: str | None, field: Field) -> Metric | None:
-    """Return the metric of a name, or None where the index decides."""
+    """Return the metric for a name, or None if the index decides."""
     if given is None:
         return None
     metric = METRICS.get(str(given).lower())
@@ -155,19 +155,19 @@ def asked_metric(given: str | None, field: Field) -> Metric | None:
     if vectors_of(field).are_bits != (metric is Metric.HAMMING):
         kind = print_arrow_type(pa.from_numpy_dtype(vectors_of(field).dtype))
         raise InvalidInputError(
-            f"Distance type {given.lower()} does not support {kind} vectors: those of bytes are "
-            "compared by hamming, others are not",
+            f"Distance type {given.lower()} does not support {kind} vectors: uint8 vectors "
+            "require hamming, other types do not support it",
             metric=given,
         )
     return metric
 
 
 def probes_between(wanted: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return how many partitions are searched at least and at most."""
+    """Return the minimum and maximum number of probed partitions."""
     least, most = wanted.get("minimum_nprobes"), wanted.get("maximum_nprobes")
     for given in (least, most, wanted.get("nprobes")):
         if given is not None and int(given) < 1:
             raise InvalidInputError(f"Nprobes must be > 0 but got {given}")
     if least is not None and most is not None and int(least) > int(most):
-        raise InvalidInputError("minimum_nprobes must not be above maximum_nprobes")
+        raise InvalidInputError("minimum_nprobes must not exceed maximum_nprobes")
     return least, most

@@ -58,7 +58,7 @@ def _listed(published: Any, *_: Any) -> VersionFolder:
 def _looked_up_once(published: Any, base: Any, handler: Any) -> VersionFolder | None:
     """Judge by whether the manifest is there, as before records were kept."""
     del base, handler
-    return _listed(published) if published.is_there() else None
+    return _listed(published) if published.exists() else None
 
 
 @contextmanager
