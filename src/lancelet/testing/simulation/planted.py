@@ -122,8 +122,8 @@ PLANTED: Final[Mapping[str, Plant]] = {
     "a commit does not look whether it came too late": _with(commit, "confirm_version", _listed),
     "a cleanup does not look at holds": _with(plan, "held_versions", lambda _: set()),
     "who refers to a version does not hold it": lambda: _both(
-        _with(refs, "held", _referring_without_a_hold),
-        _with(commit, "held", _referring_without_a_hold),
+        _with(refs, "hold_version", _referring_without_a_hold),
+        _with(commit, "hold_version", _referring_without_a_hold),
     ),
     "a cleanup does not look at versions that came since": _with(
         run, "mentioned_since", lambda *_: mentions.Mentions()
