@@ -85,7 +85,7 @@ faults: build ## Refuse and lose every storage request
 	$(RUN) -m pytest -q -n $(JOBS) tests/faults
 
 simulate: build ## Run histories of many writers from SEED on, for STEPS requests of the store
-	$(RUN) -m lancelet.testing.simulation --seed $(SEED) --steps $(STEPS)
+	$(RUN) -m tests.kit.simulation --seed $(SEED) --steps $(STEPS)
 
 sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 	$(RUN) native/build.py --sanitize

@@ -30,7 +30,7 @@ with atheris.instrument_imports(include=["lancelet"]):
     from lancelet.errors import LanceletError
     from lancelet.io.cache import CACHE
     from lancelet.io.memory import MemoryStore
-    from lancelet.testing.mutations import mutate_bytes
+    from tests.kit.mutations import mutate_bytes
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests" / "property" / "test_hostile_bytes.py"
 _SPEC = importlib.util.spec_from_file_location("hostile", _TESTS)

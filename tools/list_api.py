@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lancelet.about import PYLANCE_VERSION
-from lancelet.testing.method_runs import DIFFERENCES, RUNS
+from tests.kit.method_runs import DIFFERENCES, RUNS
 
 NAMES = Path(__file__).parent / "pylance_names.txt"
 PAGE = Path(__file__).parent.parent / "docs/reference/pylance.md"

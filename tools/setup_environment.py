@@ -65,14 +65,14 @@ def install(wanted: list[str]) -> None:
 
 
 def link_sources() -> None:
-    """Put `src` on the environment's path."""
+    """Put `src` and the repository's root, for `tests.kit`, on the environment's path."""
     site = subprocess.run(
         [str(PYTHON), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         check=True,
         capture_output=True,
         text=True,
     ).stdout.strip()
-    (Path(site) / "lancelet-sources.pth").write_text(f"{ROOT / 'src'}\n", encoding="utf-8")
+    (Path(site) / "lancelet-sources.pth").write_text(f"{ROOT / 'src'}\n{ROOT}\n", encoding="utf-8")
 
 
 def main() -> int:

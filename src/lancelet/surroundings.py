@@ -6,7 +6,7 @@
 
 What reads, writes and changes tables asks here, and nowhere else, so a simulation can take the
 place of the machine: then a whole history of many writers runs one step at a time, in virtual
-time, and each of its choices follows from a seed (`lancelet.testing.simulation`). How long
+time, and each of its choices follows from a seed (`tests.kit.simulation`). How long
 something took is measured with `time.perf_counter` as everywhere: nothing is decided by that.
 """
 

@@ -22,7 +22,9 @@ def test_an_install_without_a_compiler_is_pure_complete_and_warns_once():
 
 
 def test_the_test_kit_is_not_in_wheels():
-    assert "lancelet/testing/**" in PROJECT["tool"]["scikit-build"]["wheel"]["exclude"]
+    packages = PROJECT["tool"]["scikit-build"]["wheel"]["packages"]
+    assert packages == ["src/lancelet", "src/pyspark_lance"]
+    assert not list((ROOT / "src").rglob("dataset_machine.py"))
 
 
 def test_all_the_other_extras_of_clients_are_in_all():

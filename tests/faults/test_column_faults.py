@@ -23,7 +23,7 @@ from lancelet.ops.migrate_row_ids import migrate_to_stable_row_ids
 from lancelet.ops.rows import read_rows
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
+from tests.kit.faults import FaultyStore
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "b": ["w", "x", "y", "z"]})
 

@@ -36,8 +36,8 @@ from lancelet.table.handlers import (
 from lancelet.table.handlers.sqlite import SqliteRecords
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
-from lancelet.testing.faults import Fault, FaultyStore
-from lancelet.testing.tables import (
+from tests.kit.faults import Fault, FaultyStore
+from tests.kit.tables import (
     SIMPLE_SCHEMA,
     append_rows,
     create_table,
@@ -171,7 +171,7 @@ import sys
 import numpy as np
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.tables import append_rows, simple_rows
+from tests.kit.tables import append_rows, simple_rows
 sys.path.insert(0, {tests!r})
 from test_commit import delete_offsets
 location = TableLocation.open({uri!r}, {{"local_sync": "false"}})

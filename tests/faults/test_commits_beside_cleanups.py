@@ -50,8 +50,8 @@ from lancelet.table.refs import (
 )
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.s3_server import S3Server
-from lancelet.testing.tables import (
+from tests.kit.s3_server import S3Server
+from tests.kit.tables import (
     SIMPLE_SCHEMA,
     append_rows,
     create_table,

@@ -18,8 +18,8 @@ from lancelet.errors import StorageUnavailableError
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.format.schema import Schema
 from lancelet.io import Store, open_folder
-from lancelet.testing.http_server import Answer, ScriptedServer
-from lancelet.testing.s3_server import S3Server
+from tests.kit.http_server import Answer, ScriptedServer
+from tests.kit.s3_server import S3Server
 
 IMPATIENT = {"client_max_retries": "1", "timeout": "1s"}
 SECONDS_MAX = 20

@@ -13,7 +13,7 @@ from lancelet.ops.cleanup.policy import CleanupPolicy
 from lancelet.ops.cleanup.run import cleanup_old_versions
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FullStore
+from tests.kit.faults import FullStore
 
 POLICY = CleanupPolicy(before_version=4, delete_unverified=True)
 

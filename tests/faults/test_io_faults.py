@@ -13,7 +13,7 @@ from lancelet.errors import (
 from lancelet.io import Store
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
-from lancelet.testing.faults import FaultyStore
+from tests.kit.faults import FaultyStore
 
 OPERATIONS = [
     "open_writer",

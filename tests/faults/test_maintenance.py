@@ -25,7 +25,7 @@ from lancelet.ops.cleanup import CleanupPolicy, cleanup_old_versions
 from lancelet.ops.compact import CompactionOptions, compact_files
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
-from lancelet.testing.faults import Fault, FaultyStore
+from tests.kit.faults import Fault, FaultyStore
 
 NO_SYNC = {"local_sync": "false"}
 

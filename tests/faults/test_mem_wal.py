@@ -32,7 +32,7 @@ from lancelet.ops.mem_wal.upkeep import collect_log, seal_shard
 from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
+from tests.kit.faults import FaultyStore
 
 SHARD = uuid.UUID(int=7)
 NO_SYNC = {"local_sync": "false"}

@@ -23,7 +23,7 @@ from lancelet.ops.rows import read_rows
 from lancelet.ops.update import update_rows
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
-from lancelet.testing.faults import Fault, FaultyStore
+from tests.kit.faults import Fault, FaultyStore
 
 NO_SYNC = {"local_sync": "false"}
 UPSERT = MergeSpec(("id",), Matched.UPDATE, inserts=True)

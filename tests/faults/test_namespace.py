@@ -16,7 +16,7 @@ import lancelet
 from lancelet import surroundings
 from lancelet.errors import CommitError, StorageError
 from lancelet.namespace import DirectoryNamespace
-from lancelet.testing.faults import FaultySurroundings
+from tests.kit.faults import FaultySurroundings
 
 FAULTS = ["refuse", "lose_reply"]
 ROWS = pa.table({"a": [1, 2, 3]})

@@ -25,7 +25,7 @@ from lancelet.table.refs import (
     open_reference,
 )
 from lancelet.table.snapshot import Snapshot, open_snapshot
-from lancelet.testing.tables import append_rows, simple_rows
+from tests.kit.tables import append_rows, simple_rows
 
 pytestmark = pytest.mark.interop
 

@@ -21,9 +21,9 @@ from lancelet.table.handlers import ManifestRecord
 from lancelet.table.handlers.dynamodb import DynamoRecords
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
-from lancelet.testing.s3_server import S3Server
-from lancelet.testing.tables import (
+from tests.kit.faults import FaultyStore
+from tests.kit.s3_server import S3Server
+from tests.kit.tables import (
     SIMPLE_SCHEMA,
     append_rows,
     create_table,

@@ -20,7 +20,7 @@ from lancelet.query import expression as ex
 from lancelet.query.compile import compile_filter
 from lancelet.query.evaluate import evaluate
 from lancelet.query.traversal import walk
-from lancelet.testing.expressions import PREDICATES, random_batch
+from tests.kit.expressions import PREDICATES, random_batch
 
 pytestmark = pytest.mark.interop
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.testing.s3_server import S3Server
+from tests.kit.s3_server import S3Server
 
 pytestmark = pytest.mark.interop
 

@@ -8,7 +8,7 @@ import lance
 import pytest
 
 import lancelet
-from lancelet.testing.method_runs import DIFFERENCES, RUNS, Raised, result_of, table_for_runs
+from tests.kit.method_runs import DIFFERENCES, RUNS, Raised, result_of, table_for_runs
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.testing.strategies import assert_same_rows
+from tests.kit.strategies import assert_same_rows
 
 pytestmark = pytest.mark.interop
 

@@ -16,7 +16,7 @@ import pytest
 import lancelet
 from lancelet.io import open_folder
 from lancelet.io.local import LocalStore
-from lancelet.testing.s3_server import S3Server
+from tests.kit.s3_server import S3Server
 
 pytestmark = pytest.mark.interop
 

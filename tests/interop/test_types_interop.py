@@ -13,8 +13,8 @@ from lance.arrow import BFloat16Type
 
 import lancelet.file
 from lancelet.format.version import FileVersion
-from lancelet.testing import strategies
-from lancelet.testing.strategies import Spread, assert_same_rows, random_array, stored_table
+from tests.kit import strategies
+from tests.kit.strategies import Spread, assert_same_rows, random_array, stored_table
 
 pytestmark = pytest.mark.interop
 

@@ -14,8 +14,8 @@ import pytest
 from lancelet.errors import CommitConflictError
 from lancelet.format.paths import parse_manifest_name
 from lancelet.table.snapshot import Snapshot
-from lancelet.testing.simulation import casts
-from lancelet.testing.simulation.interleavings import Explorer
+from tests.kit.simulation import casts
+from tests.kit.simulation.interleavings import Explorer
 
 PUT, TAKEN, RECORD, DELETE, TOLD = range(1, 6)
 ACKNOWLEDGED, REFUSED = 1, 2

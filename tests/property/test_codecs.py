@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lancelet.encodings import registry
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.chunking import chunk_counts
-from lancelet.testing.codec_suite import (
+from tests.kit.codec_suite import (
     CODEC_CASES,
     Damage,
     check_blocks,

@@ -19,7 +19,7 @@ from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.parse import parse
 from lancelet.query.prune import ColumnZones, Zones, prune
 from lancelet.query.simplify import simplify, simplify_filter, split_conjuncts
-from lancelet.testing.expressions import PREDICATES, SCHEMA, batches, truth_of
+from tests.kit.expressions import PREDICATES, SCHEMA, batches, truth_of
 
 
 @given(PREDICATES)

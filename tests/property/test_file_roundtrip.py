@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lancelet.file
 from lancelet.format.version import FileVersion
-from lancelet.testing.strategies import (
+from tests.kit.strategies import (
     DICTIONARIES,
     EXTENSIONS,
     LEAVES,

@@ -32,7 +32,7 @@ import pytest
 import lancelet
 from lancelet.errors import LanceletError
 from lancelet.query.indexing.segments import IndexUnusableWarning
-from lancelet.testing.mutations import (
+from tests.kit.mutations import (
     Mutation,
     mutate_bytes,
     mutate_data_file,
@@ -40,7 +40,7 @@ from lancelet.testing.mutations import (
     mutate_manifest,
     mutate_message,
 )
-from lancelet.testing.sharded_rows import SHARD, sharded_rows
+from tests.kit.sharded_rows import SHARD, sharded_rows
 
 ANSWER_BYTES = 24 << 20
 """What any answer may take, of a table of a few kilobytes."""

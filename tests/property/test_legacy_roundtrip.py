@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import lancelet
 from lancelet.format.version import FileVersion
-from lancelet.testing.strategies import compacted_table, tables
+from tests.kit.strategies import compacted_table, tables
 
 pytestmark = pytest.mark.interop
 

@@ -2,14 +2,14 @@
 
 Method: histories that follow from seeds are run in virtual time over a store whose requests fail,
 lose their replies or arrive late, by actors that are paused for hours or killed. After each change
-of the store a plain model is asked whether it may be so (`lancelet.testing.simulation.judge`).
+of the store a plain model is asked whether it may be so (`tests.kit.simulation.judge`).
 """
 
 from dataclasses import replace
 
 import pytest
 
-from lancelet.testing.simulation.scenario import Scenario, run, shrink
+from tests.kit.simulation.scenario import Scenario, run, shrink
 
 
 def check(seeds) -> None:

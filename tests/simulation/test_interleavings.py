@@ -11,11 +11,11 @@ import pytest
 
 from lancelet.ops.mem_wal import writer
 from lancelet.table import removals
-from lancelet.testing.simulation import casts
-from lancelet.testing.simulation.interleavings import Explorer
-from lancelet.testing.simulation.planted import planted
-from lancelet.testing.simulation.records import SimulatedRecords
-from lancelet.testing.simulation.shard_casts import ShardStage
+from tests.kit.simulation import casts
+from tests.kit.simulation.interleavings import Explorer
+from tests.kit.simulation.planted import planted
+from tests.kit.simulation.records import SimulatedRecords
+from tests.kit.simulation.shard_casts import ShardStage
 
 FAULTS = ("refused", "lost")
 

@@ -7,8 +7,8 @@ histories follow: then one of the next seeds finds it, and is to be noted in pla
 
 import pytest
 
-from lancelet.testing.simulation.planted import PLANTED, SEEDS, planted
-from lancelet.testing.simulation.scenario import Scenario, run
+from tests.kit.simulation.planted import PLANTED, SEEDS, planted
+from tests.kit.simulation.scenario import Scenario, run
 
 MORE = 150
 """So many seeds are tried after the one that is known."""

@@ -299,8 +299,8 @@ def events_of(log: Path) -> list[dict[str, Any]]:
 
 def run(folder: Path, seconds: float, seed: int) -> dict[str, Any]:
     """Work in a folder for so long, and return the report."""
-    from lancelet.testing.child import bound_to_us
-    from lancelet.testing.s3_server import S3Server
+    from tests.kit.child import bound_to_us
+    from tests.kit.s3_server import S3Server
 
     chance = random.Random(seed)
     counts: Counter[str] = Counter()

@@ -22,7 +22,7 @@ import pytest
 
 import lancelet
 from lancelet.mem_wal import LsmScanner
-from lancelet.testing.spark_cluster import descendants, wait_until
+from tests.kit.spark_cluster import descendants, wait_until
 
 MODE = os.environ.get("LANCELET_SPARK_MODE", "classic")
 SECONDS = int(os.environ.get("LANCELET_SOAK_SECONDS", "600" if MODE == "classic" else "90"))

@@ -16,7 +16,7 @@ import pytest
 from pyspark import cloudpickle
 
 from lancelet import spark as ls
-from lancelet.testing.spark_cluster import descendants
+from tests.kit.spark_cluster import descendants
 
 # Workers of a Connect server cannot import tests, so what is defined here travels by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

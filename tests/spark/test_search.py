@@ -120,7 +120,7 @@ def test_queries_that_mean_nothing_are_refused(uri, spark):
     queries = spark.createDataFrame(pa.table({"id": [1], "v": [[0.0] * DIMENSION]}))
     with pytest.raises(LanceletError, match="same name"):
         ls.search(spark, uri, queries, column="v")
-    with pytest.raises(LanceletError, match="lack"):
+    with pytest.raises(LanceletError, match="do not have the query column"):
         ls.search(spark, uri, spark.range(3), column="v")
     with pytest.raises(LanceletError):
         ls.search(spark, uri, [[0.0] * DIMENSION], column="text")

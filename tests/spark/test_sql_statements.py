@@ -390,7 +390,7 @@ def test_columns_come_from_a_query_by_the_addresses_of_rows(run, table, spark):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ADD COLUMNS a FROM (SELECT id AS a FROM <t>)", "needs `_rowaddr`"),
+        ("ADD COLUMNS a FROM (SELECT id AS a FROM <t>)", "must have `_rowaddr`"),
         ("ADD COLUMNS totl FROM (SELECT _rowaddr, id AS total FROM <t>)", "did you mean total"),
         ("ADD COLUMNS name FROM (SELECT _rowaddr, name FROM <t>)", "use UPDATE COLUMNS"),
         ("UPDATE COLUMNS nme FROM (SELECT _rowaddr, 1 AS nme FROM <t>)", "did you mean name"),

@@ -6,7 +6,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import lancelet
-from lancelet.testing.dataset_machine import DatasetMachine
+from tests.kit.dataset_machine import DatasetMachine
 
 CASES = [
     (version, stable)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from lancelet.testing.s3_server import S3Server
-from lancelet.testing.spark_cluster import SparkCluster
-from lancelet.testing.spark_driver import Driver
+from tests.kit.s3_server import S3Server
+from tests.kit.spark_cluster import SparkCluster
+from tests.kit.spark_driver import Driver
 
 ROOT = Path(__file__).resolve().parents[3]
 MODE = os.environ.get("LANCELET_SPARK_MODE", "classic")

@@ -20,7 +20,7 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 
 from lancelet import spark as ls
-from lancelet.testing.spark_cluster import wait_until
+from tests.kit.spark_cluster import wait_until
 
 # Workers cannot import tests, so what is defined here travels by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lancelet.testing.child import is_running
-from lancelet.testing.spark_cluster import descendants, wait_until
+from tests.kit.child import is_running
+from tests.kit.spark_cluster import descendants, wait_until
 
 SECONDS_TO_END = 90
 RUN = """
@@ -19,10 +19,10 @@ from pathlib import Path
 from pyspark import cloudpickle
 
 from conftest import SETTINGS
-from lancelet.testing.s3_server import S3Server
-from lancelet.testing.child import is_running
-from lancelet.testing.spark_cluster import SparkCluster
-from lancelet.testing.spark_driver import Driver
+from tests.kit.s3_server import S3Server
+from tests.kit.child import is_running
+from tests.kit.spark_cluster import SparkCluster
+from tests.kit.spark_driver import Driver
 
 folder = Path(sys.argv[1])
 server = S3Server()

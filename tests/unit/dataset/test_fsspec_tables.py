@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import lancelet
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.io.open import UnknownSchemeError
-from lancelet.testing.hub_server import HubServer
+from tests.kit.hub_server import HubServer
 
 _numbers = itertools.count()
 

@@ -14,7 +14,7 @@ from lancelet.errors import CommitConflictError, CorruptDataError, FieldNotFound
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.table.commit import commit
-from lancelet.testing.tables import new_transaction
+from tests.kit.tables import new_transaction
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::lancelet.query.indexing.segments.IndexUnusableWarning"

@@ -14,8 +14,8 @@ import lancelet.mem_wal
 from lancelet.ops.mem_wal import lookup, nearest
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.query.search.vector import VectorSearch
-from lancelet.testing.sharded_rows import SHARD
-from lancelet.testing.sharded_rows import sharded_rows as rows
+from tests.kit.sharded_rows import SHARD
+from tests.kit.sharded_rows import sharded_rows as rows
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import lancelet.mem_wal
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.state import mem_wal_state
-from lancelet.testing.sharded_rows import SHARD
-from lancelet.testing.sharded_rows import sharded_rows as rows
+from tests.kit.sharded_rows import SHARD
+from tests.kit.sharded_rows import sharded_rows as rows
 
 
 def indexed(module, uri):

@@ -31,9 +31,9 @@ from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.table.commit import refresh_snapshot
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
-from lancelet.testing.sharded_rows import SHARD
-from lancelet.testing.sharded_rows import sharded_rows as rows
+from tests.kit.faults import FaultyStore
+from tests.kit.sharded_rows import SHARD
+from tests.kit.sharded_rows import sharded_rows as rows
 
 OTHER = uuid.UUID(int=8)
 

@@ -9,7 +9,7 @@ import pytest
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
 from lancelet.errors import InternalError, InvalidInputError
-from lancelet.testing.field_file import field_file
+from tests.kit.field_file import field_file
 
 BLOB_V2 = {"ARROW:extension:name": "lance.blob.v2"}
 SMALL_THRESHOLDS = BLOB_V2 | {

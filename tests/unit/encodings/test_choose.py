@@ -29,8 +29,8 @@ from lancelet.encodings.codecs.unsigned import to_unsigned
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.pages import Pages
 from lancelet.encodings.sample import sample_pages
-from lancelet.testing.blocks import fixed_width, plain_lists, runs, strings
-from lancelet.testing.codec_suite import assert_equal
+from tests.kit.blocks import fixed_width, plain_lists, runs, strings
+from tests.kit.codec_suite import assert_equal
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2]
 COUNT = 20_000

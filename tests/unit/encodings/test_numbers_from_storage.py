@@ -22,7 +22,7 @@ from lancelet.encodings.envelope import unpack_any
 from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
-from lancelet.testing.field_file import append, field_file
+from tests.kit.field_file import append, field_file
 
 MB = 1 << 20
 LZ4, ZSTD = 1, 2

@@ -23,7 +23,7 @@ from lancelet.encodings.v2_1.open_page import open_pages, page_key
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb
 from lancelet.format.schema import Schema
-from lancelet.testing.field_file import DictMemo
+from tests.kit.field_file import DictMemo
 
 PAGES = (2048, 2048, 3072, 20, 1)
 ROWS = sum(PAGES)

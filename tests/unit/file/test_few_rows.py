@@ -21,7 +21,7 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.local import LocalStore
 from lancelet.io.metered import IoMeter, metered
-from lancelet.testing.strategies import assert_same_rows, tables
+from tests.kit.strategies import assert_same_rows, tables
 
 ROWS = 5000
 VERSIONS = [FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3]

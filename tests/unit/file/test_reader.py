@@ -24,7 +24,7 @@ from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.memory import MemoryStore
-from lancelet.testing.strategies import assert_same_rows, stored_table, tables
+from tests.kit.strategies import assert_same_rows, stored_table, tables
 
 VERSIONS = [FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2]
 ROWS = 50_000

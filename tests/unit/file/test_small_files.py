@@ -21,7 +21,7 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
-from lancelet.testing.strategies import assert_same_rows, cut_tables, stored_table
+from tests.kit.strategies import assert_same_rows, cut_tables, stored_table
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3]
 FOLDERS = itertools.count()

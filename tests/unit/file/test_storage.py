@@ -20,7 +20,7 @@ from lancelet.file.storage import (
 )
 from lancelet.format.field import Field
 from lancelet.format.version import FileVersion
-from lancelet.testing.strategies import Spread, column_types, random_array, spreads, stored_table
+from tests.kit.strategies import Spread, column_types, random_array, spreads, stored_table
 
 
 def field_of(data_type, **options):

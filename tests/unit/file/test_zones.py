@@ -34,7 +34,7 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.memory import MemoryStore
-from lancelet.testing.strategies import LEAVES, Spread, random_array, spreads
+from tests.kit.strategies import LEAVES, Spread, random_array, spreads
 
 ORDERED = [data_type for data_type in LEAVES if not pa.types.is_null(data_type)]
 TEXT = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())

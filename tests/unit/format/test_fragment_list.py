@@ -12,7 +12,7 @@ from lancelet.format import fragment_list
 from lancelet.format.fragment import Fragment, Spilled
 from lancelet.format.fragment_list import FragmentList, split_entries
 from lancelet.format.protos import table_pb
-from lancelet.testing.format_strategies import FRAGMENTS, UINT32
+from tests.kit.format_strategies import FRAGMENTS, UINT32
 
 LISTS = st.lists(FRAGMENTS, max_size=5, unique_by=lambda fragment: fragment.id)
 

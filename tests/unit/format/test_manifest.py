@@ -30,7 +30,7 @@ from lancelet.format.manifest_file import (
 )
 from lancelet.format.protos import table_pb
 from lancelet.format.version import FileVersion
-from lancelet.testing.format_strategies import (
+from tests.kit.format_strategies import (
     BASES,
     FRAGMENTS,
     INDICES,

@@ -12,7 +12,7 @@ from lancelet.format.key_filter import KeyFilter, UnknownKeys
 from lancelet.format.protos import transaction_pb
 from lancelet.format.roaring import parse_bitmap
 from lancelet.format.transaction import Transaction
-from lancelet.testing.format_strategies import OPERATIONS, TEXTS, transactions
+from tests.kit.format_strategies import OPERATIONS, TEXTS, transactions
 
 Proto = transaction_pb.Transaction
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lancelet.testing.s3_server import S3Server
+from tests.kit.s3_server import S3Server
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from lancelet.io.credentials import (
 )
 from lancelet.io.options import sort_options
 from lancelet.io.retry import RetryPolicy
-from lancelet.testing.http_server import Answer, ScriptedServer
+from tests.kit.http_server import Answer, ScriptedServer
 
 
 def test_provider_is_asked_once_until_a_minute_before_expiry():

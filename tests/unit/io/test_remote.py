@@ -24,8 +24,8 @@ from lancelet.errors import (
 )
 from lancelet.io import Store, open_folder
 from lancelet.io.client import Client, _hint, open_client
-from lancelet.testing.http_server import Answer, ScriptedServer
-from lancelet.testing.s3_server import S3Server
+from tests.kit.http_server import Answer, ScriptedServer
+from tests.kit.s3_server import S3Server
 
 IMPATIENT = {"client_max_retries": "0", "timeout": "1s"}
 

@@ -12,8 +12,8 @@ from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.metered import IoMeter, metered
 from lancelet.io.scratch import ScratchStore
-from lancelet.testing.s3_server import S3Server
-from lancelet.testing.store_suite import StoreSuite
+from tests.kit.s3_server import S3Server
+from tests.kit.store_suite import StoreSuite
 
 _numbers = itertools.count()
 

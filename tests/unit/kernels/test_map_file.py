@@ -9,7 +9,7 @@ import pytest
 
 from lancelet import kernels
 from lancelet.kernels import reference
-from lancelet.testing.mapped_files import resident_bytes
+from tests.kit.mapped_files import resident_bytes
 
 BACKENDS = [reference.map_file, kernels.map_file]
 

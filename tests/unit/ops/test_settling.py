@@ -16,7 +16,7 @@ from lancelet.ops.update import update_rows
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
+from tests.kit.faults import FaultyStore
 
 ROWS = pa.table({"id": range(6), "n": range(6)})
 UPSERT = MergeSpec(("id",), Matched.UPDATE, inserts=True)

@@ -16,7 +16,7 @@ import pytest
 import lancelet
 from lancelet.io import open_folder
 from lancelet.query import PhraseQuery
-from lancelet.testing.s3_server import S3Server
+from tests.kit.s3_server import S3Server
 
 ROWS = 24_000
 FRAGMENTS = 3

@@ -11,7 +11,7 @@ from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks
 from lancelet.table.location import TableLocation
-from lancelet.testing.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
+from tests.kit.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
 
 ROWS = 40_000
 

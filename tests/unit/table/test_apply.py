@@ -54,7 +54,7 @@ from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.lineage import created_versions_of, row_id_index_of, updated_versions_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.tables import (
+from tests.kit.tables import (
     SIMPLE_SCHEMA,
     append_rows,
     create_table,

@@ -26,7 +26,7 @@ from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.conflict.resolve import Resolver
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.tables import (
+from tests.kit.tables import (
     SIMPLE_SCHEMA,
     append_rows,
     create_table,

@@ -39,8 +39,8 @@ from lancelet.table.handlers.external import UnfinishedCommitError
 from lancelet.table.handlers.sqlite import SqliteRecords
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
-from lancelet.testing.tables import (
+from tests.kit.faults import FaultyStore
+from tests.kit.tables import (
     SIMPLE_SCHEMA,
     append_rows,
     create_table,

@@ -34,8 +34,8 @@ from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import MixedNamesError, find_latest, list_versions, open_manifest
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
-from lancelet.testing.tables import SIMPLE_SCHEMA, create_table, new_transaction, simple_rows
+from tests.kit.faults import FaultyStore
+from tests.kit.tables import SIMPLE_SCHEMA, create_table, new_transaction, simple_rows
 
 
 @pytest.fixture(params=[ManifestNaming.V1, ManifestNaming.V2], ids=["V1", "V2"])

@@ -33,8 +33,8 @@ from lancelet.table.refs import (
     update_tag,
 )
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
-from lancelet.testing.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
+from tests.kit.faults import FaultyStore
+from tests.kit.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
 
 
 @pytest.fixture

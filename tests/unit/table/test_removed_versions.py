@@ -10,7 +10,7 @@ import pytest
 import lancelet
 from lancelet.errors import ObjectNotFoundError, VersionNotFoundError, VersionRemovedError
 from lancelet.table.removals import record_removals
-from lancelet.testing.s3_server import S3Server
+from tests.kit.s3_server import S3Server
 
 ROWS = pa.table({"k": range(100), "s": [f"w{k}" for k in range(100)]})
 

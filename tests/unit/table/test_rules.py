@@ -7,7 +7,7 @@ import pytest
 from lancelet.format.operation import Append, Overwrite, UnknownOperation
 from lancelet.table.conflict.rules import KINDS, RULES, judge
 from lancelet.table.conflict.verdict import Outcome
-from lancelet.testing.tables import SIMPLE_SCHEMA
+from tests.kit.tables import SIMPLE_SCHEMA
 
 
 def test_every_pair_of_operations_is_decided():

@@ -14,7 +14,7 @@ from lancelet.encodings.fullzip.write import row_index
 from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, pack_layout
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb
-from lancelet.testing.field_file import field_file
+from tests.kit.field_file import field_file
 
 ZIPPED = {"lance-encoding:structural-encoding": "fullzip"}
 V = FileVersion.V2_2

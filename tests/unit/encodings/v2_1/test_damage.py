@@ -16,7 +16,7 @@ import pytest
 
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
 from lancelet.errors import CorruptDataError, UnsupportedError
-from lancelet.testing.field_file import DictMemo, field_file
+from tests.kit.field_file import DictMemo, field_file
 
 ROWS = 400
 DAMAGES = 150

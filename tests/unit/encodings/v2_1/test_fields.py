@@ -12,7 +12,7 @@ from lancelet.buffers import Slices, run
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.testing.field_file import field_file
+from tests.kit.field_file import field_file
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2]
 POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])

@@ -24,7 +24,7 @@ from lancelet.encodings.v2_3.structure import is_member, parse_structure
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.protos import encodings23_pb as pb
-from lancelet.testing.field_file import FieldFile, append, field_file
+from tests.kit.field_file import FieldFile, append, field_file
 
 V = FileVersion.V2_3
 NULLS, VALIDS = pb.SparseValiditySet.NULLS, pb.SparseValiditySet.VALIDS

@@ -16,7 +16,7 @@ from lancelet.io.open import open_folder
 from lancelet.ops.jobs.engine import Done, Job, Progress
 from lancelet.ops.jobs.local import LocalEngine
 from lancelet.ops.jobs.worker import WorkerDiedError
-from lancelet.testing.mapped_files import resident_bytes
+from tests.kit.mapped_files import resident_bytes
 
 
 def square(number):

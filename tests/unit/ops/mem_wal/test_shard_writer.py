@@ -26,7 +26,7 @@ from lancelet.ops.mem_wal.state import initialize_mem_wal
 from lancelet.ops.mem_wal.writer import LostWriterError, MemWalWriter, PutError
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
+from tests.kit.faults import FaultyStore
 
 SHARD = uuid.UUID(int=7)
 KEY = {"lance-schema:unenforced-primary-key": "true"}

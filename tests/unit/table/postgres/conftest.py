@@ -2,7 +2,7 @@
 
 import pytest
 
-from lancelet.testing.postgres_server import find_programs, postgres_server
+from tests.kit.postgres_server import find_programs, postgres_server
 
 PROGRAMS = find_programs()
 collect_ignore_glob = [] if PROGRAMS else ["test_*.py"]

@@ -28,8 +28,8 @@ from lancelet.table.handlers.postgres import (
 )
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
-from lancelet.testing.faults import FaultyStore
-from lancelet.testing.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
+from tests.kit.faults import FaultyStore
+from tests.kit.tables import SIMPLE_SCHEMA, append_rows, create_table, simple_rows
 
 NAMES = (f"table-{number}" for number in itertools.count())
 RECORD = ManifestRecord(7, "t/_versions/7.manifest", 5, '"tag"')
@@ -143,7 +143,7 @@ def test_a_connection_that_breaks_in_a_commit_loses_and_doubles_nothing(tmp_path
 
 FORKING = """
 import os, sys, lancelet
-from lancelet.testing.tables import simple_rows
+from tests.kit.tables import simple_rows
 
 uri, dsn = sys.argv[1:]
 options = {"local_sync": "false", "manifest_store": dsn}

@@ -23,9 +23,9 @@ import pyarrow as pa
 import lancelet
 from lancelet.errors import CommitError, InvalidInputError, NotFoundError, StorageError
 from lancelet.io.memory import MemoryStore
-from lancelet.testing.simulation.casts import Scene
-from lancelet.testing.simulation.interleavings import Cast
-from lancelet.testing.simulation.judge import BUCKET, MAIN
+from tests.kit.simulation.casts import Scene
+from tests.kit.simulation.interleavings import Cast
+from tests.kit.simulation.judge import BUCKET, MAIN
 
 _SHARD: Final = str(uuid.UUID(int=7))
 _NEW: Final = str(uuid.UUID(int=8))
@@ -61,7 +61,7 @@ class ShardStage:
                 writer.put(_rows(row))
         for row in rows[1:]:
             _open().mem_wal_writer(_SHARD).put(_rows(row))
-        return ShardStage(dict(MemoryStore(BUCKET)._objects.by_key), rows)  # noqa: SLF001 - copied
+        return ShardStage(dict(MemoryStore(BUCKET)._objects.by_key), rows)
 
     def scene(self, names: Iterable[str]) -> Scene:
         """Return the scenario of some actors: `a`, `b`, `x`, `y` write, `f` flushes, `m`, `n`, `c`.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lancelet.testing.postgres_server import find_programs, postgres_server
+from tests.kit.postgres_server import find_programs, postgres_server
 
 psycopg = pytest.importorskip("psycopg")
 PACKAGE = importlib.util.find_spec("pgserver")

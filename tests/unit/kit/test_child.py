@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from lancelet.testing.child import bound_to_us, is_running
+from tests.kit.child import bound_to_us, is_running
 
 PARENT = """
 import subprocess, sys, time
-from lancelet.testing.child import bound_to_us
+from tests.kit.child import bound_to_us
 command = [sys.executable, "-c", "import time; time.sleep(60)"]
 child = subprocess.Popen(bound_to_us(command), start_new_session=True)
 print(child.pid, flush=True)

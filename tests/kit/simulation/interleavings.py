@@ -28,8 +28,8 @@ from lancelet.format.paths import LATEST_VERSION_HINT
 from lancelet.io.memory import MemoryStore
 from lancelet.io.store import Listing, ObjectInfo
 from lancelet.io.wrapped import Request
-from lancelet.testing.simulation.judge import BUCKET
-from lancelet.testing.simulation.machine import (
+from tests.kit.simulation.judge import BUCKET
+from tests.kit.simulation.machine import (
     Actor,
     Fate,
     Machine,
@@ -129,7 +129,7 @@ class Explorer:
     def _execute(self) -> None:
         MemoryStore.renew(BUCKET)
         bucket = MemoryStore(BUCKET)
-        bucket._objects.by_key.update(self.stored)  # noqa: SLF001 - one copy for each execution
+        bucket._objects.by_key.update(self.stored)
         course = _Course(self, bucket)
         machine = course.machine = _Telling(course)
         machine.trace = []
@@ -237,7 +237,7 @@ class _Course:
         }
         if not pending:
             return None
-        stack = self._explorer._stack  # noqa: SLF001
+        stack = self._explorer._stack
         if self._depth == len(stack):
             frame = self._new_frame(pending)
             if frame is None:
@@ -249,7 +249,7 @@ class _Course:
 
     def fate(self, actor: Actor, request: Request) -> Fate:
         del actor, request
-        frame = self._explorer._stack[self._depth]  # noqa: SLF001
+        frame = self._explorer._stack[self._depth]
         number, fate = frame.current
         self._depth += 1
         self._faults += fate != "done"
@@ -261,8 +261,8 @@ class _Course:
         explorer = self._explorer
         sleeping: set[Choice] = set()
         is_bounded = explorer.switches_max is not None
-        if explorer._stack and not is_bounded:  # noqa: SLF001
-            before = explorer._stack[-1]  # noqa: SLF001
+        if explorer._stack and not is_bounded:
+            before = explorer._stack[-1]
             sleeping = {
                 each
                 for each in before.sleeping
@@ -278,14 +278,14 @@ class _Course:
             if self._switches == explorer.switches_max and self._last in pending:
                 may_go_on = [self._last]
         enabled = [Choice(number, fate) for number in may_go_on for fate in fates]
-        earlier = explorer._seen.get(state)  # noqa: SLF001
+        earlier = explorer._seen.get(state)
         if earlier is None:
-            explorer._seen[state] = frozenset(sleeping)  # noqa: SLF001
+            explorer._seen[state] = frozenset(sleeping)
             todo = [each for each in enabled if each not in sleeping]
         else:
             todo = [each for each in enabled if each in earlier and each not in sleeping]
             sleeping = sleeping & earlier
-            explorer._seen[state] = frozenset(sleeping)  # noqa: SLF001
+            explorer._seen[state] = frozenset(sleeping)
             # What was tried here before is not tried again below either.
             sleeping = {each for each in enabled if each not in todo}
         if not todo:
@@ -297,7 +297,7 @@ class _Course:
         told = tuple(
             (actor.is_done, self.machine.histories.get(actor.name, 0)) for actor in self._actors
         )
-        stored = self._bucket._objects.by_key  # noqa: SLF001
+        stored = self._bucket._objects.by_key
         content = frozenset(
             (path, entry[0])
             for path, entry in stored.items()

@@ -25,7 +25,7 @@ from lancelet.ops.jobs.change_rows import ChangeOptions, delete_rows, update_row
 from lancelet.ops.jobs.compact import compact
 from lancelet.ops.jobs.engine import Job, Outcome, PhaseControl, TaskFunction, run_task
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.testing.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
+from tests.kit.simulation.judge import BUCKET, MAIN, Effect, Rows, unchanged
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -272,8 +272,8 @@ class _Twice:
         del watch
         for task in tasks:
             for tried in range(_TRIES):
-                table_ref._locate.cache_clear()  # noqa: SLF001 - what a process keeps
-                table_ref._open.cache_clear()  # noqa: SLF001
+                table_ref._locate.cache_clear()
+                table_ref._open.cache_clear()
                 try:
                     outcome = run_task(function, task)
                 except StorageError:
@@ -289,7 +289,7 @@ _TRIES: Final = 4
 
 
 def _table_of(step: Step) -> TableRef:
-    table_ref._locate.cache_clear()  # noqa: SLF001 - what another history kept
+    table_ref._locate.cache_clear()
     return replace(TableRef.of(f"memory://{BUCKET}/{MAIN}"), branch=step.branch)
 
 

@@ -312,7 +312,7 @@ class StoreSuite:
     def test_pickled_store_is_the_same(self, store: Store) -> None:
         """As it is sent to a worker."""
         store.put("a/b", b"x")
-        again = pickle.loads(pickle.dumps(store.at("a")))  # noqa: S301  # our own bytes
+        again = pickle.loads(pickle.dumps(store.at("a")))  # our own bytes
         assert again.read("b") == b"x"
         assert again.uri == store.at("a").uri
 

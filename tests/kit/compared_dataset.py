@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from lancelet.testing.table_model import (
+from lancelet.values import dataclass
+from tests.kit.table_model import (
     COLUMNS,
     CONDITIONS,
     ID,
@@ -24,7 +25,6 @@ from lancelet.testing.table_model import (
     Row,
     TableModel,
 )
-from lancelet.values import dataclass
 
 ROW_VERSIONS: Final = ("_row_created_at_version", "_row_last_updated_at_version")
 

@@ -29,7 +29,7 @@ from lancelet.io.store import BytesLike, as_memoryview
 from lancelet.io.wrapped import Request
 
 if TYPE_CHECKING:
-    from lancelet.testing.simulation.machine import Machine
+    from tests.kit.simulation.machine import Machine
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class DriveWithoutLinks:
             split=os.path.split, join=os.path.join, samestat=lambda a, b: a.file is b.file
         )
         self._machine = machine
-        self._named: dict[str, _File] = MemoryStore(bucket)._objects.by_key  # noqa: SLF001
+        self._named: dict[str, _File] = MemoryStore(bucket)._objects.by_key
         self._hidden: dict[str, _File] = {}
         self._numbers = itertools.count(1)
         self._open: dict[int, _File] = {}

@@ -39,5 +39,5 @@ def bound_to_us(command: Sequence[str]) -> list[str]:
 def is_running(pid: int) -> bool:
     """Say whether a process runs; one that ended and was not asked about yet does not."""
     command = ["ps", "-o", "stat=", "-p", str(pid)]
-    state = subprocess.run(command, capture_output=True, check=False, text=True).stdout  # noqa: S603 - a number
+    state = subprocess.run(command, capture_output=True, check=False, text=True).stdout
     return bool(state.strip()) and not state.startswith("Z")

@@ -23,9 +23,9 @@ import pyarrow as pa
 import lancelet
 from lancelet.errors import CommitError, LanceletError, NotFoundError, StorageError
 from lancelet.ops.check import Severity
-from lancelet.testing.simulation.judge import BUCKET, MAIN, ViolationError
-from lancelet.testing.simulation.machine import Actor, Killed, Machine
-from lancelet.testing.simulation.operations import Step
+from tests.kit.simulation.judge import BUCKET, MAIN, ViolationError
+from tests.kit.simulation.machine import Actor, Killed, Machine
+from tests.kit.simulation.operations import Step
 
 SHARD: Final = str(uuid.UUID(int=7))
 KEYS: Final = 5

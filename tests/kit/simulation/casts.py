@@ -35,11 +35,11 @@ from lancelet.table.handlers.external import ExternalStore
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import create_tag
 from lancelet.table.snapshot import Snapshot, open_snapshot
-from lancelet.testing.simulation.interleavings import Cast
-from lancelet.testing.simulation.judge import BUCKET, MAIN
-from lancelet.testing.simulation.machine import SimulatedStore
-from lancelet.testing.simulation.records import SimulatedRecords
-from lancelet.testing.tables import SIMPLE_SCHEMA, create_table, simple_rows, write_fragment
+from tests.kit.simulation.interleavings import Cast
+from tests.kit.simulation.judge import BUCKET, MAIN
+from tests.kit.simulation.machine import SimulatedStore
+from tests.kit.simulation.records import SimulatedRecords
+from tests.kit.tables import SIMPLE_SCHEMA, create_table, simple_rows, write_fragment
 
 _REFUSED: Final = (CommitConflictError, CommitContentionError, NotFoundError)
 _UNKNOWN: Final = (CommitOutcomeUnknownError, StorageError)
@@ -70,7 +70,7 @@ class Stage:
             name: write_fragment(location, simple_rows(number, number + 1), SIMPLE_SCHEMA)
             for number, name in enumerate("ab", 10)
         }
-        stored = dict(store._objects.by_key)  # noqa: SLF001 - copied for each execution
+        stored = dict(store._objects.by_key)
         return Stage(
             {path: entry for path, entry in stored.items() if "_latest" not in path},
             fragments,

@@ -21,7 +21,7 @@ from lancelet.errors import UnsupportedError
 
 _SUPERUSER: Final = "tester"
 _SERVER_USERS: Final = ("postgres", "nobody")
-_PUBLIC_FOLDERS: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - files get random names
+_PUBLIC_FOLDERS: Final = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def find_programs() -> Path | None:
@@ -94,7 +94,7 @@ _not_to_run: Final = shutil.ignore_patterns("include", "*.py", "*.pyc", "*.a")
 def _run(program: Path, *arguments: str | Path) -> None:
     command: Sequence[str] = [str(program), *map(str, arguments)]
     # The server outlives the command and must not keep its pipes open.
-    subprocess.run(  # noqa: S603 - programs that were looked up
+    subprocess.run(
         command,
         check=True,
         user=_owner(),

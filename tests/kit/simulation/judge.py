@@ -37,7 +37,7 @@ from lancelet.format.paths import parse_manifest_name
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
 from lancelet.table.snapshot import Snapshot
-from lancelet.testing.simulation.machine import Actor, Machine
+from tests.kit.simulation.machine import Actor, Machine
 
 Rows: TypeAlias = Mapping[int, int]
 """The values of `v` by `id`."""
@@ -369,7 +369,7 @@ class Judge:
             table = lancelet.dataset(
                 f"memory://{BUCKET}/{root}", version=number, session=self.session
             )
-            snapshot = table._handle.snapshot  # noqa: SLF001 - what manifests say
+            snapshot = table._handle.snapshot
             # Files are written once, so that what a fragment says of itself is what it reads.
             for told, fragment in zip(snapshot.fragments, table.get_fragments(), strict=True):
                 key = (root, told)

@@ -20,7 +20,7 @@ import urllib.request
 from types import TracebackType
 from typing import Final, Self
 
-from lancelet.testing.child import bound_to_us
+from tests.kit.child import bound_to_us
 
 _PROGRAM: Final = """
 import logging, sys, threading
@@ -47,7 +47,7 @@ class S3Server:
 
     def __init__(self, *buckets: str) -> None:
         """Start the server, with some empty buckets."""
-        self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and program
+        self._process = subprocess.Popen(  # our own interpreter and program
             bound_to_us([sys.executable, "-c", _PROGRAM]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,8 +76,8 @@ class S3Server:
 
     def request(self, method: str, path: str) -> bytes:
         """Send a plain request, and return the body of the answer."""
-        request = urllib.request.Request(f"{self.endpoint}/{path}", method=method)  # noqa: S310  # our own server
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310  # the same
+        request = urllib.request.Request(f"{self.endpoint}/{path}", method=method)  # our own server
+        with urllib.request.urlopen(request, timeout=10) as answer:  # the same
             body: bytes = answer.read()
         return body
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from lancelet.testing.child import bound_to_us
+from tests.kit.child import bound_to_us
 
 _SECONDS_TO_START: Final = 120.0
 _SECONDS_TO_RUN: Final = 300.0
@@ -77,7 +77,7 @@ class Driver:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="driver")
         self._connection, other = Pipe()
         with log.open("wb") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
+            self._process = subprocess.Popen(
                 bound_to_us([sys.executable, "-c", _PROGRAM, str(other.fileno())]),
                 env=dict(environment),
                 pass_fds=[other.fileno()],
@@ -119,7 +119,7 @@ class Driver:
         if not self._connection.poll(seconds):
             raise TimeoutError(f"the driver gave no answer: {self._log.read_text()[-4000:]}")
         try:
-            is_done, result = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own driver wrote it
+            is_done, result = pickle.loads(self._connection.recv_bytes())
         except EOFError:
             raise ChildProcessError(f"the driver ended: {self._log.read_text()[-4000:]}") from None
         if not is_done:

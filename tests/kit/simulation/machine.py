@@ -39,7 +39,7 @@ from lancelet.io.wrapped import Request, WrappedStore
 from lancelet.surroundings import Surroundings
 from lancelet.table.handlers.external import ManifestRecords
 from lancelet.table.handlers.sqlite import SqliteRecords
-from lancelet.testing.simulation.drive import DriveWithoutLinks
+from tests.kit.simulation.drive import DriveWithoutLinks
 
 T = TypeVar("T")
 R = TypeVar("R")

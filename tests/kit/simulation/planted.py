@@ -103,7 +103,7 @@ def _claimed(temporary: str, native: str, *, is_taken_over: bool) -> None:
         drive.close(handle)
 
 
-_COMMIT: Final = commit._commit  # noqa: SLF001
+_COMMIT: Final = commit._commit
 
 
 PLANTED: Final[Mapping[str, Plant]] = {

@@ -17,8 +17,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from lancelet.testing.compared_dataset import ComparedDataset
-from lancelet.testing.table_model import COLUMNS, ID, WIDTHS, TableModel
+from tests.kit.compared_dataset import ComparedDataset
+from tests.kit.table_model import COLUMNS, ID, WIDTHS, TableModel
 
 IDS: Final = st.lists(st.integers(0, 29), min_size=1, max_size=8, unique=True)
 SEEDS: Final = st.integers(0, 6)

@@ -1,4 +1,4 @@
-"""Run histories, one seed after the other: `python -m lancelet.testing.simulation --steps 100000`.
+"""Run histories, one seed after the other: `python -m tests.kit.simulation --steps 100000`.
 
 Stops at the first violation, shrinks it, prints its trace and fails. With `--record` it goes on to
 the end, and the counts are written to a file, as `docs/how_it_is_tested.md` gives them; a run that
@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from lancelet.testing.simulation.planted import PLANTED, planted
-from lancelet.testing.simulation.scenario import Scenario, run, shrink
+from tests.kit.simulation.planted import PLANTED, planted
+from tests.kit.simulation.scenario import Scenario, run, shrink
 
 _COUNTED = (
     "first_seed",
@@ -31,7 +31,7 @@ _COUNTED = (
 
 def main() -> int:
     """Run as many steps as asked for."""
-    parser = argparse.ArgumentParser(prog="python -m lancelet.testing.simulation")
+    parser = argparse.ArgumentParser(prog="python -m tests.kit.simulation")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--steps", type=int, default=100_000, help="requests of the store")
     parser.add_argument("--planted", choices=PLANTED, help="a mend to take back: prints a seed")

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from lancelet.testing import s3_server
-from lancelet.testing.s3_server import S3Server
+from tests.kit import s3_server
+from tests.kit.s3_server import S3Server
 
 SLOW = """
 import time

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from lancelet.testing.child import bound_to_us
+from tests.kit.child import bound_to_us
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class SparkCluster:
         own = self._environment | {"SPARK_LOCAL_IP": host} | dict(environment or {})
         with log.open("wb") as output:
             # A group of its own, so that a worker can be killed with its executors.
-            process = subprocess.Popen(  # noqa: S603 - Spark's own program
+            process = subprocess.Popen(
                 bound_to_us(command),
                 env=own,
                 cwd=self._folder,
@@ -226,7 +226,7 @@ def descendants(pid: int) -> list[tuple[int, str]]:
 def _processes() -> dict[int, tuple[int, str]]:
     """Return the parent and the command of every process."""
     command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="]
-    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - constant
+    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = (line.split(None, 2) for line in listing.splitlines())
     return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}
 

@@ -21,17 +21,17 @@ from lancelet import surroundings
 from lancelet.errors import LanceletError
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
-from lancelet.testing.simulation import shards
-from lancelet.testing.simulation.drive import DriveWithoutLinks
-from lancelet.testing.simulation.judge import BUCKET, MAIN, Doing, Judge, Rows
-from lancelet.testing.simulation.machine import (
+from tests.kit.simulation import shards
+from tests.kit.simulation.drive import DriveWithoutLinks
+from tests.kit.simulation.judge import BUCKET, MAIN, Doing, Judge, Rows
+from tests.kit.simulation.machine import (
     Actor,
     Fate,
     Killed,
     Machine,
     nothing_kept,
 )
-from lancelet.testing.simulation.operations import (
+from tests.kit.simulation.operations import (
     CHANGES_ROWS,
     JOBS,
     PUBLISHES,
@@ -44,7 +44,7 @@ from lancelet.testing.simulation.operations import (
     random_step,
     table,
 )
-from lancelet.testing.simulation.records import SimulatedRecords
+from tests.kit.simulation.records import SimulatedRecords
 
 Storage: TypeAlias = Literal["objects", "drive", "drive without links"]
 

@@ -9,10 +9,10 @@ from lancelet.errors import AlreadyExistsError
 from lancelet.io.memory import MemoryStore
 from lancelet.io.wrapped import Request
 from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
-from lancelet.testing.simulation.judge import BUCKET
+from tests.kit.simulation.judge import BUCKET
 
 if TYPE_CHECKING:
-    from lancelet.testing.simulation.machine import Machine
+    from tests.kit.simulation.machine import Machine
 
 T = TypeVar("T")
 

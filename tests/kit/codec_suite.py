@@ -45,7 +45,8 @@ from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.encodings.options import Compression
 from lancelet.errors import CorruptDataError, UnsupportedError
-from lancelet.testing.blocks import (
+from lancelet.values import dataclass
+from tests.kit.blocks import (
     FEW,
     Blocks,
     constants,
@@ -57,7 +58,6 @@ from lancelet.testing.blocks import (
     strings,
     structs,
 )
-from lancelet.values import dataclass
 
 
 @dataclass(frozen=True)

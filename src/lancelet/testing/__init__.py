@@ -1,1 +1,0 @@
-"""The test kit, shipped: suites, models and faults, for whoever adds a store or a kind."""

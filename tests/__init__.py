@@ -1,0 +1,1 @@
+"""Tests of lancelet, and the kit of strategies, models, faults and servers that they share."""

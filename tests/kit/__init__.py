@@ -1,0 +1,1 @@
+"""Test kit: data strategies, conformance suites, models, fault injection and local servers."""

@@ -1,0 +1,1 @@
+"""Deterministic simulation of concurrent writers, readers and cleanups with injected faults."""
