@@ -49,7 +49,7 @@ constexpr int64_t kItemsMax = 1 << 16;
 constexpr int64_t kItemsPerByteMax = 64;
 
 // A page as a kernel sees it, and what that points to.
-struct KnownPage {
+struct ResolvedPage {
   plan::Page page;
   std::vector<int64_t> numbers;
   std::vector<uint8_t> bytes;
@@ -58,7 +58,7 @@ struct KnownPage {
   std::unique_ptr<plan::Nesting> nesting;
 
   int64_t memory_bytes() const {
-    return static_cast<int64_t>(sizeof(KnownPage) + 8 * numbers.capacity() + bytes.capacity() +
+    return static_cast<int64_t>(sizeof(ResolvedPage) + 8 * numbers.capacity() + bytes.capacity() +
                                 8 * symbols.capacity() + 8 * rows.capacity() +
                                 (nesting ? sizeof(plan::Nesting) : 0));
   }
@@ -66,7 +66,7 @@ struct KnownPage {
 
 // A page that is being found out: what its message says, and where its head is.
 struct PendingPage {
-  std::unique_ptr<KnownPage> known;
+  std::unique_ptr<ResolvedPage> resolved;
   PageLayout layout;
   std::vector<int64_t> position, size;  // of the buffers of the page
   std::vector<int64_t> head_position, head_size;
@@ -78,14 +78,14 @@ class ColumnPlan {
   ColumnPlan(Message metadata, const Form& form, int64_t num_rows, int64_t file_bytes)
       : form_(form) {
     first_row_.push_back(0);
-    const bool is_sound = each_field(metadata, [&](const WireField& field, Message part) {
+    const bool is_valid = each_field(metadata, [&](const WireField& field, Message part) {
       if (field.number != 2) return true;
       return field.wire_type == kBytes && add_page(part, num_rows, file_bytes);
     });
-    is_sound_ = is_sound && first_row_.back() == num_rows;
-    if (!is_sound_) return;
-    known_ = std::make_unique<std::atomic<const KnownPage*>[]>(stored_.size());
-    for (size_t i = 0; i < stored_.size(); ++i) known_[i].store(nullptr, std::memory_order_relaxed);
+    is_valid_ = is_valid && first_row_.back() == num_rows;
+    if (!is_valid_) return;
+    resolved_ = std::make_unique<std::atomic<const ResolvedPage*>[]>(stored_.size());
+    for (size_t i = 0; i < stored_.size(); ++i) resolved_[i].store(nullptr, std::memory_order_relaxed);
     column_ = {form.kind, form.width, form.is_text, static_cast<int64_t>(stored_.size()),
                first_row_.data(), form.layers(), form.large};
     memory_bytes_ = static_cast<int64_t>(sizeof(ColumnPlan) + stored_.size() * sizeof(Stored) +
@@ -96,32 +96,32 @@ class ColumnPlan {
   ColumnPlan& operator=(const ColumnPlan&) = delete;
 
   ~ColumnPlan() {
-    if (!known_) return;
-    for (size_t i = 0; i < stored_.size(); ++i) delete known_[i].load();
+    if (!resolved_) return;
+    for (size_t i = 0; i < stored_.size(); ++i) delete resolved_[i].load();
   }
 
-  bool is_sound() const { return is_sound_; }
+  bool is_valid() const { return is_valid_; }
   const plan::Column* column() const { return &column_; }
   int64_t num_rows() const { return first_row_.back(); }
   int64_t first_row(int64_t page) const { return first_row_[static_cast<size_t>(page)]; }
   int64_t memory_bytes() const { return memory_bytes_.load(); }
 
   // The metadata that messages of pages are in stay with the plan.
-  void keep(nb::object metadata) { metadata_ = std::move(metadata); }
+  void hold_metadata(nb::object metadata) { metadata_ = std::move(metadata); }
 
   int64_t page_of(int64_t row) const {
-    return once::part_of({first_row_.data(), static_cast<int64_t>(first_row_.size())}, 0, row);
+    return baseline::part_of({first_row_.data(), static_cast<int64_t>(first_row_.size())}, 0, row);
   }
 
-  const KnownPage* known(int64_t page) const {
-    return known_[static_cast<size_t>(page)].load(std::memory_order_acquire);
+  const ResolvedPage* resolved(int64_t page) const {
+    return resolved_[static_cast<size_t>(page)].load(std::memory_order_acquire);
   }
 
   // What the message of a page says; a page that is unknown then has no head to be read.
   PendingPage describe(int64_t page) const {
     const Stored& stored = stored_[static_cast<size_t>(page)];
     PendingPage pending;
-    pending.known = std::make_unique<KnownPage>();
+    pending.resolved = std::make_unique<ResolvedPage>();
     const auto from = positions_.begin() + stored.first_buffer;
     pending.position.assign(from, from + stored.buffers);
     const auto sizes = sizes_.begin() + stored.first_buffer;
@@ -145,31 +145,31 @@ class ColumnPlan {
 
   // Find out the rest of a page, whose head is in the file and verified.
   void finish(PendingPage& pending, const plan::File& file, const Kernels& kernels) const {
-    KnownPage& known = *pending.known;
+    ResolvedPage& resolved = *pending.resolved;
     const PageLayout& layout = pending.layout;
     if (layout.page.layout == plan::kUnknown) return;
-    known.page = layout.page;
+    resolved.page = layout.page;
     if (layout.nesting.layers > 0) {
-      known.nesting = std::make_unique<plan::Nesting>(layout.nesting);
-      known.page.nesting = known.nesting.get();
+      resolved.nesting = std::make_unique<plan::Nesting>(layout.nesting);
+      resolved.page.nesting = resolved.nesting.get();
     }
-    const bool is_sound = keep_symbols(layout, &known) && keep_value(layout, &known) &&
-                          (!layout.has_value_buffer || keep_string(pending, file)) &&
+    const bool is_valid = read_symbols(layout, &resolved) && copy_value(layout, &resolved) &&
+                          (!layout.has_value_buffer || read_string(pending, file)) &&
                           (layout.page.layout != plan::kChunks ||
-                           ((place_chunks(pending, file, kernels) &&
-                            (!layout.has_items || keep_items(pending, file, kernels)) &&
-                            (!layout.has_rows || keep_rows(pending, file)))));
-    if (!is_sound) known.page = {};
+                           ((locate_chunks(pending, file, kernels) &&
+                            (!layout.has_items || read_dictionary(pending, file, kernels)) &&
+                            (!layout.has_rows || read_row_index(pending, file)))));
+    if (!is_valid) resolved.page = {};
   }
 
-  // Keep a page unless another thread was first; adds the bytes it takes to `learned`.
-  const KnownPage* publish(int64_t page, std::unique_ptr<KnownPage> found, int64_t* learned) {
-    const KnownPage* expected = nullptr;
-    auto& slot = known_[static_cast<size_t>(page)];
+  // Keep a page unless another thread was first; adds the bytes it takes to `bytes_added`.
+  const ResolvedPage* publish(int64_t page, std::unique_ptr<ResolvedPage> found, int64_t* bytes_added) {
+    const ResolvedPage* expected = nullptr;
+    auto& slot = resolved_[static_cast<size_t>(page)];
     if (!slot.compare_exchange_strong(expected, found.get(), std::memory_order_acq_rel))
       return expected;
     memory_bytes_ += found->memory_bytes();
-    *learned += found->memory_bytes();
+    *bytes_added += found->memory_bytes();
     return found.release();
   }
 
@@ -194,11 +194,11 @@ class ColumnPlan {
       return false;
     stored.buffers = static_cast<int64_t>(positions_.size()) - stored.first_buffer;
     for (size_t i = static_cast<size_t>(stored.first_buffer); i < positions_.size(); ++i)
-      if (!once::within(positions_[i], sizes_[i], file_bytes)) return false;
+      if (!baseline::within(positions_[i], sizes_[i], file_bytes)) return false;
     // The encoding is a message in place, in which an envelope is.
     Fields encoding, direct;
     if (!fields.has(4, kBytes) || !encoding.parse(fields.part[4]) || !encoding.has(2, kBytes) ||
-        encoding.is_there(1) || encoding.is_there(3) || !direct.parse(encoding.part[2]) ||
+        encoding.is_present(1) || encoding.is_present(3) || !direct.parse(encoding.part[2]) ||
         !direct.has(1, kBytes))
       return false;
     stored.encoding = direct.part[1];
@@ -207,69 +207,69 @@ class ColumnPlan {
     return true;
   }
 
-  static bool keep_symbols(const PageLayout& layout, KnownPage* known) {
+  static bool read_symbols(const PageLayout& layout, ResolvedPage* resolved) {
     if (layout.page.codec != plan::kFsst) return true;
     constexpr uint64_t magic = 0x46535354;
     const Message table = layout.symbols;
     const int64_t size = table.size();
     if (size < 8) return false;
-    const uint64_t head = once::load<uint64_t>(table.at);
+    const uint64_t head = baseline::load<uint64_t>(table.at);
     const int64_t count = static_cast<int64_t>(head & 0xFF);
     if (head >> 32 != magic || !(head >> 24 & 1) || size < 8 + 9 * count) return false;
-    known->symbols.assign(plan::kCodes + plan::kCodes / 8, 0);
-    auto* lengths = reinterpret_cast<uint8_t*>(known->symbols.data() + plan::kCodes);
-    memcpy(known->symbols.data(), table.at + 8, static_cast<size_t>(8 * count));
+    resolved->symbols.assign(plan::kCodes + plan::kCodes / 8, 0);
+    auto* lengths = reinterpret_cast<uint8_t*>(resolved->symbols.data() + plan::kCodes);
+    memcpy(resolved->symbols.data(), table.at + 8, static_cast<size_t>(8 * count));
     memcpy(lengths, table.at + 8 + 8 * count, static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i)
       if (lengths[i] > 8) return false;
-    known->page.symbols = {known->symbols.data(), lengths};
+    resolved->page.symbols = {resolved->symbols.data(), lengths};
     return true;
   }
 
-  static bool keep_value(const PageLayout& layout, KnownPage* known) {
+  static bool copy_value(const PageLayout& layout, ResolvedPage* resolved) {
     if (layout.page.layout != plan::kConstant || !layout.has_value) return true;
-    known->bytes.assign(layout.value.at, layout.value.stop);
-    known->page.value = known->bytes.data();
-    known->page.size = layout.value.size();
+    resolved->bytes.assign(layout.value.at, layout.value.stop);
+    resolved->page.value = resolved->bytes.data();
+    resolved->page.size = layout.value.size();
     return true;
   }
 
   // Read a string in a buffer of its own (encodings/constant/value.py).
-  static bool keep_string(PendingPage& pending, const plan::File& file) {
-    KnownPage& known = *pending.known;
+  static bool read_string(PendingPage& pending, const plan::File& file) {
+    ResolvedPage& resolved = *pending.resolved;
     const uint8_t* const at = file.bytes.data + pending.position[0];
     const int64_t size = pending.size[0];
-    if (size < 12 || once::load<uint32_t>(at) != 2) return false;
-    const int64_t offsets = once::load<uint32_t>(at + 4), bytes = once::load<uint32_t>(at + 8);
+    if (size < 12 || baseline::load<uint32_t>(at) != 2) return false;
+    const int64_t offsets = baseline::load<uint32_t>(at + 4), bytes = baseline::load<uint32_t>(at + 8);
     if ((offsets != 8 && offsets != 16) || bytes > size - 12 - offsets) return false;
     const bool is_long = offsets == 16;
-    const int64_t first = is_long ? once::load<int64_t>(at + 12) : once::load<int32_t>(at + 12);
-    const int64_t last = is_long ? once::load<int64_t>(at + 20) : once::load<int32_t>(at + 16);
+    const int64_t first = is_long ? baseline::load<int64_t>(at + 12) : baseline::load<int32_t>(at + 12);
+    const int64_t last = is_long ? baseline::load<int64_t>(at + 20) : baseline::load<int32_t>(at + 16);
     if (first != 0 || last != bytes) return false;
     const uint8_t* const text = at + 12 + offsets;
-    known.bytes.assign(text, text + bytes);
-    known.bytes.push_back(0);  // so that no string is none
-    known.page.value = known.bytes.data();
-    known.page.size = bytes;
+    resolved.bytes.assign(text, text + bytes);
+    resolved.bytes.push_back(0);  // so that no string is none
+    resolved.page.value = resolved.bytes.data();
+    resolved.page.size = bytes;
     return true;
   }
 
-  static bool place_chunks(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
-    KnownPage& known = *pending.known;
-    plan::Page& page = known.page;
-    const int64_t words = pending.size[0] / page.size_bytes;
-    known.numbers.assign(static_cast<size_t>(4 * words + 1), 0);
-    int64_t* const position = known.numbers.data();
-    int64_t* const size = position + words;
-    int64_t* const count = size + words;
-    int64_t* const first = count + words;
-    const int64_t status = kernels.place_chunks(
+  static bool locate_chunks(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
+    ResolvedPage& resolved = *pending.resolved;
+    plan::Page& page = resolved.page;
+    const int64_t chunks = pending.size[0] / page.size_bytes;
+    resolved.numbers.assign(static_cast<size_t>(4 * chunks + 1), 0);
+    int64_t* const position = resolved.numbers.data();
+    int64_t* const size = position + chunks;
+    int64_t* const count = size + chunks;
+    int64_t* const first = count + chunks;
+    const int64_t status = kernels.locate_chunks(
         file.bytes, {&pending.position[0], 1}, {&pending.size[0], 1}, page.size_bytes,
         {&page.values, 1}, {&pending.position[1], 1}, {&pending.size[1], 1}, kChunkValuesMax,
-        {position, words}, {size, words}, {count, words});
-    if (status != words) return false;
-    for (int64_t i = 0; i < words; ++i) first[i + 1] = first[i] + count[i];
-    page.chunks = words;
+        {position, chunks}, {size, chunks}, {count, chunks});
+    if (status != chunks) return false;
+    for (int64_t i = 0; i < chunks; ++i) first[i + 1] = first[i] + count[i];
+    page.chunks = chunks;
     page.chunk_position = position;
     page.chunk_size = size;
     page.chunk_values = count;
@@ -278,18 +278,18 @@ class ColumnPlan {
   }
 
   // Read how many rows of lists begin and end in each chunk (encodings/miniblock/repetition_index.py).
-  static bool keep_rows(PendingPage& pending, const plan::File& file) {
-    KnownPage& known = *pending.known;
-    plan::Page& page = known.page;
+  static bool read_row_index(PendingPage& pending, const plan::File& file) {
+    ResolvedPage& resolved = *pending.resolved;
+    plan::Page& page = resolved.page;
     const size_t buffer = 2 + static_cast<size_t>(pending.layout.has_items);
     if (pending.size[buffer] % 16 || pending.size[buffer] / 16 != page.chunks) return false;
     const uint8_t* at = file.bytes.data + pending.position[buffer];
-    known.rows.assign(static_cast<size_t>(2 * (page.chunks + 1)), 0);
-    int64_t* const begun = known.rows.data();
+    resolved.rows.assign(static_cast<size_t>(2 * (page.chunks + 1)), 0);
+    int64_t* const begun = resolved.rows.data();
     int64_t* const ended = begun + page.chunks + 1;
     for (int64_t i = 0; i < page.chunks; ++i, at += 16) {
-      const uint64_t ends = once::load<uint64_t>(at);
-      const bool is_open = once::load<uint64_t>(at + 8) > 0;
+      const uint64_t ends = baseline::load<uint64_t>(at);
+      const bool is_open = baseline::load<uint64_t>(at + 8) > 0;
       if (ends > static_cast<uint64_t>(page.rows - ended[i])) return false;
       ended[i + 1] = ended[i] + static_cast<int64_t>(ends);
       begun[i + 1] = ended[i + 1] + is_open;
@@ -301,16 +301,16 @@ class ColumnPlan {
   }
 
   // Read a dictionary: values, or offsets and strings, of which each is checked when it is read.
-  static bool keep_items(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
-    KnownPage& known = *pending.known;
+  static bool read_dictionary(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
+    ResolvedPage& resolved = *pending.resolved;
     const PageLayout& layout = pending.layout;
     const int64_t bytes = pending.size[2], count = layout.num_items;
     if (count <= 0 || count > kItemsMax + kItemsPerByteMax * bytes) return false;
     const ConstBytes stored = {file.bytes.data + pending.position[2], bytes};
-    if (!inflate(layout.items.compression, stored, kernels, &known.bytes)) return false;
-    plan::Items& items = known.page.items;
-    const uint8_t* const data = known.bytes.data();
-    const int64_t size = static_cast<int64_t>(known.bytes.size());
+    if (!inflate(layout.items.compression, stored, kernels, &resolved.bytes)) return false;
+    plan::Items& items = resolved.page.items;
+    const uint8_t* const data = resolved.bytes.data();
+    const int64_t size = static_cast<int64_t>(resolved.bytes.size());
     if (layout.items.codec == plan::kFlat) {
       const int64_t width = layout.items.bits / 8;
       if (count > size / width || count * width != size) return false;
@@ -325,8 +325,8 @@ class ColumnPlan {
     const int64_t offsets = is_early ? 1 + 2 * width : 2 * width;
     if (size < offsets || count >= (size - offsets) / width) return false;
     const uint8_t* const at = data + offsets - width;
-    const int64_t start = width == 4 ? static_cast<int64_t>(once::load<uint32_t>(at))
-                                     : once::load<int64_t>(at);
+    const int64_t start = width == 4 ? static_cast<int64_t>(baseline::load<uint32_t>(at))
+                                     : baseline::load<int64_t>(at);
     if (start < offsets + (count + 1) * width || start > size) return false;
     items = {count, width, data + offsets, data + start, size - start};
     return true;
@@ -338,11 +338,11 @@ class ColumnPlan {
       out->assign(stored.data, stored.data + stored.size);
       return true;
     }
-    const int64_t plain = once::inflated_bytes(compression, stored);
+    const int64_t plain = baseline::inflated_bytes(compression, stored);
     if (plain < 0) return false;
     const bool is_lz4 = compression == plan::kLz4;
-    const int64_t from = once::inflate_head(compression), size = stored.size - from;
-    out->resize(static_cast<size_t>(plain + (is_lz4 ? 0 : once::kInflateSlack)));
+    const int64_t from = baseline::inflate_head(compression), size = stored.size - from;
+    out->resize(static_cast<size_t>(plain + (is_lz4 ? 0 : baseline::kInflateSlack)));
     const Bytes room = {out->data(), static_cast<int64_t>(out->size())};
     const auto decompress =
         is_lz4 ? kernels.lz4_decompress_chunks : kernels.zstd_decompress_chunks;
@@ -352,17 +352,17 @@ class ColumnPlan {
   }
 
   Form form_;
-  bool is_sound_ = false;
+  bool is_valid_ = false;
   nb::object metadata_;
   std::vector<int64_t> first_row_, positions_, sizes_;
   std::vector<Stored> stored_;
-  std::unique_ptr<std::atomic<const KnownPage*>[]> known_;
+  std::unique_ptr<std::atomic<const ResolvedPage*>[]> resolved_;
   plan::Column column_;
   std::atomic<int64_t> memory_bytes_ = 0;
 };
 
 // The pages that rows of columns are in, all of which are known afterwards; 0 or a fault.
-inline int64_t learn(const plan::File& file, ConstInts rows,
+inline int64_t resolve_pages(const plan::File& file, ConstInts rows,
                      const std::vector<ColumnPlan*>& plans, const Kernels& kernels,
                      std::vector<const plan::Page*>* pages, std::vector<int64_t>* within,
                      plan::Taken* taken) {
@@ -381,21 +381,21 @@ inline int64_t learn(const plan::File& file, ConstInts rows,
       const size_t at = c * static_cast<size_t>(rows.size) + static_cast<size_t>(i);
       const int64_t page = plan->page_of(rows.data[i]);
       (*within)[at] = rows.data[i] - plan->first_row(page);
-      if (const KnownPage* known = plan->known(page)) {
-        (*pages)[at] = &known->page;
+      if (const ResolvedPage* resolved = plan->resolved(page)) {
+        (*pages)[at] = &resolved->page;
         continue;
       }
-      size_t which = found.size();
-      while (which > first && found[which - 1].page != page) --which;
-      if (which == first) {
-        which = found.size() + 1;
+      size_t index = found.size();
+      while (index > first && found[index - 1].page != page) --index;
+      if (index == first) {
+        index = found.size() + 1;
         found.push_back({plan, page, plan->describe(page)});
         const PendingPage& pending = found.back().pending;
         position.insert(position.end(), pending.head_position.begin(),
                         pending.head_position.end());
         size.insert(size.end(), pending.head_size.begin(), pending.head_size.end());
       }
-      owner[at] = static_cast<int64_t>(which);
+      owner[at] = static_cast<int64_t>(index);
     }
   }
   if (found.empty()) return 0;
@@ -408,7 +408,7 @@ inline int64_t learn(const plan::File& file, ConstInts rows,
   for (Found& each : found) {
     each.plan->finish(each.pending, file, kernels);
     published.push_back(
-        &each.plan->publish(each.page, std::move(each.pending.known), &taken->learned)->page);
+        &each.plan->publish(each.page, std::move(each.pending.resolved), &taken->bytes_added)->page);
   }
   for (size_t at = 0; at < pages->size(); ++at)
     if (owner[at]) (*pages)[at] = published[static_cast<size_t>(owner[at] - 1)];
@@ -417,10 +417,10 @@ inline int64_t learn(const plan::File& file, ConstInts rows,
 
 inline int64_t take(const plan::File& file, ConstInts rows, const std::vector<ColumnPlan*>& plans,
                     const Kernels& kernels, Bytes out, Ints result) {
-  constexpr size_t words = sizeof(plan::Place) / sizeof(int64_t);
+  constexpr size_t output_values = sizeof(plan::ColumnOutput) / sizeof(int64_t);
   constexpr size_t heads = sizeof(plan::Taken) / sizeof(int64_t);
   const size_t count = plans.size(), each = static_cast<size_t>(rows.size);
-  if (result.size < static_cast<int64_t>(heads + words * count))
+  if (result.size < static_cast<int64_t>(heads + output_values * count))
     throw std::invalid_argument("there is no room for the result");
   for (const ColumnPlan* plan : plans)
     for (int64_t i = 0; i < rows.size; ++i)
@@ -430,18 +430,18 @@ inline int64_t take(const plan::File& file, ConstInts rows, const std::vector<Co
   std::vector<const plan::Page*> pages(count * each);
   std::vector<int64_t> within(count * each);
   plan::Taken taken = {};
-  int64_t status = learn(file, rows, plans, kernels, &pages, &within, &taken);
+  int64_t status = resolve_pages(file, rows, plans, kernels, &pages, &within, &taken);
   if (status < 0) return status;
-  std::vector<plan::Wanted> wanted;
+  std::vector<plan::ColumnRows> requests;
   for (size_t c = 0; c < count; ++c)
-    wanted.push_back({plans[c]->column(), pages.data() + c * each, within.data() + c * each});
-  std::vector<plan::Place> places(count);
+    requests.push_back({plans[c]->column(), pages.data() + c * each, within.data() + c * each});
+  std::vector<plan::ColumnOutput> outputs(count);
   const auto all = static_cast<int64_t>(count);
-  status = kernels.take_planned(file, rows.size, {wanted.data(), all}, out, {places.data(), all},
+  status = kernels.take_planned(file, rows.size, {requests.data(), all}, out, {outputs.data(), all},
                                 &taken);
   memcpy(result.data, &taken, sizeof taken);
   if (status < 0) return status;
-  if (count) memcpy(result.data + heads, places.data(), count * sizeof(plan::Place));
+  if (count) memcpy(result.data + heads, outputs.data(), count * sizeof(plan::ColumnOutput));
   return taken.used;
 }
 
@@ -459,7 +459,7 @@ inline void define(nb::module_& module, const Kernels& kernels) {
           throw std::invalid_argument("columns differ in number");
         nb::list found;
         for (int64_t i = 0; i < at.size; ++i) {
-          if (!once::within(at.data[i], sizes.data[i], data.size))
+          if (!baseline::within(at.data[i], sizes.data[i], data.size))
             throw std::invalid_argument("the metadata of a column are not within their source");
           const int64_t* const own = form.data + 5 * i;
           if (own[0] < plan::kFixed || own[0] > plan::kStrings64 || own[1] < 0 || own[1] > INT32_MAX ||
@@ -469,11 +469,11 @@ inline void define(nb::module_& module, const Kernels& kernels) {
           auto plan = std::make_unique<ColumnPlan>(Message{start, start + sizes.data[i]},
                                                    Form{own[0], own[1], own[2], own[3], own[4]},
                                                    num_rows, file_bytes);
-          if (!plan->is_sound()) {
+          if (!plan->is_valid()) {
             found.append(nb::none());
             continue;
           }
-          plan->keep(nb::cast(source));
+          plan->hold_metadata(nb::cast(source));
           found.append(nb::cast(plan.release(), nb::rv_policy::take_ownership));
         }
         return found;
@@ -483,17 +483,17 @@ inline void define(nb::module_& module, const Kernels& kernels) {
   module.def(
       "take_rows",
       [&kernels](const Array<uint8_t>& source, const Array<int64_t>& rows,
-                 const std::vector<ColumnPlan*>& plans, const Out<uint8_t>& known,
+                 const std::vector<ColumnPlan*>& plans, const Out<uint8_t>& prefetched,
                 const Array<int64_t>& blocks, const Array<uint32_t>& sums,
                 const Out<uint8_t>& verified, const Out<uint8_t>& out,
                 const Out<int64_t>& result) {
         for (const ColumnPlan* plan : plans)
           if (plan == nullptr) throw std::invalid_argument("a column has no plan");
-        const plan::File file = {span(source), span(known), span(blocks), span(sums),
+        const plan::File file = {span(source), span(prefetched), span(blocks), span(sums),
                                  span(verified)};
         return take(file, span(rows), plans, kernels, span(out), span(result));
       },
-      arg("source").noconvert(), arg("rows").noconvert(), arg("plans"), arg("known").noconvert(),
+      arg("source").noconvert(), arg("rows").noconvert(), arg("plans"), arg("prefetched").noconvert(),
       arg("blocks").noconvert(), arg("sums").noconvert(), arg("verified").noconvert(),
       arg("out").noconvert(), arg("result").noconvert());
 }

@@ -42,7 +42,7 @@ uint64_t saved_states(const Registers& one) {
 #endif
 }
 
-bool all(uint32_t found, uint32_t wanted) { return (found & wanted) == wanted; }
+bool all(uint32_t found, uint32_t required) { return (found & required) == required; }
 
 int x86_level() {
   const Registers one = cpuid(1, 0);

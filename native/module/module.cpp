@@ -95,7 +95,7 @@ void define(nb::module_& module, const char* name, int64_t (*const* slot)(P...))
 }
 
 template <class... P>
-void define_once(nb::module_& module, const char* name, int64_t (*function)(P...)) {
+void define_baseline(nb::module_& module, const char* name, int64_t (*function)(P...)) {
   module.def(
       name,
       [function](typename Parameter<P>::Type... arguments) {
@@ -117,7 +117,7 @@ NB_MODULE(_native, module) {
 #define KERNEL(name, ...) define(module, #name, &in_use.name);
 #include "topics.inc"
 #undef KERNEL
-#define KERNEL(name, ...) define_once(module, #name, &lancelet::once::name);
-#include "once.inc"
+#define KERNEL(name, ...) define_baseline(module, #name, &lancelet::baseline::name);
+#include "baseline.inc"
 #undef KERNEL
 }

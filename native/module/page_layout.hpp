@@ -15,10 +15,10 @@
 
 namespace lancelet::columns {
 
-using once::Cursor;
-using once::kBytes;
-using once::kVarint;
-using once::WireField;
+using baseline::Cursor;
+using baseline::kBytes;
+using baseline::kVarint;
+using baseline::WireField;
 
 struct Message {
   const uint8_t* at = nullptr;
@@ -32,8 +32,8 @@ bool each_field(Message message, Visit&& visit) {
   Cursor cursor{message.at, message.stop, kTooShort};
   WireField field;
   while (cursor.at < cursor.stop) {
-    if (!once::read_field(cursor, field)) return false;
-    const uint8_t* const end = once::behind(cursor, field);
+    if (!baseline::read_field(cursor, field)) return false;
+    const uint8_t* const end = baseline::content_end(cursor, field);
     if (!visit(field, Message{cursor.at, end})) return false;
     cursor.at = end;
   }
@@ -59,23 +59,23 @@ struct Fields {
     });
   }
 
-  bool is_there(int field) const { return wire[field] >= 0; }
+  bool is_present(int field) const { return wire[field] >= 0; }
   bool has(int field, int wire_type) const { return wire[field] == wire_type; }
 
   // A number, which is 0 where it is left out.
   bool number_at(int field, uint64_t* out) const {
-    *out = is_there(field) ? number[field] : 0;
-    return !is_there(field) || wire[field] == kVarint;
+    *out = is_present(field) ? number[field] : 0;
+    return !is_present(field) || wire[field] == kVarint;
   }
 
   // Append numbers that are packed; a number of more than 63 bits is refused.
   bool packed_at(int field, std::vector<int64_t>* out) const {
-    if (!is_there(field)) return true;
+    if (!is_present(field)) return true;
     if (wire[field] != kBytes) return false;
     Cursor cursor{part[field].at, part[field].stop, kTooShort};
     while (cursor.at < cursor.stop) {
       uint64_t value;
-      if (!once::read_varint(cursor, value) || value >> 63) return false;
+      if (!baseline::read_varint(cursor, value) || value >> 63) return false;
       out->push_back(static_cast<int64_t>(value));
     }
     return true;
@@ -141,14 +141,14 @@ inline int64_t flat_bits(Message encoding) {
   uint64_t bits = 0;
   if (!fields.parse(encoding) || !fields.has(1, kBytes) || !flat.parse(fields.part[1])) return 0;
   for (int other = 2; other < Fields::kMost; ++other)
-    if (fields.is_there(other)) return 0;
-  if (!flat.number_at(1, &bits) || flat.is_there(2)) return 0;
+    if (fields.is_present(other)) return 0;
+  if (!flat.number_at(1, &bits) || flat.is_present(2)) return 0;
   return bits <= kFlatBitsMax && (bits == 1 || bits % 8 == 0) ? static_cast<int64_t>(bits) : 0;
 }
 
 // The width of the offsets of plain strings, or 0.
 inline int64_t offset_bits(const Fields& variable) {
-  const int64_t bits = variable.has(1, kBytes) && !variable.is_there(2) ? flat_bits(variable.part[1]) : 0;
+  const int64_t bits = variable.has(1, kBytes) && !variable.is_present(2) ? flat_bits(variable.part[1]) : 0;
   return bits == 32 || bits == 64 ? bits : 0;
 }
 
@@ -158,7 +158,7 @@ inline bool parse_coding(Message encoding, Coding* out, int depth = 0) {
   if (depth > kNestedMax || !outer.parse(encoding)) return false;
   int kind = 0;
   for (int each = 1; each < Fields::kMost; ++each) {
-    if (!outer.is_there(each)) continue;
+    if (!outer.is_present(each)) continue;
     if (kind || !outer.has(each, kBytes)) return false;
     kind = each;
   }
@@ -172,7 +172,7 @@ inline bool parse_coding(Message encoding, Coding* out, int depth = 0) {
       return out->bits > 0;
     case 5: {
       uint64_t bits = 0;
-      if (!own.number_at(1, &bits) || own.is_there(2) || bits > 64) return false;
+      if (!own.number_at(1, &bits) || own.is_present(2) || bits > 64) return false;
       *out = {out->compression, plan::kInline, static_cast<int64_t>(bits), {}};
       return is_word(out->bits);
     }
@@ -182,7 +182,7 @@ inline bool parse_coding(Message encoding, Coding* out, int depth = 0) {
           !inner.has(2, kBytes) || !variable.parse(inner.part[2]))
         return false;
       for (int other = 1; other < Fields::kMost; ++other)
-        if (other != 2 && inner.is_there(other)) return false;
+        if (other != 2 && inner.is_present(other)) return false;
       *out = {out->compression, plan::kFsst, offset_bits(variable), own.part[1]};
       return out->bits > 0;
     }
@@ -241,12 +241,12 @@ inline int64_t level_bits(Message encoding) {
     return plan::kLevelRuns;
   if (!fields.parse(encoding) || !fields.has(4, kBytes) || !packed.parse(fields.part[4])) return 0;
   for (int other = 1; other < Fields::kMost; ++other)
-    if (other != 4 && fields.is_there(other)) return 0;
+    if (other != 4 && fields.is_present(other)) return 0;
   if (!packed.number_at(1, &bits) || bits != 16 || !packed.has(3, kBytes)) return 0;
   Fields width, flat;
   uint64_t found = 0;
   if (!width.parse(packed.part[3]) || !width.has(1, kBytes) || !flat.parse(width.part[1]) ||
-      !flat.number_at(1, &found) || flat.is_there(2) || found > 16)
+      !flat.number_at(1, &found) || flat.is_present(2) || found > 16)
     return 0;
   return static_cast<int64_t>(found);
 }
@@ -277,10 +277,10 @@ inline bool parse_nesting(const Fields& fields, const Form& form, uint64_t depth
     if (out->each[i].is_list) level = out->each[i].inner_def_max;
   }
   const bool has_lists = out->rep_max > 0;
-  if (fields.is_there(1) != has_lists || depth != static_cast<uint64_t>(has_lists)) return false;
+  if (fields.is_present(1) != has_lists || depth != static_cast<uint64_t>(has_lists)) return false;
   out->rep_bits = has_lists && fields.has(1, kBytes) ? level_bits(fields.part[1]) : 0;
   out->def_bits = fields.has(2, kBytes) ? level_bits(fields.part[2]) : 0;
-  return (out->rep_bits > 0) == has_lists && (out->def_bits > 0) == fields.is_there(2);
+  return (out->rep_bits > 0) == has_lists && (out->def_bits > 0) == fields.is_present(2);
 }
 
 inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers, PageLayout* out) {
@@ -294,8 +294,8 @@ inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers,
     if (!parse_nesting(fields, form, depth, &out->nesting)) return false;
     out->has_rows = depth > 0;
   } else {
-    page.has_definition = fields.is_there(2);
-    if (fields.is_there(1) || depth || !is_optional(fields, 6, page.has_definition)) return false;
+    page.has_definition = fields.is_present(2);
+    if (fields.is_present(1) || depth || !is_optional(fields, 6, page.has_definition)) return false;
     if (page.has_definition && !fields.has(2, kBytes)) return false;
     page.def_bits = page.has_definition ? level_bits(fields.part[2]) : 0;
     if (page.has_definition && page.def_bits != 1 && page.def_bits != plan::kLevelRuns)
@@ -307,17 +307,17 @@ inline bool parse_chunks(const Fields& fields, const Form& form, size_t buffers,
       (!out->has_rows && values != static_cast<uint64_t>(page.rows)))
     return false;
   page.values = static_cast<int64_t>(values);
-  out->has_items = fields.is_there(4);
+  out->has_items = fields.is_present(4);
   if (out->has_items) {
     if (!fields.has(4, kBytes) || !parse_coding(fields.part[4], &out->items) ||
         coding.is_strings() || !is_word(coding.bits) || num_items > INT32_MAX)
       return false;
     const Coding& items = out->items;
-    const bool is_sound = form.is_strings()
+    const bool is_supported = form.is_strings()
                               ? items.codec == plan::kVariable
                               : items.codec == plan::kFlat && form.kind == plan::kFixed &&
                                     items.bits == 8 * form.width;
-    if (!is_sound) return false;
+    if (!is_supported) return false;
     out->num_items = static_cast<int64_t>(num_items);
   } else if (!coding.fits(form)) {
     return false;
@@ -338,7 +338,7 @@ inline bool parse_items(const Fields& fields, const Form& form,
   uint64_t repetition = 0, definition = 0, value_bits = 0, length_bits = 0;
   if (!fields.number_at(1, &repetition) || repetition || !fields.number_at(2, &definition) ||
       definition > 1 || !fields.number_at(3, &value_bits) || !fields.number_at(4, &length_bits) ||
-      fields.is_there(3) == fields.is_there(4) || !fields.has(7, kBytes))
+      fields.is_present(3) == fields.is_present(4) || !fields.has(7, kBytes))
     return false;
   plan::Page& page = out->page;
   page.has_definition = definition > 0;
@@ -379,7 +379,7 @@ inline bool parse_constant(const Fields& fields, const Form& form,
   if (!is_optional(fields, 5, false) || !fields.number_at(9, &repetitions) || repetitions ||
       !fields.number_at(10, &definitions) || definitions)
     return false;
-  out->has_value = fields.is_there(6);
+  out->has_value = fields.is_present(6);
   if (out->has_value) {
     const bool is_bit = form.kind == plan::kBits;
     const int64_t width = is_bit ? 1 : form.width;
@@ -399,27 +399,27 @@ inline bool parse_page(Message envelope, const Form& form, int64_t rows,
                        const std::vector<int64_t>& position, const std::vector<int64_t>& size,
                        PageLayout* out) {
   static constexpr char kUrl[] = "/lance.encodings21.PageLayout";
-  Fields sealed, layout, fields;
+  Fields any_message, layout, fields;
   PageLayout found;
   found.page.rows = rows;
-  if (!sealed.parse(envelope) || !sealed.has(1, kBytes) || !sealed.has(2, kBytes) ||
-      sealed.part[1].size() != sizeof kUrl - 1 ||
-      memcmp(sealed.part[1].at, kUrl, sizeof kUrl - 1) != 0 || !layout.parse(sealed.part[2]))
+  if (!any_message.parse(envelope) || !any_message.has(1, kBytes) || !any_message.has(2, kBytes) ||
+      any_message.part[1].size() != sizeof kUrl - 1 ||
+      memcmp(any_message.part[1].at, kUrl, sizeof kUrl - 1) != 0 || !layout.parse(any_message.part[2]))
     return false;
   int kind = 0;
   for (int each = 1; each < Fields::kMost; ++each) {
-    if (!layout.is_there(each)) continue;
+    if (!layout.is_present(each)) continue;
     if (kind || !layout.has(each, kBytes)) return false;
     kind = each;
   }
   if (!kind || !fields.parse(layout.part[kind])) return false;
-  const bool is_known = kind == 1   ? parse_chunks(fields, form, position.size(), &found)
+  const bool is_supported = kind == 1   ? parse_chunks(fields, form, position.size(), &found)
                         : form.layers() > 1 ? false
                         : kind == 2 ? parse_constant(fields, form, size, &found)
                         : kind == 3 ? parse_items(fields, form, position, size, &found)
                                     : false;
-  if (is_known) *out = found;
-  return is_known;
+  if (is_supported) *out = found;
+  return is_supported;
 }
 
 }  // namespace lancelet::columns

@@ -146,14 +146,14 @@ struct Inline {
 
 template <class T>
 LANCELET_INLINE int64_t read_inline(ConstBytes source, int64_t position, int64_t size,
-                                    int64_t place, Inline* block) {
-  if (!within(position, size, source.size)) return fail(kOutOfSource, place);
-  if (size < static_cast<int64_t>(sizeof(T))) return fail(kTooShort, place);
+                                    int64_t index, Inline* block) {
+  if (!within(position, size, source.size)) return fail(kOutOfSource, index);
+  if (size < static_cast<int64_t>(sizeof(T))) return fail(kTooShort, index);
   const T width = load<T>(source.data + position);
-  if (width > 8 * sizeof(T)) return fail(kBadWidth, place);
+  if (width > 8 * sizeof(T)) return fail(kBadWidth, index);
   *block = {static_cast<int64_t>(width), source.data + position + sizeof(T)};
   if (size - static_cast<int64_t>(sizeof(T)) < block_bytes(block->width))
-    return fail(kTooShort, place);
+    return fail(kTooShort, index);
   return 0;
 }
 

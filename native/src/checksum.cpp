@@ -84,7 +84,7 @@ LANCELET_INLINE uint32_t move_over(uint32_t sum) {
 
 // Eat stretches of 3 * kBytes.
 template <int64_t kBytes>
-LANCELET_INLINE uint32_t add_stretches(uint32_t sum, const uint8_t** data, int64_t* size) {
+LANCELET_INLINE uint32_t add_interleaved(uint32_t sum, const uint8_t** data, int64_t* size) {
   while (*size >= 3 * kBytes) {
     const uint8_t* at = *data;
     uint64_t a = sum, b = 0, c = 0;
@@ -150,9 +150,9 @@ uint32_t checksum(uint32_t sum, const uint8_t* data, int64_t size) {
     sum = add_folded(sum, &data, &size);
 #endif
 #if LANCELET_CRC_X86
-  sum = add_stretches<4096>(sum, &data, &size);
-  sum = add_stretches<512>(sum, &data, &size);
-  sum = add_stretches<64>(sum, &data, &size);
+  sum = add_interleaved<4096>(sum, &data, &size);
+  sum = add_interleaved<512>(sum, &data, &size);
+  sum = add_interleaved<64>(sum, &data, &size);
 #endif
   for (; size >= 8; data += 8, size -= 8) sum = add_word(sum, load<uint64_t>(data));
   for (; size > 0; ++data, --size) sum = add_byte(sum, *data);

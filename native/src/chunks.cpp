@@ -11,9 +11,9 @@ LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
 
-int64_t locate_rows(ConstInts bounds, ConstInts rows, Ints parts, Ints which, Ints within) {
+int64_t locate_rows(ConstInts bounds, ConstInts rows, Ints parts, Ints part_indices, Ints within) {
   const int64_t count = rows.size;
-  if (parts.size < count || which.size < count || within.size < count)
+  if (parts.size < count || part_indices.size < count || within.size < count)
     return fail(kOutputFull, 0);
   if (count > 0 && bounds.size < 2) return fail(kBadIndex, 0);
   int64_t found = 0;
@@ -27,38 +27,38 @@ int64_t locate_rows(ConstInts bounds, ConstInts rows, Ints parts, Ints which, In
       part = part_of(bounds, part, row);
       parts.data[found++] = part;
     }
-    which.data[i] = found - 1;
+    part_indices.data[i] = found - 1;
     within.data[i] = row - bounds.data[part];
   }
   return found;
 }
 
-int64_t place_chunks(ConstBytes source, ConstInts position, ConstInts size, int64_t word_bytes,
+int64_t locate_chunks(ConstBytes source, ConstInts position, ConstInts size, int64_t entry_bytes,
                      ConstInts num_values, ConstInts data_position, ConstInts data_bytes,
                      int64_t count_max, Ints chunk_position, Ints chunk_size, Ints count) {
   const int64_t pages = position.size;
   if (size.size < pages || num_values.size < pages || data_position.size < pages ||
       data_bytes.size < pages)
     return fail(kBadCount, 0);
-  if (word_bytes != 2 && word_bytes != 4) return fail(kBadWidth, 0);
+  if (entry_bytes != 2 && entry_bytes != 4) return fail(kBadWidth, 0);
   int64_t chunk = 0;
   for (int64_t page = 0; page < pages; ++page) {
     if (!within(position.data[page], size.data[page], source.size))
       return fail(kOutOfSource, page);
-    if (size.data[page] % word_bytes != 0) return fail(kTooShort, page);
-    const uint8_t* words = source.data + position.data[page];
-    const int64_t chunks = size.data[page] / word_bytes;
+    if (size.data[page] % entry_bytes != 0) return fail(kTooShort, page);
+    const uint8_t* table = source.data + position.data[page];
+    const int64_t chunks = size.data[page] / entry_bytes;
     if (chunks > smaller(chunk_position.size, smaller(chunk_size.size, count.size)) - chunk)
       return fail(kOutputFull, page);
     int64_t at = 0;
     int64_t left = num_values.data[page];
     for (int64_t i = 0; i < chunks; ++i, ++chunk) {
-      const int64_t word = word_bytes == 4 ? static_cast<int64_t>(load<uint32_t>(words + 4 * i))
-                                           : static_cast<int64_t>(load<uint16_t>(words + 2 * i));
-      const int64_t values = i + 1 < chunks ? int64_t{1} << (word & 15) : left;
+      const int64_t entry = entry_bytes == 4 ? static_cast<int64_t>(load<uint32_t>(table + 4 * i))
+                                           : static_cast<int64_t>(load<uint16_t>(table + 2 * i));
+      const int64_t values = i + 1 < chunks ? int64_t{1} << (entry & 15) : left;
       if (values <= 0 || values > count_max) return fail(kBadCount, page);
       chunk_position.data[chunk] = data_position.data[page] + at;
-      chunk_size.data[chunk] = ((word >> 4) + 1) * 8;
+      chunk_size.data[chunk] = ((entry >> 4) + 1) * 8;
       count.data[chunk] = values;
       at += chunk_size.data[chunk];
       left -= values;

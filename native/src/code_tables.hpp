@@ -21,25 +21,25 @@ constexpr int64_t kEntries = 256;
 constexpr int64_t kBlock = 64;
 
 // How far the words of each piece are from a query less a centre, 256 entries for each byte.
-LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t words,
+LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t num_codes,
                                 float* rest, float* table) {
-  const int64_t size = query.dimension / query.pieces;
+  const int64_t size = query.dimension / query.num_sub_vectors;
   for (int64_t k = 0; k < query.dimension; ++k) rest[k] = load<float>(query.data.data + k * 4) - center[k];
   float small[kEntries];
-  for (int64_t piece = 0; piece < query.pieces; ++piece) {
-    float* LANCELET_RESTRICT entries = words == kEntries ? table + piece * kEntries : small + (piece % 2) * 16;
-    for (int64_t word = 0; word < words; ++word) entries[word] = 0;
+  for (int64_t sub_vector = 0; sub_vector < query.num_sub_vectors; ++sub_vector) {
+    float* LANCELET_RESTRICT entries = num_codes == kEntries ? table + sub_vector * kEntries : small + (sub_vector % 2) * 16;
+    for (int64_t code = 0; code < num_codes; ++code) entries[code] = 0;
     for (int64_t k = 0; k < size; ++k) {
-      const float own = rest[piece * size + k];
-      const float* LANCELET_RESTRICT line = query.words.data + (piece * size + k) * words;
-      for (int64_t word = 0; word < words; ++word) {
-        const float apart = own - line[word];
-        entries[word] += apart * apart;
+      const float own = rest[sub_vector * size + k];
+      const float* LANCELET_RESTRICT line = query.codebook.data + (sub_vector * size + k) * num_codes;
+      for (int64_t code = 0; code < num_codes; ++code) {
+        const float difference = own - line[code];
+        entries[code] += difference * difference;
       }
     }
-    if (words != kEntries && piece % 2 == 1)
+    if (num_codes != kEntries && sub_vector % 2 == 1)
       for (int64_t byte = 0; byte < kEntries; ++byte)
-        table[piece / 2 * kEntries + byte] = small[byte & 15] + small[16 + (byte >> 4)];
+        table[sub_vector / 2 * kEntries + byte] = small[byte & 15] + small[16 + (byte >> 4)];
   }
 }
 
@@ -136,11 +136,11 @@ struct Bounds {
 // none is left, the other columns are not even brought from memory.
 __attribute__((target("avx512vbmi,avx512bw,avx512f"))) uint64_t rows_within(
     const uint8_t* codes, int64_t columns, const uint8_t* bytes, uint16_t most, uint64_t left) {
-  constexpr int64_t kLook = 8;
+  constexpr int64_t kColumnsPerCheck = 8;
   const __m512i bound = _mm512_set1_epi16(static_cast<int16_t>(most));
   __m512i first = _mm512_setzero_si512(), second = _mm512_setzero_si512();
   for (int64_t column = 0; column < columns && left != 0;) {
-    const int64_t stop = smaller(column + kLook, columns);
+    const int64_t stop = smaller(column + kColumnsPerCheck, columns);
     for (; column < stop; ++column) {
       const __m512i own = _mm512_loadu_si512(codes + column * kBlock);
       const uint8_t* entries = bytes + column * kEntries;
@@ -161,7 +161,7 @@ __attribute__((target("avx512vbmi,avx512bw,avx512f"))) uint64_t rows_within(
 
 // Looks at whole blocks of rows, of which sums are found only where their bound would get them into
 // the heap. Returns how many rows were looked at.
-int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int64_t columns,
+int64_t scan_with_bounds(const uint8_t* codes, int64_t start, int64_t length, int64_t columns,
                        const float* table, float base, Bounds bounds, Search& search) {
   constexpr int64_t kMostColumns = 256;  // sums of bytes have 16 bits
   if (columns > kMostColumns || length < kBlock || !__builtin_cpu_supports("avx512vbmi") ||
@@ -170,8 +170,8 @@ int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int6
   int64_t first = 0;
   for (; first + kBlock <= length; first += kBlock) {
     const uint8_t* block = codes + first * columns;
-    const __m512i admitted = _mm512_loadu_si512(search.admission.mask.data + start + first);
-    uint64_t left = _mm512_test_epi8_mask(admitted, admitted);
+    const __m512i allowed = _mm512_loadu_si512(search.prefilter.mask.data + start + first);
+    uint64_t left = _mm512_test_epi8_mask(allowed, allowed);
     // One more than what bounds say, as they are rounded themselves.
     const float most = (search.limit() - bounds.low) / bounds.step + 1;
     if (most < 0 || left == 0) continue;
@@ -179,7 +179,7 @@ int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int6
       left = rows_within(block, columns, bounds.bytes, static_cast<uint16_t>(most), left);
     for (; left != 0; left &= left - 1) {
       const int64_t row = trailing_zeros(left);
-      search.look_at(start + first + row, sum_of_row(block, columns, row, table, base));
+      search.add(start + first + row, sum_of_row(block, columns, row, table, base));
     }
   }
   return first;

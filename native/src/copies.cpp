@@ -15,7 +15,7 @@ int64_t take_width(ConstBytes source, ConstInts position, Bytes out) {
 }
 
 template <class Offset>
-int64_t take_spans_of(ConstBytes offsets, int64_t data_bytes, ConstInts rows, Ints position,
+int64_t take_ranges_of(ConstBytes offsets, int64_t data_bytes, ConstInts rows, Ints position,
                       Ints size) {
   const int64_t count = offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1;
   int64_t total = 0;
@@ -45,7 +45,7 @@ int64_t copy_slices(ConstBytes source, ConstInts position, ConstInts size, Bytes
   return 0;
 }
 
-int64_t place_slices(ConstBytes source, ConstInts position, ConstInts size, Bytes out,
+int64_t scatter_slices(ConstBytes source, ConstInts position, ConstInts size, Bytes out,
                      ConstInts out_position, int64_t pad) {
   int64_t end = 0;
   for (int64_t i = 0; i < position.size; ++i) {
@@ -91,10 +91,10 @@ int64_t take_fixed(ConstBytes source, ConstInts position, int64_t width, Bytes o
   return out.size;
 }
 
-int64_t take_spans(ConstBytes offsets, int64_t offset_bytes, int64_t data_bytes, ConstInts rows,
+int64_t take_ranges(ConstBytes offsets, int64_t offset_bytes, int64_t data_bytes, ConstInts rows,
                    Ints position, Ints size) {
-  return offset_bytes == 4 ? take_spans_of<int32_t>(offsets, data_bytes, rows, position, size)
-                           : take_spans_of<int64_t>(offsets, data_bytes, rows, position, size);
+  return offset_bytes == 4 ? take_ranges_of<int32_t>(offsets, data_bytes, rows, position, size)
+                           : take_ranges_of<int64_t>(offsets, data_bytes, rows, position, size);
 }
 
 }  // namespace LANCELET_NAMESPACE

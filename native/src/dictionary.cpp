@@ -46,14 +46,14 @@ void copy_any(const uint8_t* LANCELET_RESTRICT items, int64_t item_bytes,
 }
 
 template <class Index>
-int64_t look_up(ConstBytes items, int64_t item_bytes, ConstBytes indices, Bytes out) {
+int64_t lookup(ConstBytes items, int64_t item_bytes, ConstBytes indices, Bytes out) {
   const int64_t count = indices.size / int64_t(sizeof(Index));
   if (count > out.size / item_bytes) return fail(kOutputFull, 0);
   if (count == 0) return 0;
-  const int64_t known = items.size / item_bytes;
-  if (known == 0) return fail(kBadIndex, 0);
-  if (uint64_t(largest<Index>(indices.data, count)) >= uint64_t(known))
-    return fail(kBadIndex, first_above<Index>(indices.data, count, uint64_t(known) - 1));
+  const int64_t num_items = items.size / item_bytes;
+  if (num_items == 0) return fail(kBadIndex, 0);
+  if (uint64_t(largest<Index>(indices.data, count)) >= uint64_t(num_items))
+    return fail(kBadIndex, first_above<Index>(indices.data, count, uint64_t(num_items) - 1));
   switch (item_bytes) {
     case 1: copy<Index, uint8_t>(items.data, indices.data, count, out.data); break;
     case 2: copy<Index, uint16_t>(items.data, indices.data, count, out.data); break;
@@ -82,13 +82,13 @@ template <class Index, class Offset>
 int64_t sizes_of(Strings<Offset> items, ConstBytes indices, Bytes out) {
   const int64_t count = indices.size / int64_t(sizeof(Index));
   if (count + 1 > out.size / int64_t(sizeof(Offset))) return fail(kOutputFull, 0);
-  const int64_t known = items.count();
+  const int64_t num_items = items.count();
   const int64_t most = sizeof(Offset) == 4 ? INT32_MAX : INT64_MAX / 2;
   int64_t total = 0;
   store(out.data, Offset(0));
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t index = load<Index>(indices.data + i * int64_t(sizeof(Index)));
-    if (LANCELET_UNLIKELY(known <= 0 || index >= uint64_t(known))) return fail(kBadIndex, i);
+    if (LANCELET_UNLIKELY(num_items <= 0 || index >= uint64_t(num_items))) return fail(kBadIndex, i);
     const int64_t start = items.at(index), size = items.at(index + 1) - start;
     if (LANCELET_UNLIKELY(!within(start, size, items.data_bytes))) return fail(kBadOffsets, i);
     if (LANCELET_UNLIKELY(size > most - total)) return fail(kTooLarge, i);
@@ -101,11 +101,11 @@ int64_t sizes_of(Strings<Offset> items, ConstBytes indices, Bytes out) {
 template <class Index, class Offset>
 int64_t bytes_of(Strings<Offset> items, ConstBytes data, ConstBytes indices, Bytes out) {
   const int64_t count = indices.size / int64_t(sizeof(Index));
-  const int64_t known = items.count();
+  const int64_t num_items = items.count();
   int64_t done = 0;
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t index = load<Index>(indices.data + i * int64_t(sizeof(Index)));
-    if (LANCELET_UNLIKELY(known <= 0 || index >= uint64_t(known))) return fail(kBadIndex, i);
+    if (LANCELET_UNLIKELY(num_items <= 0 || index >= uint64_t(num_items))) return fail(kBadIndex, i);
     const int64_t start = items.at(index), size = items.at(index + 1) - start;
     if (LANCELET_UNLIKELY(!within(start, size, data.size))) return fail(kBadOffsets, i);
     if (LANCELET_UNLIKELY(size > out.size - done)) return fail(kOutputFull, i);
@@ -140,19 +140,19 @@ int64_t bytes_by(int64_t index_bytes, Strings<Offset> items, ConstBytes data, Co
 
 }  // namespace
 
-int64_t look_up_fixed(ConstBytes items, int64_t item_bytes, ConstBytes indices,
+int64_t lookup_fixed(ConstBytes items, int64_t item_bytes, ConstBytes indices,
                       int64_t index_bytes, Bytes out) {
   if (item_bytes <= 0) return fail(kBadWidth, 0);
   switch (index_bytes) {
-    case 1: return look_up<uint8_t>(items, item_bytes, indices, out);
-    case 2: return look_up<uint16_t>(items, item_bytes, indices, out);
-    case 4: return look_up<uint32_t>(items, item_bytes, indices, out);
-    case 8: return look_up<uint64_t>(items, item_bytes, indices, out);
+    case 1: return lookup<uint8_t>(items, item_bytes, indices, out);
+    case 2: return lookup<uint16_t>(items, item_bytes, indices, out);
+    case 4: return lookup<uint32_t>(items, item_bytes, indices, out);
+    case 8: return lookup<uint64_t>(items, item_bytes, indices, out);
     default: return fail(kBadWidth, 1);
   }
 }
 
-int64_t look_up_sizes(ConstBytes offsets, int64_t offset_bytes, int64_t data_bytes,
+int64_t lookup_sizes(ConstBytes offsets, int64_t offset_bytes, int64_t data_bytes,
                       ConstBytes indices, int64_t index_bytes, Bytes out_offsets) {
   if (offset_bytes == 4)
     return sizes_by(index_bytes, Strings<int32_t>{offsets, data_bytes}, indices, out_offsets);
@@ -161,7 +161,7 @@ int64_t look_up_sizes(ConstBytes offsets, int64_t offset_bytes, int64_t data_byt
   return fail(kBadWidth, 0);
 }
 
-int64_t look_up_bytes(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
+int64_t lookup_bytes(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
                       ConstBytes indices, int64_t index_bytes, Bytes out) {
   if (offset_bytes == 4)
     return bytes_by(index_bytes, Strings<int32_t>{offsets, data.size}, data, indices, out);

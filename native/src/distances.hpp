@@ -71,8 +71,8 @@ LANCELET_INLINE void add_elements(const uint8_t* vector, const uint8_t* query, i
       const Register x = Element::read_side_by_side(vector + at * Element::kBytes);
       const Register q = load<Register>(query + at * static_cast<int64_t>(sizeof(Sum)));
       if constexpr (kMetric == kL2) {
-        const Register apart = x - q;
-        a.lanes[part] += apart * apart;
+        const Register difference = x - q;
+        a.lanes[part] += difference * difference;
       } else {
         a.lanes[part] += x * q;
         if constexpr (kMetric == kCosine) b.lanes[part] += x * x;
@@ -116,7 +116,7 @@ LANCELET_INLINE uint64_t ones(uint64_t bits) {
 }
 
 // How many bits of two vectors differ.
-LANCELET_INLINE uint64_t bits_apart(const uint8_t* vector, const uint8_t* query,
+LANCELET_INLINE uint64_t hamming_distance(const uint8_t* vector, const uint8_t* query,
                                     int64_t dimension) {
   uint64_t bits = 0;
   int64_t k = 0;
@@ -127,11 +127,11 @@ LANCELET_INLINE uint64_t bits_apart(const uint8_t* vector, const uint8_t* query,
 }
 
 // Squared differences of bytes. At most 65536 squares below 2^16: the sum fits.
-LANCELET_INLINE float bytes_apart(const uint8_t* vector, const uint8_t* query, int64_t dimension) {
+LANCELET_INLINE float squared_byte_distance(const uint8_t* vector, const uint8_t* query, int64_t dimension) {
   uint32_t sum = 0;
   for (int64_t k = 0; k < dimension; ++k) {
-    const int16_t apart = static_cast<int16_t>(static_cast<int16_t>(vector[k]) - query[k]);
-    sum += static_cast<uint32_t>(static_cast<int32_t>(apart) * apart);
+    const int16_t difference = static_cast<int16_t>(static_cast<int16_t>(vector[k]) - query[k]);
+    sum += static_cast<uint32_t>(static_cast<int32_t>(difference) * difference);
   }
   return static_cast<float>(sum);
 }

@@ -10,7 +10,7 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kWindow = 4096;        // code bytes decoded at a time; marks stay in the L1 cache
-constexpr uint32_t kInside = 0xffffffff;  // the mark of a byte behind an escape: no string ends here
+constexpr uint32_t kEscaped = 0xffffffff;  // the mark of a byte behind an escape: no string ends here
 constexpr uint8_t kEscape = 255;
 
 // Symbols and lengths for all 256 codes; a code that is not defined has length 0.
@@ -25,14 +25,14 @@ constexpr int64_t kCodes = 256;
 struct SymbolTables {
   Span<const uint64_t> symbols;
   ConstBytes lengths;
-  ConstInts which;
+  ConstInts table_indices;
 
   // False if there is no such table.
   LANCELET_INLINE bool find(int64_t i, SymbolTable* table) const {
-    const int64_t place = i < which.size ? which.data[i] : 0;
+    const int64_t index = i < table_indices.size ? table_indices.data[i] : 0;
     const int64_t count = smaller(symbols.size, lengths.size) / kCodes;
-    if (place < 0 || place >= count) return false;
-    *table = {symbols.data + place * kCodes, lengths.data + place * kCodes};
+    if (index < 0 || index >= count) return false;
+    *table = {symbols.data + index * kCodes, lengths.data + index * kCodes};
     return true;
   }
 };
@@ -60,9 +60,9 @@ LANCELET_INLINE void decode_code(const SymbolTable& table, uint8_t code, uint8_t
 
 // Decode `size` code bytes to `to`, which has room for 8 * size + 8. With marks, size is at most
 // kWindow and mark has size + 1 entries. Returns the bytes written, or -1.
-template <bool kMarks>
+template <bool kRecordsOutput>
 int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t size, uint8_t* to,
-                      uint32_t* mark) {
+                      uint32_t* output_at) {
   int64_t at = 0, written = 0;
   uint32_t seen = 0;
   while (at < size) {
@@ -72,7 +72,7 @@ int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t si
       plain = first_escape(word);
       if (LANCELET_LIKELY(plain == 8)) {
         for (int k = 0; k < 8; ++k) {
-          if (kMarks) mark[at + k] = static_cast<uint32_t>(written);
+          if (kRecordsOutput) output_at[at + k] = static_cast<uint32_t>(written);
           decode_code(table, static_cast<uint8_t>(word >> (8 * k)), to, &written, &seen);
         }
         at += 8;
@@ -82,20 +82,20 @@ int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t si
       plain = 0;
     }
     for (int k = 0; k < plain; ++k, ++at) {
-      if (kMarks) mark[at] = static_cast<uint32_t>(written);
+      if (kRecordsOutput) output_at[at] = static_cast<uint32_t>(written);
       decode_code(table, codes[at], to, &written, &seen);
     }
     if (at < size && codes[at] == kEscape) {
       if (at + 1 >= size) return -1;
-      if (kMarks) {
-        mark[at] = static_cast<uint32_t>(written);
-        mark[at + 1] = kInside;
+      if (kRecordsOutput) {
+        output_at[at] = static_cast<uint32_t>(written);
+        output_at[at + 1] = kEscaped;
       }
       to[written++] = codes[at + 1];
       at += 2;
     }
   }
-  if (kMarks) mark[size] = static_cast<uint32_t>(written);
+  if (kRecordsOutput) output_at[size] = static_cast<uint32_t>(written);
   return seen > 7 ? -1 : written;
 }
 
@@ -103,9 +103,9 @@ int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t si
 // done, the room that is missing when the output is full, or a fault.
 template <class Stored, class Arrow>
 int64_t decode_rows(const SymbolTable& table, const uint8_t* codes, const uint8_t* offsets,
-                    int64_t rows, Bytes out_offsets, Bytes out, int64_t place,
+                    int64_t rows, Bytes out_offsets, Bytes out, int64_t index,
                     Progress* progress) {
-  alignas(64) uint32_t mark[kWindow + 1];
+  alignas(64) uint32_t output_at[kWindow + 1];
   const auto offset = [offsets](int64_t row) {
     return static_cast<int64_t>(load<Stored>(offsets + row * sizeof(Stored)));
   };
@@ -121,23 +121,23 @@ int64_t decode_rows(const SymbolTable& table, const uint8_t* codes, const uint8_
     if (size > (out.size - progress->written - 8) / 8) return 8 * size + 8;
     uint8_t* to = out.data + progress->written;
     const int64_t bytes = single
-                              ? decode_stream<false>(table, codes + start, size, to, mark)
-                              : decode_stream<true>(table, codes + start, size, to, mark);
-    if (bytes < 0) return fail(kBadCode, place);
+                              ? decode_stream<false>(table, codes + start, size, to, output_at)
+                              : decode_stream<true>(table, codes + start, size, to, output_at);
+    if (bytes < 0) return fail(kBadCode, index);
     if (sizeof(Arrow) == 4 && progress->written + bytes > INT32_MAX)
-      return fail(kTooLarge, place);
+      return fail(kTooLarge, index);
     uint8_t* ends = out_offsets.data + (progress->rows_done + 1) * sizeof(Arrow);
     if (single) {
       store<Arrow>(ends, static_cast<Arrow>(progress->written + bytes));
     } else {
       uint32_t inside = 0;
       for (int64_t k = row; k < end; ++k) {
-        const uint32_t value = mark[offset(k + 1) - start];
-        inside |= value == kInside;
+        const uint32_t value = output_at[offset(k + 1) - start];
+        inside |= value == kEscaped;
         store<Arrow>(ends + (k - row) * sizeof(Arrow),
                      static_cast<Arrow>(progress->written + value));
       }
-      if (inside) return fail(kBadCode, place);
+      if (inside) return fail(kBadCode, index);
     }
     progress->written += bytes;
     progress->rows_done += end - row;
@@ -222,9 +222,9 @@ LANCELET_INLINE void write_progress(Ints progress, const Progress& from) {
 
 int64_t fsst_decode_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                            int64_t offset_bytes, Span<const uint64_t> symbols, ConstBytes lengths,
-                           ConstInts which, int64_t out_bytes, Bytes out_offsets, Bytes out,
+                           ConstInts table_indices, int64_t out_bytes, Bytes out_offsets, Bytes out,
                            Ints progress) {
-  const SymbolTables tables = {symbols, lengths, which};
+  const SymbolTables tables = {symbols, lengths, table_indices};
   Progress state = read_progress(progress);
   const auto decode =
       offset_bytes == 4
@@ -251,9 +251,9 @@ int64_t fsst_decode_rows(ConstBytes offsets, int64_t offset_bytes, ConstBytes da
 }
 
 int64_t fsst_decode_slices(ConstBytes source, ConstInts position, ConstInts size,
-                           Span<const uint64_t> symbols, ConstBytes lengths, ConstInts which,
+                           Span<const uint64_t> symbols, ConstBytes lengths, ConstInts table_indices,
                            int64_t out_bytes, Bytes out_offsets, Bytes out, Ints progress) {
-  const SymbolTables tables = {symbols, lengths, which};
+  const SymbolTables tables = {symbols, lengths, table_indices};
   Progress state = read_progress(progress);
   const auto decode = out_bytes == 4 ? decode_slices<uint32_t> : decode_slices<uint64_t>;
   const int64_t result = decode(tables, source, position, size, out_offsets, out, &state);

@@ -15,8 +15,8 @@ namespace {
 constexpr int kLanes = 4;
 constexpr int64_t kSomeBytes = 4096;        // fewer are coded in one run
 constexpr int64_t kManyBytes = 256 * 1024;  // fewer are coded before enough is remembered
-constexpr int kRounds = 8192;               // to fill the memory, and again to see whether it helps
-constexpr int64_t kMissesMax = kLanes * kRounds * 3 / 10;
+constexpr int kSteps = 8192;               // to fill the memory, and again to see whether it helps
+constexpr int64_t kMissesMax = kLanes * kSteps * 3 / 10;
 constexpr uint8_t kEscape = 255;
 
 // Symbols in the order in which a string is compared with them. What is found is a code and, in
@@ -162,10 +162,10 @@ struct Lane {
 
 // Take all lanes some steps further; false if one of them has ended.
 template <bool kRemembers, class Offset>
-bool go_on(Lane<Offset>* lanes, int64_t rounds, Encoder* encoder, const Strings<Offset>& strings) {
+bool go_on(Lane<Offset>* lanes, int64_t steps, Encoder* encoder, const Strings<Offset>& strings) {
   Lane<Offset> a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
   bool all_on = true;
-  for (; rounds > 0 && all_on; --rounds) {
+  for (; steps > 0 && all_on; --steps) {
     a.template step<kRemembers>(encoder, strings.safe);
     b.template step<kRemembers>(encoder, strings.safe);
     c.template step<kRemembers>(encoder, strings.safe);
@@ -223,9 +223,9 @@ int64_t encode_rows(Encoder* encoder, ConstBytes offsets, ConstBytes data, Bytes
   bool remembers = all_on && last - first >= kManyBytes;
   if (remembers) {
     memset(&encoder->memory, 0, sizeof encoder->memory);
-    if (go_on<true>(lanes, kRounds, encoder, strings)) {
+    if (go_on<true>(lanes, kSteps, encoder, strings)) {
       encoder->memory.misses = 0;
-      if (go_on<true>(lanes, kRounds, encoder, strings)) {
+      if (go_on<true>(lanes, kSteps, encoder, strings)) {
         remembers = encoder->memory.misses <= kMissesMax;
         if (remembers) go_on<true>(lanes, INT64_MAX, encoder, strings);
         else go_on<false>(lanes, INT64_MAX, encoder, strings);

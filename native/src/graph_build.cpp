@@ -17,21 +17,21 @@ namespace {
 // rule leaves out comes after what it keeps while there are fewer than `least`.
 template <class Distance>
 LANCELET_INLINE int64_t diverse(ConstBytes vectors, int64_t dimension, const Near* sorted,
-                                int64_t count, int64_t least, int64_t most, uint32_t* kept) {
+                                int64_t count, int64_t least, int64_t most, uint32_t* selected) {
   const int64_t bytes = dimension * Distance::kBytes;
   int64_t size = 0;
   for (int64_t k = 0; k < count && size < most; ++k) {
     const uint8_t* own = vectors.data + sorted[k].row * bytes;
-    bool is_kept = true;
-    for (int64_t other = 0; other < size && is_kept; ++other)
-      is_kept = Distance::between(vectors.data + kept[other] * bytes, own, dimension) >
+    bool is_selected = true;
+    for (int64_t index = 0; index < size && is_selected; ++index)
+      is_selected = Distance::between(vectors.data + selected[index] * bytes, own, dimension) >
                 sorted[k].distance;
-    if (is_kept) kept[size++] = sorted[k].row;
+    if (is_selected) selected[size++] = sorted[k].row;
   }
   for (int64_t k = 0; k < count && size < least; ++k) {
     bool is_new = true;
-    for (int64_t other = 0; other < size && is_new; ++other) is_new = kept[other] != sorted[k].row;
-    if (is_new) kept[size++] = sorted[k].row;
+    for (int64_t index = 0; index < size && is_new; ++index) is_new = selected[index] != sorted[k].row;
+    if (is_new) selected[size++] = sorted[k].row;
   }
   return size;
 }
@@ -132,7 +132,7 @@ int64_t open_graph(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t 
                    Span<uint32_t> base_counts, Span<uint32_t> upper, Span<uint32_t> upper_counts,
                    int64_t first, int64_t stop, Graph* graph) {
   const int64_t count = levels.size;
-  if (dimension < 1 || connections < 1 || connections > 1024 || count >= kNobody)
+  if (dimension < 1 || connections < 1 || connections > 1024 || count >= kNoRow)
     return fail(kBadCount, 0);
   const int64_t bytes = dimension * (kind == kByteL2 ? 1 : 4);
   if (vectors.size != count * bytes || base.size != count * 2 * connections ||

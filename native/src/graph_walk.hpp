@@ -6,7 +6,7 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr uint32_t kNobody = 0xffffffffu;
+constexpr uint32_t kNoRow = 0xffffffffu;
 
 enum Kind : int64_t { kFloatL2 = 0, kFloatDot = 1, kByteL2 = 2, kByteDot = 3, kTable = 4 };
 
@@ -16,9 +16,9 @@ struct FloatL2 {
   static constexpr int64_t kQueryBytes = 4;
   static LANCELET_INLINE float between(const uint8_t* vector, const uint8_t* query,
                                        int64_t dimension) {
-    float apart, none;
-    add_up<Plain<float>, kL2>(vector, query, dimension, &apart, &none);
-    return apart;
+    float distance, none;
+    add_up<Plain<float>, kL2>(vector, query, dimension, &distance, &none);
+    return distance;
   }
 };
 
@@ -38,7 +38,7 @@ struct ByteL2 {
   static constexpr int64_t kQueryBytes = 1;
   static LANCELET_INLINE float between(const uint8_t* vector, const uint8_t* query,
                                        int64_t dimension) {
-    return bytes_apart(vector, query, dimension);
+    return squared_byte_distance(vector, query, dimension);
   }
 };
 
@@ -132,7 +132,7 @@ struct Scratch {
   static constexpr int64_t kOpenRoom = 1024;
 
   uint64_t* seen;
-  int64_t words;
+  int64_t num_words;
   Heap<false> open;
   int64_t room;
   Heap<true> best;
@@ -141,13 +141,13 @@ struct Scratch {
 
   bool allocate(int64_t count, int64_t candidates) {
     is_out = false;
-    words = count / 64 + 1;
+    num_words = count / 64 + 1;
     room = smaller(count + 1, kOpenRoom);
-    seen = static_cast<uint64_t*>(malloc(static_cast<size_t>(words) * 8));
+    seen = static_cast<uint64_t*>(malloc(static_cast<size_t>(num_words) * 8));
     open = {static_cast<Near*>(malloc(static_cast<size_t>(room) * sizeof(Near))), 0};
-    const size_t places = static_cast<size_t>(candidates) + 2;
-    best = {static_cast<Near*>(malloc(places * sizeof(Near))), 0};
-    chosen = static_cast<Near*>(malloc(places * sizeof(Near)));
+    const size_t capacity = static_cast<size_t>(candidates) + 2;
+    best = {static_cast<Near*>(malloc(capacity * sizeof(Near))), 0};
+    chosen = static_cast<Near*>(malloc(capacity * sizeof(Near)));
     return seen && open.items && best.items && chosen;
   }
 
@@ -159,7 +159,7 @@ struct Scratch {
   }
 
   LANCELET_INLINE void begin() {
-    memset(seen, 0, static_cast<size_t>(words) * 8);
+    memset(seen, 0, static_cast<size_t>(num_words) * 8);
     open.size = best.size = 0;
   }
 
@@ -203,7 +203,7 @@ LANCELET_INLINE void prefetch(const uint8_t* from, int64_t bytes) {
 // them is compared, so that memory brings several at once.
 template <class Distance, class Neighbors>
 LANCELET_INLINE void widen(ConstBytes vectors, int64_t dimension, const uint8_t* query,
-                           Scratch& scratch, int64_t candidates, const uint8_t* admitted,
+                           Scratch& scratch, int64_t candidates, const uint8_t* allowed,
                            Near start, Neighbors neighbors) {
   constexpr int64_t kGroup = 32;
   constexpr int64_t kAhead = 512;  // processors ask for what follows on their own
@@ -211,7 +211,7 @@ LANCELET_INLINE void widen(ConstBytes vectors, int64_t dimension, const uint8_t*
   scratch.begin();
   scratch.visit(start.row);
   scratch.push_open(start);
-  if (!admitted || admitted[start.row]) scratch.best.push(start);
+  if (!allowed || allowed[start.row]) scratch.best.push(start);
   while (scratch.open.size > 0 && !scratch.is_out) {
     const Near next = scratch.open.pop();
     if (scratch.best.size >= candidates && next.distance > scratch.best.items[0].distance) break;
@@ -232,7 +232,7 @@ LANCELET_INLINE void widen(ConstBytes vectors, int64_t dimension, const uint8_t*
         if (is_full && !(distance < scratch.best.items[0].distance)) continue;
         const Near item{distance, row};
         scratch.push_open(item);
-        if (admitted && !admitted[row]) continue;
+        if (allowed && !allowed[row]) continue;
         if (is_full)
           scratch.best.replace(item);
         else

@@ -32,7 +32,7 @@ struct StoredGraph {
 
 template <class Distance>
 int64_t search(ConstBytes vectors, int64_t dimension, ConstBytes query, const StoredGraph& graph,
-               int64_t entry, int64_t candidates, ConstBytes admitted, Span<uint32_t> rows,
+               int64_t entry, int64_t candidates, ConstBytes allowed, Span<uint32_t> rows,
                Span<float> distances) {
   if (vectors.size != graph.count * dimension * Distance::kBytes ||
       query.size != dimension * Distance::kQueryBytes)
@@ -48,7 +48,7 @@ int64_t search(ConstBytes vectors, int64_t dimension, ConstBytes query, const St
           vectors, dimension, query.data, near,
           [&](uint32_t each) { return graph.links(each, level); });
     widen<Distance>(vectors, dimension, query.data, scratch, candidates,
-                    admitted.size > 0 ? admitted.data : nullptr, near,
+                    allowed.size > 0 ? allowed.data : nullptr, near,
                     [&](uint32_t each) { return graph.links(each, 0); });
     found = smaller(scratch.best.size, rows.size);
     sort(scratch.best.items, scratch.best.size);
@@ -67,32 +67,32 @@ int64_t search(ConstBytes vectors, int64_t dimension, ConstBytes query, const St
 int64_t search_graph(ConstBytes vectors, int64_t dimension, int64_t kind, ConstBytes query,
                      Span<const uint32_t> nodes, ConstInts offsets,
                      Span<const uint32_t> neighbors, ConstInts level_offsets, int64_t entry,
-                     int64_t candidates, ConstBytes admitted, Span<uint32_t> rows,
+                     int64_t candidates, ConstBytes allowed, Span<uint32_t> rows,
                      Span<float> distances) {
   if (dimension < 1 || candidates < 1 || candidates > (int64_t{1} << 31) ||
       level_offsets.size < 2 || offsets.size != nodes.size + 1 || rows.size != distances.size)
     return fail(kBadCount, 0);
   const int64_t count = level_offsets.data[1];
-  if (entry < 0 || entry >= count || (admitted.size > 0 && admitted.size != count))
+  if (entry < 0 || entry >= count || (allowed.size > 0 && allowed.size != count))
     return fail(kBadIndex, 0);
   // What is searched was checked when it was read: lists within `neighbors`, rows below `count`,
   // levels in order.
   const StoredGraph graph{nodes, offsets, neighbors, level_offsets, count};
   switch (kind) {
     case kFloatL2:
-      return search<FloatL2>(vectors, dimension, query, graph, entry, candidates, admitted, rows,
+      return search<FloatL2>(vectors, dimension, query, graph, entry, candidates, allowed, rows,
                              distances);
     case kFloatDot:
-      return search<FloatDot>(vectors, dimension, query, graph, entry, candidates, admitted, rows,
+      return search<FloatDot>(vectors, dimension, query, graph, entry, candidates, allowed, rows,
                               distances);
     case kByteL2:
-      return search<ByteL2>(vectors, dimension, query, graph, entry, candidates, admitted, rows,
+      return search<ByteL2>(vectors, dimension, query, graph, entry, candidates, allowed, rows,
                             distances);
     case kByteDot:
-      return search<ByteDot>(vectors, dimension, query, graph, entry, candidates, admitted, rows,
+      return search<ByteDot>(vectors, dimension, query, graph, entry, candidates, allowed, rows,
                              distances);
     case kTable:
-      return search<Table>(vectors, dimension, query, graph, entry, candidates, admitted, rows,
+      return search<Table>(vectors, dimension, query, graph, entry, candidates, allowed, rows,
                            distances);
     default:
       return fail(kBadCode, 0);
@@ -106,13 +106,13 @@ int64_t edges(ConstBytes vectors, int64_t dimension, Span<const uint32_t> nodes,
               ConstInts offsets, Span<const uint32_t> neighbors, Span<float> out) {
   const int64_t bytes = dimension * Distance::kBytes;
   const int64_t count = vectors.size / bytes;
-  for (int64_t place = 0; place < nodes.size; ++place) {
-    const int64_t first = offsets.data[place], stop = offsets.data[place + 1];
-    if (first < 0 || stop < first || stop > neighbors.size || nodes.data[place] >= count)
-      return fail(kBadIndex, place);
-    const uint8_t* own = vectors.data + nodes.data[place] * bytes;
+  for (int64_t index = 0; index < nodes.size; ++index) {
+    const int64_t first = offsets.data[index], stop = offsets.data[index + 1];
+    if (first < 0 || stop < first || stop > neighbors.size || nodes.data[index] >= count)
+      return fail(kBadIndex, index);
+    const uint8_t* own = vectors.data + nodes.data[index] * bytes;
     for (int64_t k = first; k < stop; ++k) {
-      if (neighbors.data[k] >= count) return fail(kBadIndex, place);
+      if (neighbors.data[k] >= count) return fail(kBadIndex, index);
       out.data[k] = Distance::between(vectors.data + neighbors.data[k] * bytes, own, dimension);
     }
   }

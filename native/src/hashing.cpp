@@ -12,7 +12,7 @@ LANCELET_INLINE uint64_t rotate(uint64_t value, int bits) {
   return value << bits | value >> (64 - bits);
 }
 
-LANCELET_INLINE uint64_t round(uint64_t lane, uint64_t word) {
+LANCELET_INLINE uint64_t mix_lane(uint64_t lane, uint64_t word) {
   return rotate(lane + word * kP2, 31) * kP1;
 }
 
@@ -22,13 +22,13 @@ LANCELET_INLINE uint64_t xxh64(const uint8_t* at, int64_t size, uint64_t seed) {
   if (size >= 32) {
     uint64_t lanes[4] = {seed + kP1 + kP2, seed + kP2, seed, seed - kP1};
     for (; end - at >= 32; at += 32)
-      for (int k = 0; k < 4; ++k) lanes[k] = round(lanes[k], load<uint64_t>(at + 8 * k));
+      for (int k = 0; k < 4; ++k) lanes[k] = mix_lane(lanes[k], load<uint64_t>(at + 8 * k));
     hash = rotate(lanes[0], 1) + rotate(lanes[1], 7) + rotate(lanes[2], 12) + rotate(lanes[3], 18);
-    for (const uint64_t lane : lanes) hash = (hash ^ round(0, lane)) * kP1 + kP4;
+    for (const uint64_t lane : lanes) hash = (hash ^ mix_lane(0, lane)) * kP1 + kP4;
   }
   hash += static_cast<uint64_t>(size);
   for (; end - at >= 8; at += 8)
-    hash = rotate(hash ^ round(0, load<uint64_t>(at)), 27) * kP1 + kP4;
+    hash = rotate(hash ^ mix_lane(0, load<uint64_t>(at)), 27) * kP1 + kP4;
   if (end - at >= 4) {
     hash = rotate(hash ^ load<uint32_t>(at) * kP1, 23) * kP2 + kP3;
     at += 4;
@@ -54,7 +54,7 @@ int64_t hash_rows(ConstBytes offsets, ConstBytes data, uint64_t seed, Span<uint6
 
 // Values of one width have no offsets, and the compiler knows how each is eaten.
 template <int64_t kBytes>
-int64_t hash_words(ConstBytes values, uint64_t seed, Span<uint64_t> hashes) {
+int64_t hash_fixed(ConstBytes values, uint64_t seed, Span<uint64_t> hashes) {
   const int64_t rows = values.size / kBytes;
   if (rows > hashes.size) return fail(kOutputFull, 0);
   for (int64_t row = 0; row < rows; ++row)
@@ -64,13 +64,13 @@ int64_t hash_words(ConstBytes values, uint64_t seed, Span<uint64_t> hashes) {
 
 }  // namespace
 
-int64_t xxh64_words(ConstBytes values, int64_t value_bytes, uint64_t seed,
+int64_t xxh64_fixed(ConstBytes values, int64_t value_bytes, uint64_t seed,
                     Span<uint64_t> hashes) {
   switch (value_bytes) {
-    case 1: return hash_words<1>(values, seed, hashes);
-    case 2: return hash_words<2>(values, seed, hashes);
-    case 4: return hash_words<4>(values, seed, hashes);
-    case 8: return hash_words<8>(values, seed, hashes);
+    case 1: return hash_fixed<1>(values, seed, hashes);
+    case 2: return hash_fixed<2>(values, seed, hashes);
+    case 4: return hash_fixed<4>(values, seed, hashes);
+    case 8: return hash_fixed<8>(values, seed, hashes);
     default: return fail(kBadWidth, 0);
   }
 }

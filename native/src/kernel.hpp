@@ -48,7 +48,7 @@ enum Fault : int64_t {
 }  // namespace lancelet
 
 #ifndef LANCELET_INSTRUCTION_SET
-#define LANCELET_INSTRUCTION_SET once
+#define LANCELET_INSTRUCTION_SET baseline
 #endif
 #define LANCELET_NAMESPACE lancelet::LANCELET_INSTRUCTION_SET
 

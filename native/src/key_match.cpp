@@ -11,7 +11,7 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 // Lookups that wait for memory at the same time.
-constexpr int64_t kAtOnce = 256;
+constexpr int64_t kBatch = 256;
 
 // A filter has so many bits for each bucket, and at most so many in all: it must stay in the cache.
 constexpr int64_t kFilterShift = 3, kFilterBitsMax = 22;
@@ -27,18 +27,18 @@ struct Filter {
 
   ~Filter() { free(words); }
 
-  bool build(Span<const uint64_t> known, int64_t wanted_bits) {
-    bits = larger<int64_t>(wanted_bits, 6);
+  bool build(Span<const uint64_t> hashes, int64_t num_bits) {
+    bits = larger<int64_t>(num_bits, 6);
     words = static_cast<uint64_t*>(calloc(size_t(1) << (bits - 6), sizeof(uint64_t)));
     if (words == nullptr) return false;
-    for (int64_t i = 0; i < known.size; ++i) {
-      const int64_t bit = bucket_of(known.data[i], bits);
+    for (int64_t i = 0; i < hashes.size; ++i) {
+      const int64_t bit = bucket_of(hashes.data[i], bits);
       words[bit >> 6] |= uint64_t(1) << (bit & 63);
     }
     return true;
   }
 
-  LANCELET_INLINE int64_t may_know(uint64_t hash) const {
+  LANCELET_INLINE int64_t may_contain(uint64_t hash) const {
     const int64_t bit = bucket_of(hash, bits);
     return static_cast<int64_t>(words[bit >> 6] >> (bit & 63) & 1);
   }
@@ -46,15 +46,15 @@ struct Filter {
 
 }  // namespace
 
-int64_t mix_words(Span<const uint64_t> words, uint64_t seed, Span<uint64_t> out) {
-  if (out.size < words.size) return fail(kOutputFull, 0);
-  for (int64_t i = 0; i < words.size; ++i) {
-    uint64_t mixed = words.data[i] ^ seed;
+int64_t mix_integers(Span<const uint64_t> values, uint64_t seed, Span<uint64_t> out) {
+  if (out.size < values.size) return fail(kOutputFull, 0);
+  for (int64_t i = 0; i < values.size; ++i) {
+    uint64_t mixed = values.data[i] ^ seed;
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9u;
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EBu;
     out.data[i] = mixed ^ mixed >> 31;
   }
-  return words.size;
+  return values.size;
 }
 
 int64_t bucket_rows(Span<const uint64_t> hashes, int64_t bits, Span<int32_t> starts,
@@ -80,11 +80,11 @@ int64_t bucket_rows(Span<const uint64_t> hashes, int64_t bits, Span<int32_t> sta
   return count;
 }
 
-int64_t match_words(Span<const int32_t> starts, Span<const uint64_t> ordered,
-                    Span<const uint64_t> wanted, int64_t bits, Span<int32_t> out) {
+int64_t match_hashes(Span<const int32_t> starts, Span<const uint64_t> ordered,
+                    Span<const uint64_t> probes, int64_t bits, Span<int32_t> out) {
   if (bits < 1 || bits > 31 || starts.size != (int64_t(1) << bits) + 1)
     return fail(kBadWidth, 0);
-  if (out.size < wanted.size) return fail(kOutputFull, 0);
+  if (out.size < probes.size) return fail(kOutputFull, 0);
   int32_t before = 0;
   for (int64_t bucket = 0; bucket < starts.size; ++bucket) {
     if (starts.data[bucket] < before) return fail(kBadOffsets, 0);
@@ -93,24 +93,24 @@ int64_t match_words(Span<const int32_t> starts, Span<const uint64_t> ordered,
   if (starts.data[0] != 0 || before != ordered.size) return fail(kBadOffsets, 0);
   Filter filter;
   const bool is_filtered =
-      wanted.size / 4 > ordered.size && bits + kFilterShift <= kFilterBitsMax;
+      probes.size / 4 > ordered.size && bits + kFilterShift <= kFilterBitsMax;
   if (is_filtered && !filter.build(ordered, bits + kFilterShift)) return fail(kNoMemory, 0);
-  for (int64_t first = 0; first < wanted.size; first += kAtOnce) {
-    const uint64_t* keys = wanted.data + first;
+  for (int64_t first = 0; first < probes.size; first += kBatch) {
+    const uint64_t* keys = probes.data + first;
     int32_t* found = out.data + first;
-    int64_t count = smaller(kAtOnce, wanted.size - first);
-    int64_t chosen[kAtOnce];
-    int64_t kept = 0;
+    int64_t count = smaller(kBatch, probes.size - first);
+    int64_t chosen[kBatch];
+    int64_t num_chosen = 0;
     for (int64_t i = 0; i < count; ++i) {
       found[i] = -1;
-      chosen[kept] = i;
-      kept += is_filtered ? filter.may_know(keys[i]) : 1;
+      chosen[num_chosen] = i;
+      num_chosen += is_filtered ? filter.may_contain(keys[i]) : 1;
     }
-    for (int64_t i = 0; i < kept; ++i)
+    for (int64_t i = 0; i < num_chosen; ++i)
       LANCELET_PREFETCH(starts.data + bucket_of(keys[chosen[i]], bits));
-    for (int64_t i = 0; i < kept; ++i)
+    for (int64_t i = 0; i < num_chosen; ++i)
       LANCELET_PREFETCH(ordered.data + starts.data[bucket_of(keys[chosen[i]], bits)]);
-    for (int64_t i = 0; i < kept; ++i) {
+    for (int64_t i = 0; i < num_chosen; ++i) {
       const uint64_t key = keys[chosen[i]];
       const int64_t bucket = bucket_of(key, bits);
       const int32_t stop = starts.data[bucket + 1];
@@ -119,7 +119,7 @@ int64_t match_words(Span<const int32_t> starts, Span<const uint64_t> ordered,
       if (at < stop) found[chosen[i]] = at;
     }
   }
-  return wanted.size;
+  return probes.size;
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -53,16 +53,16 @@ static inline void unpack_block(const uint16_t* LANCELET_RESTRICT words, uint16_
   }
 }
 
-// The levels of one slice, to `out`, which has room for `levels`. Returns 0 or a fault at `place`.
+// The levels of one slice, to `out`, which has room for `levels`. Returns 0 or a fault at `index`.
 static inline int64_t unpack_slice(ConstBytes source, int64_t position, int64_t size,
-                                   int64_t levels, int64_t width, int64_t place,
+                                   int64_t levels, int64_t width, int64_t index,
                                    uint16_t* LANCELET_RESTRICT out) {
-  if (!within(position, size, source.size)) return fail(kOutOfSource, place);
+  if (!within(position, size, source.size)) return fail(kOutOfSource, index);
   const int64_t block_bytes = width * kLanes * 2;
   const int64_t full = levels / kBlock, tail = levels % kBlock;
   const int64_t left = size - full * block_bytes;
   const bool is_plain = left == tail * 2;
-  if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, place);
+  if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, index);
   uint16_t words[kWordBits * kLanes + kLanes], values[kBlock];
   const uint8_t* from = source.data + position;
   for (int64_t block = 0; block < full; ++block, from += block_bytes, out += kBlock) {

@@ -171,8 +171,8 @@ int64_t lz4_decompress_chunks(ConstBytes source, ConstInts position, ConstInts s
     if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
     const int64_t bytes = out_size.data[i];
     if (bytes < 0 || bytes > out.size - written) return fail(kOutputFull, i);
-    const bool nothing = bytes == 0 && size.data[i] == 0;
-    if (!nothing && !decompress(source.data + position.data[i], size.data[i], out.data + written,
+    const bool is_empty = bytes == 0 && size.data[i] == 0;
+    if (!is_empty && !decompress(source.data + position.data[i], size.data[i], out.data + written,
                                 bytes))
       return fail(kBadStream, i);
     written += bytes;

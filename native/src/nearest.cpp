@@ -1,5 +1,5 @@
 // The rows of a column whose vectors are nearest to a query, and how far single ones are.
-#include "best.hpp"
+#include "top_rows.hpp"
 #include "vector_scores.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -19,8 +19,8 @@ int64_t nearest_vectors(ConstBytes vectors, int64_t element_bytes, int64_t dimen
   if (valid_from < 0 || (valid.size > 0 && valid_from + count > valid.size * 8))
     return fail(kBadLength, 1);
   const float lower = bounds.data[0], upper = bounds.data[1];
-  Best best{best_scores, best_rows, 0};
-  const bool is_known =
+  TopRows best{best_scores, best_rows, 0};
+  const bool is_supported =
       with_score(metric, element_bytes, query.data, dimension, [&](auto& score) {
         for (int64_t row = 0; row < count; ++row) {
           if (valid.size > 0) {
@@ -36,7 +36,7 @@ int64_t nearest_vectors(ConstBytes vectors, int64_t element_bytes, int64_t dimen
           if (best.takes(own)) best.add(own);
         }
       });
-  if (!is_known) return fail(kBadWidth, 0);
+  if (!is_supported) return fail(kBadWidth, 0);
   best.sort();
   return best.size;
 }
@@ -54,12 +54,12 @@ int64_t slice_distances(ConstBytes source, ConstInts position, ConstInts size,
     if (!within(position.data[row], size.data[row], source.size)) return fail(kOutOfSource, row);
     if (size.data[row] != bytes) return fail(kTooShort, row);
   }
-  const bool is_known =
+  const bool is_supported =
       with_score(metric, element_bytes, query.data, dimension, [&](auto& score) {
         for (int64_t row = 0; row < out.size; ++row)
           out.data[row] = score(source.data + position.data[row], HUGE_VALF);
       });
-  return is_known ? 0 : fail(kBadWidth, 0);
+  return is_supported ? 0 : fail(kBadWidth, 0);
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -4,43 +4,43 @@
 // may, these are picked out first.
 #pragma once
 
-#include "best.hpp"
+#include "top_rows.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr int64_t kStretch = 1024;
+constexpr int64_t kBatchRows = 1024;
 
 // Which rows may be found: a byte for each row of the segment.
-struct Admission {
+struct Prefilter {
   ConstBytes mask;
 
-  LANCELET_INLINE bool admits(int64_t place) const { return mask.data[place] != 0; }
+  LANCELET_INLINE bool allows(int64_t index) const { return mask.data[index] != 0; }
 
   // Keeps the places of rows that may be found, of rows from `first` on. Returns how many they are.
-  LANCELET_INLINE int64_t pick(int64_t first, int64_t count, int64_t* picked) const {
-    int64_t kept = 0;
-    for (int64_t row = first; row < first + count; ++row) {
-      picked[kept] = row;
-      kept += mask.data[row] != 0;
+  LANCELET_INLINE int64_t select(int64_t first, int64_t num_rows, int64_t* selected) const {
+    int64_t count = 0;
+    for (int64_t row = first; row < first + num_rows; ++row) {
+      selected[count] = row;
+      count += mask.data[row] != 0;
     }
-    return kept;
+    return count;
   }
 };
 
 // What a query brings, of which each kind of code takes a part.
 struct Query {
   ConstBytes data;
-  Span<const float> words;
-  int64_t pieces, metric, element_bytes, dimension;
+  Span<const float> codebook;
+  int64_t num_sub_vectors, metric, element_bytes, dimension;
   float factor, base;
 };
 
 struct Search {
   Span<const uint64_t> addresses;
-  Admission admission;
+  Prefilter prefilter;
   float lower, upper;
-  Best best;
+  TopRows best;
 
   // A row whose score is above it is not found.
   LANCELET_INLINE float limit() const {
@@ -48,26 +48,26 @@ struct Search {
   }
 
   // Whether less than most of some rows may be found, by the looks of a few of them.
-  LANCELET_INLINE bool admits_few(int64_t first, int64_t count) const {
-    constexpr int64_t kLooks = 64;
-    if (count < kLooks) return false;
-    int64_t admitted = 0;
-    for (int64_t k = 0; k < kLooks; ++k)
-      admitted += admission.admits(first + k * (count / kLooks));
-    return admitted < kLooks * 3 / 4;
+  LANCELET_INLINE bool allows_few(int64_t first, int64_t count) const {
+    constexpr int64_t kProbes = 64;
+    if (count < kProbes) return false;
+    int64_t num_allowed = 0;
+    for (int64_t k = 0; k < kProbes; ++k)
+      num_allowed += prefilter.allows(first + k * (count / kProbes));
+    return num_allowed < kProbes * 3 / 4;
   }
 
   // Looks at the score of a row; one that is no number is never kept.
-  LANCELET_INLINE void look_at(int64_t place, float score) {
+  LANCELET_INLINE void add(int64_t index, float score) {
     if (best.size == best.scores.size && !(score <= best.scores.data[0])) return;
     if (!(score >= lower) || !(score < upper)) return;
-    const Row row{score, addresses.data[place]};
-    if (best.takes(row) && admission.admits(place)) best.add(row);
+    const Row row{score, addresses.data[index]};
+    if (best.takes(row) && prefilter.allows(index)) best.add(row);
   }
 
   // The same for rows from `first` on.
-  LANCELET_INLINE void look(int64_t first, int64_t count, const float* scores) {
-    for (int64_t k = 0; k < count; ++k) look_at(first + k, scores[k]);
+  LANCELET_INLINE void add_all(int64_t first, int64_t count, const float* scores) {
+    for (int64_t k = 0; k < count; ++k) add(first + k, scores[k]);
   }
 };
 

@@ -13,7 +13,7 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 enum Kind : int64_t {
-  kWords = 0,       // codes of a book; what is compared is the query less the centre
+  kCodebook = 0,       // codes of a book; what is compared is the query less the centre
   kTable = 1,       // codes of a table that is the same in all partitions
   kBytes = 2,       // bytes, by their squared difference from those of the query
   kProducts = 3,    // bytes, by their product with weights
@@ -28,7 +28,7 @@ struct Codes {
   Span<const float> add, scale;
   ConstBytes bytes;
 
-  LANCELET_INLINE const uint8_t* row(int64_t place) const { return data.data + place * row_bytes; }
+  LANCELET_INLINE const uint8_t* row(int64_t index) const { return data.data + index * row_bytes; }
 };
 
 // What each kind takes of its arguments besides rows; false if something does not fit.
@@ -36,16 +36,16 @@ bool fits(int64_t kind, const Codes& codes, const Query& query, Span<const float
           Span<const float> bases, int64_t partitions, int64_t rows) {
   const int64_t floats = query.data.size / 4;
   switch (kind) {
-    case kWords: {
-      const int64_t words = query.words.size / query.dimension;
-      return query.pieces >= 1 && query.dimension % query.pieces == 0 &&
-             query.words.size == words * query.dimension && floats == query.dimension &&
+    case kCodebook: {
+      const int64_t num_codes = query.codebook.size / query.dimension;
+      return query.num_sub_vectors >= 1 && query.dimension % query.num_sub_vectors == 0 &&
+             query.codebook.size == num_codes * query.dimension && floats == query.dimension &&
              centers.size == partitions * query.dimension &&
-             (words == kEntries ? codes.row_bytes == query.pieces
-                                : words == 16 && query.pieces == 2 * codes.row_bytes);
+             (num_codes == kEntries ? codes.row_bytes == query.num_sub_vectors
+                                : num_codes == 16 && query.num_sub_vectors == 2 * codes.row_bytes);
     }
     case kTable:
-      return query.words.size == codes.row_bytes * kEntries;
+      return query.codebook.size == codes.row_bytes * kEntries;
     case kBytes:
       return query.data.size == query.dimension && codes.row_bytes == query.dimension &&
              query.dimension <= 65536 && (codes.add.size == 0 || codes.add.size >= rows);
@@ -77,10 +77,10 @@ LANCELET_INLINE float squares_of(const uint8_t* bytes, int64_t dimension) {
   return static_cast<float>(sum);
 }
 
-// How a query lies to a centre: `near` is the score of the centre itself, and `base` what products
+// How a query lies to a centre: `offset` is the score of the centre itself, and `base` what products
 // of bytes lack, as these stand for numbers 128 smaller.
 struct Origin {
-  float near, base;
+  float offset, base;
 };
 
 LANCELET_INLINE Origin relate(const Query& query, const float* center, float* weights) {
@@ -109,87 +109,87 @@ LANCELET_INLINE Origin relate(const Query& query, const float* center, float* we
 int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
                         Span<const float> add, Span<const float> scale, ConstBytes row_numbers,
                         ConstBytes query_bytes,
-                        Span<const float> words, int64_t pieces, int64_t metric,
+                        Span<const float> codebook, int64_t num_sub_vectors, int64_t metric,
                         int64_t element_bytes, int64_t dimension, Span<const float> numbers,
                         Span<const float> centers, Span<const float> bases, ConstInts starts,
-                        ConstInts lengths, Span<const uint64_t> addresses, ConstBytes admitted,
+                        ConstInts lengths, Span<const uint64_t> addresses, ConstBytes allowed,
                         Span<uint64_t> best_addresses, Span<float> best_scores) {
   if (numbers.size != 4 || starts.size != lengths.size || dimension < 1 || row_bytes < 1 ||
       best_addresses.size != best_scores.size || best_scores.size < 1)
     return fail(kBadCount, 0);
-  if (admitted.size != addresses.size) return fail(kBadLength, 0);
+  if (allowed.size != addresses.size) return fail(kBadLength, 0);
   const Codes codes{code_bytes, row_bytes, add, scale, row_numbers};
-  const Query query{query_bytes, words,     pieces,          metric, element_bytes,
+  const Query query{query_bytes, codebook,  num_sub_vectors,          metric, element_bytes,
                     dimension,   numbers.data[2], numbers.data[3]};
   Search search{addresses,
-                {admitted},
+                {allowed},
                 numbers.data[0],
                 numbers.data[1],
                 {best_scores, best_addresses, 0}};
   int64_t rows = 0;
-  for (int64_t place = 0; place < starts.size; ++place) {
-    const int64_t start = starts.data[place], length = lengths.data[place];
+  for (int64_t partition = 0; partition < starts.size; ++partition) {
+    const int64_t start = starts.data[partition], length = lengths.data[partition];
     if (!within(start, length, addresses.size) || !within(start, length, code_bytes.size / row_bytes))
-      return fail(kBadIndex, place);
+      return fail(kBadIndex, partition);
     rows = larger(rows, start + length);
   }
   if (!fits(kind, codes, query, centers, bases, starts.size, rows)) return fail(kBadLength, 1);
   // Scores of a stretch, the query less a centre, a table, and the same table, or weights, in bytes.
-  const int64_t entries = kind == kWords || kind == kTable ? row_bytes * kEntries : 0;
+  const int64_t entries = kind == kCodebook || kind == kTable ? row_bytes * kEntries : 0;
   const int64_t spare = larger(entries, (dimension + 63) / 64 * 64);
   float* scratch = static_cast<float*>(
-      malloc(static_cast<size_t>(kStretch + dimension + entries) * 4 + static_cast<size_t>(spare)));
+      malloc(static_cast<size_t>(kBatchRows + dimension + entries) * 4 + static_cast<size_t>(spare)));
   if (scratch == nullptr) return fail(kNoMemory, 0);
-  float* rest = scratch + kStretch;
+  float* rest = scratch + kBatchRows;
   float* own_table = rest + dimension;
   uint8_t* bytes = reinterpret_cast<uint8_t*>(own_table + entries);
-  Rounded rounded{reinterpret_cast<int8_t*>(bytes), 0, 0, 0, 0};
+  QuantizedWeights quantized{reinterpret_cast<int8_t*>(bytes), 0, 0, 0, 0};
   const bool has_own = kind == kVectors ? row_numbers.size > 0 : kind == kBytes && add.size > 0;
-  const bool are_bounded = can_round() && (has_own || kind == kProducts || kind == kRotated);
+  const bool are_bounded = can_quantize() && (has_own || kind == kProducts || kind == kRotated);
   const Span<const float> none{nullptr, 0};
-  const Numbers bounded{kind == kVectors ? row_numbers.data : code_bytes.data, dimension,
+  const QuantizedRows bounded{kind == kVectors ? row_numbers.data : code_bytes.data, dimension,
                         kind == kProducts ? none : add,
                         kind == kProducts || kind == kBytes ? none : scale};
-  bool is_known = true;
-  for (int64_t place = 0; place < starts.size && is_known; ++place) {
-    const int64_t start = starts.data[place], length = lengths.data[place];
+  bool is_supported = true;
+  for (int64_t partition = 0; partition < starts.size && is_supported; ++partition) {
+    const int64_t start = starts.data[partition], length = lengths.data[partition];
     switch (kind) {
-      case kWords:
+      case kCodebook:
       case kTable: {
-        if (kind == kWords)
-          fill_table(query, centers.data + place * dimension, words.size / dimension, rest,
+        if (kind == kCodebook)
+          fill_table(query, centers.data + partition * dimension, codebook.size / dimension, rest,
                      own_table);
-        const float* table = kind == kWords ? own_table : words.data;
+        const float* table = kind == kCodebook ? own_table : codebook.data;
         int64_t first = 0;
 #if defined(LANCELET_BOUNDS)
-        first = look_by_bounds(code_bytes.data + start * row_bytes, start, length, row_bytes,
+        first = scan_with_bounds(code_bytes.data + start * row_bytes, start, length, row_bytes,
                                table, query.base, {bytes, 0, 0}, search);
 #endif
         for (; first < length; first += kBlock) {
           const int64_t count = smaller(kBlock, length - first);
           add_entries(code_bytes.data + (start + first) * row_bytes, count, row_bytes, table,
                       query.base, scratch);
-          search.look(start + first, count, scratch);
+          search.add_all(start + first, count, scratch);
         }
         break;
       }
       case kBytes: {
-        float near = 0;
+        float offset = 0;
         if (are_bounded) {
-          rounded.take(query.data.data, dimension);
-          rounded.scale = -2 * query.factor;
-          near = query.factor * squares_of(query.data.data, dimension);
+          quantized.take(query.data.data, dimension);
+          quantized.scale = -2 * query.factor;
+          offset = query.factor * squares_of(query.data.data, dimension);
         }
-        each_row(start, length, bounded, rounded, 0, near, search, [&](int64_t row) {
-          return bytes_apart(codes.row(row), query.data.data, dimension) * query.factor;
+        each_row(start, length, bounded, quantized, 0, offset, search, [&](int64_t row) {
+          return squared_byte_distance(codes.row(row), query.data.data, dimension) * query.factor;
         });
         break;
       }
       case kProducts: {
         const float* weights = reinterpret_cast<const float*>(query.data.data);
-        if (are_bounded) rounded.fill(weights, dimension, 127.5f, 0);
-        rounded.scale = query.factor;
-        each_row(start, length, bounded, rounded, 0, query.base, search, [&](int64_t row) {
+        if (are_bounded) quantized.fill(weights, dimension, 127.5f, 0);
+        quantized.scale = query.factor;
+        each_row(start, length, bounded, quantized, 0, query.base, search, [&](int64_t row) {
           return query.base + query.factor * weighted<uint8_t>(codes.row(row), weights, dimension);
         });
         break;
@@ -197,31 +197,31 @@ int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
       case kVectors: {
         Origin origin{0, 0};
         if (are_bounded) {
-          origin = relate(query, centers.data + place * dimension, rest);
-          rounded.fill(rest, dimension, 128, 0.5 * root_of(static_cast<double>(dimension)));
+          origin = relate(query, centers.data + partition * dimension, rest);
+          quantized.fill(rest, dimension, 128, 0.5 * root_of(static_cast<double>(dimension)));
         }
-        is_known = with_score(
+        is_supported = with_score(
             query.metric, query.element_bytes, query.data.data, dimension, [&](auto& score) {
-              each_row(start, length, bounded, rounded, origin.base, origin.near, search,
+              each_row(start, length, bounded, quantized, origin.base, origin.offset, search,
                        [&](int64_t row) { return score(codes.row(row), search.limit()); });
             });
         break;
       }
       default: {
         const float* weights = reinterpret_cast<const float*>(query.data.data);
-        const float near = bases.data[place];
-        if (are_bounded) rounded.fill(weights, dimension, query.factor, 0);
-        each_row(start, length, bounded, rounded, query.base, near, search, [&](int64_t row) {
+        const float offset = bases.data[partition];
+        if (are_bounded) quantized.fill(weights, dimension, query.factor, 0);
+        each_row(start, length, bounded, quantized, query.base, offset, search, [&](int64_t row) {
           const float product = kind == kRotated
                                     ? weighted<uint8_t>(codes.row(row), weights, dimension)
                                     : weighted<uint16_t>(codes.row(row), weights, dimension);
-          return near + add.data[row] + scale.data[row] * (product + query.base);
+          return offset + add.data[row] + scale.data[row] * (product + query.base);
         });
       }
     }
   }
   free(scratch);
-  if (!is_known) return fail(kBadCode, 0);
+  if (!is_supported) return fail(kBadCode, 0);
   search.best.sort();
   return search.best.size;
 }

@@ -98,7 +98,7 @@ struct Column {
 };
 
 // The pages that have the rows, one for each, of a column.
-struct Wanted {
+struct ColumnRows {
   const Column* column;
   const Page* const* pages;
   const int64_t* rows;  // within their pages
@@ -107,7 +107,7 @@ struct Wanted {
 // A file that is mapped, and what is known of it (lancelet/kernels/mapped.py).
 struct File {
   ConstBytes bytes;
-  Bytes known;
+  Bytes prefetched;
   ConstInts blocks;
   Span<const uint32_t> sums;
   Bytes verified;
@@ -115,7 +115,7 @@ struct File {
 
 // What comes of a column: 0 or why it could not be read, the number of nulls, where validity,
 // values or offsets, and bytes are, and how many of these there are.
-struct Place {
+struct ColumnOutput {
   int64_t fault, nulls, validity, values, strings, string_bytes;
   int64_t count;   // of values
   int64_t layers;  // where the layers around them are
@@ -123,14 +123,14 @@ struct Place {
 
 // What comes of a layer around values: how many it has, the nulls, and where validity and offsets
 // are, or -1.
-struct LayerPlace {
+struct LayerOutput {
   int64_t count, nulls, validity, offsets;
 };
 
 // What comes of all: how many ranges with rows were read and their bytes, the same of what was learned
 // of pages, by how many bytes plans have grown, and the bytes of the result.
 struct Taken {
-  int64_t ranges, bytes, head_ranges, head_bytes, learned, used;
+  int64_t ranges, bytes, head_ranges, head_bytes, bytes_added, used;
 };
 
 }  // namespace lancelet::plan

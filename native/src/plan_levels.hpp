@@ -25,11 +25,11 @@ struct Grown {
 
   bool add(const T& item) {
     if (count == room) {
-      const int64_t wanted = room == 0 ? 64 : 2 * room;
-      void* const moved = realloc(data, static_cast<size_t>(wanted) * sizeof(T));
+      const int64_t target = room == 0 ? 64 : 2 * room;
+      void* const moved = realloc(data, static_cast<size_t>(target) * sizeof(T));
       if (moved == nullptr) return false;
       data = static_cast<T*>(moved);
-      room = wanted;
+      room = target;
     }
     data[count++] = item;
     return true;
@@ -39,7 +39,7 @@ struct Grown {
 // The levels of rows, and where the values are that are visible.
 struct Entries {
   Grown<uint16_t> repetition, definition;
-  Grown<Spot> spots;
+  Grown<ValueLocation> locations;
   Grown<int64_t> position, size;
 };
 
@@ -58,10 +58,10 @@ class LevelReader {
   ~LevelReader() { free(memory_); }
 
   // Add the entries of a row; 0 or a fault.
-  int64_t row(const Spot& spot) {
-    const Page& page = *spot.page;
+  int64_t row(const ValueLocation& location) {
+    const Page& page = *location.page;
     const bool has_lists = page.begun != nullptr;
-    for (int64_t part = spot.part; part <= spot.last; ++part) {
+    for (int64_t part = location.part; part <= location.last; ++part) {
       if (chunk_.page != &page || chunk_.part != part) {
         const int64_t status = open(page, part);
         if (status < 0) {
@@ -69,26 +69,26 @@ class LevelReader {
           return status;
         }
       }
-      if (!has_lists) return add(page, spot.within, spot.within);
+      if (!has_lists) return add(page, location.within, location.within);
       int64_t at = 0, slot = 0;
-      if (part == spot.part) {
-        if (spot.within < row_) rewind();
-        seek(page, spot.within);
+      if (part == location.part) {
+        if (location.within < row_) rewind();
+        seek(page, location.within);
         if (at_ >= chunk_.num_levels) return fail(kBadLevels, part);
         at = at_;
         slot = slot_;
       }
       const auto row_max = static_cast<uint16_t>(page.nesting->rep_max);
-      for (bool is_first = part == spot.part;
+      for (bool is_first = part == location.part;
            at < chunk_.num_levels && (is_first || rep_[at] != row_max); ++at, is_first = false) {
         const int64_t status = add(page, at, slot);
         if (status < 0) return status;
         slot += is_visible(page, at);
       }
-      if (part == spot.part) {
+      if (part == location.part) {
         at_ = at;
         slot_ = slot;
-        row_ = spot.within + 1;
+        row_ = location.within + 1;
       }
     }
     return 0;
@@ -103,13 +103,13 @@ class LevelReader {
   void rewind() { row_ = -1, at_ = 0, slot_ = 0; }
 
   // Go on to where a row begins, counted in the chunk; what is passed are whole rows.
-  void seek(const Page& page, int64_t wanted) {
+  void seek(const Page& page, int64_t target) {
     const auto row_max = static_cast<uint16_t>(page.nesting->rep_max);
     if (row_ < 0) {
       for (; at_ < chunk_.num_levels && rep_[at_] != row_max; ++at_) slot_ += is_visible(page, at_);
       row_ = 0;
     }
-    while (row_ < wanted && at_ < chunk_.num_levels) {
+    while (row_ < target && at_ < chunk_.num_levels) {
       slot_ += is_visible(page, at_++);
       for (; at_ < chunk_.num_levels && rep_[at_] != row_max; ++at_) slot_ += is_visible(page, at_);
       ++row_;
@@ -173,10 +173,10 @@ class LevelReader {
     const Layer& item = page.nesting->each[0];
     if (definition > item.slot_def_max) return 0;
     const int64_t is_null = item.null_def > 0 && definition > 0;
-    const bool is_kept = entries_->spots.add({&page, chunk_.part, slot, chunk_.part, is_null}) &&
+    const bool is_added = entries_->locations.add({&page, chunk_.part, slot, chunk_.part, is_null}) &&
                          entries_->position.add(page.chunk_position[chunk_.part]) &&
                          entries_->size.add(page.chunk_size[chunk_.part]);
-    return is_kept ? 0 : fail(kNoMemory, 0);
+    return is_added ? 0 : fail(kNoMemory, 0);
   }
 
   const File& file_;
@@ -190,11 +190,11 @@ class LevelReader {
 
 // Write the layers around the values of rows to the output, from the values outwards.
 static inline int64_t put_layers(const Column& column, const Nesting& nesting, int64_t rows,
-                                 const Entries& entries, Output* out, Place* place) {
-  int64_t count = place->count;
+                                 const Entries& entries, Output* out, ColumnOutput* output) {
+  int64_t count = output->count;
   const int64_t layers = nesting.layers - 1;
-  place->layers = out->take(layers * static_cast<int64_t>(sizeof(LayerPlace)));
-  if (place->layers < 0) return fail(kOutputFull, 0);
+  output->layers = out->take(layers * static_cast<int64_t>(sizeof(LayerOutput)));
+  if (output->layers < 0) return fail(kOutputFull, 0);
   int64_t left = entries.repetition.count;
   const bool has_definition = nesting.def_bits > 0;
   auto* const offsets = static_cast<int64_t*>(malloc(static_cast<size_t>(left + 1) * sizeof(int64_t)));
@@ -205,7 +205,7 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
     uint16_t* const rep = entries.repetition.data;
     uint16_t* const def = entries.definition.data;
     const Span<const uint16_t> definition = {def, has_definition ? left : 0};
-    LayerPlace found = {count, 0, -1, -1};
+    LayerOutput found = {count, 0, -1, -1};
     const bool has_bits = has_definition && layer.null_def > 0;
     const int64_t bit_bytes = (left + 7) / 8;
     const int64_t bits = out->take(has_bits || has_definition ? bit_bytes : 0);
@@ -252,7 +252,7 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
       for (int64_t k = 0; k < found.count; ++k)
         found.nulls += !(validity.data[k / 8] >> k % 8 & 1);
     }
-    memcpy(out->bytes.data + place->layers + (i - 1) * static_cast<int64_t>(sizeof found), &found,
+    memcpy(out->bytes.data + output->layers + (i - 1) * static_cast<int64_t>(sizeof found), &found,
            sizeof found);
     count = found.count;
   }

@@ -3,7 +3,7 @@
 
 #include "inflate.hpp"
 #include "levels.hpp"
-#include "plan_places.hpp"
+#include "plan_locations.hpp"
 
 namespace LANCELET_NAMESPACE {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
@@ -51,11 +51,11 @@ struct Scratch {
   uint8_t* data = nullptr;
   int64_t size = 0;
 
-  bool reserve(int64_t wanted) {
-    if (wanted <= size) return true;
+  bool reserve(int64_t capacity) {
+    if (capacity <= size) return true;
     free(data);
-    data = static_cast<uint8_t*>(malloc(static_cast<size_t>(wanted)));
-    size = data == nullptr ? 0 : wanted;
+    data = static_cast<uint8_t*>(malloc(static_cast<size_t>(capacity)));
+    size = data == nullptr ? 0 : capacity;
     return data != nullptr;
   }
 };
@@ -172,14 +172,14 @@ static inline int64_t is_null(const Chunk& chunk, int64_t at) {
   const int64_t left = chunk.definition.size - full * block_bytes;
   const bool is_plain = left == 2 * tail;
   if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, 0);
-  const int64_t block = at / kBlock, place = at % kBlock;
+  const int64_t block = at / kBlock, offset = at % kBlock;
   const uint8_t* from = chunk.definition.data + block * block_bytes;
   if (block == full && is_plain) {
-    const int64_t level = load<uint16_t>(from + 2 * place);
+    const int64_t level = load<uint16_t>(from + 2 * offset);
     return level > 1 ? fail(kBadLevels, 0) : level;
   }
   // Words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.
-  const int64_t lane = place % 64, row = place % 128 / 64 * 8 + place / 128;
+  const int64_t lane = offset % 64, row = offset % 128 / 64 * 8 + offset / 128;
   return load<uint16_t>(from + 2 * lane) >> row & 1;
 }
 

@@ -153,7 +153,7 @@ struct Impacts {
 // length of every document in a byte; `end` has the end of every entry.
 int64_t encode_impacts(Span<const uint32_t> docs, Span<const uint32_t> freqs, ConstInts count,
                        ConstBytes code, int64_t block_docs, Bytes out, Ints end) {
-  constexpr int64_t kBlocksTogether = 32;
+  constexpr int64_t kBlocksPerGroup = 32;
   constexpr int64_t kEntryBytes = 10 + 256 * 6;
   int64_t from = 0, entry = 0;
   uint8_t* at = out.data;
@@ -162,8 +162,8 @@ int64_t encode_impacts(Span<const uint32_t> docs, Span<const uint32_t> freqs, Co
   for (int64_t i = 0; i < count.size; ++i) {
     const int64_t own = count.data[i];
     if (own < 0 || own > docs.size - from || own > freqs.size - from) return fail(kBadCount, i);
-    for (int64_t step = block_docs; step <= block_docs * kBlocksTogether;
-         step *= kBlocksTogether) {
+    for (int64_t step = block_docs; step <= block_docs * kBlocksPerGroup;
+         step *= kBlocksPerGroup) {
       for (int64_t start = 0; start < own; start += step) {
         const int64_t stop = smaller(start + step, own);
         if (entry >= end.size || limit - at < kEntryBytes) return fail(kOutputFull, i);

@@ -74,10 +74,10 @@ const uint8_t* get_patched(const uint8_t* at, const uint8_t* end, uint32_t* valu
   for (int k = 0; k < exceptions; ++k) {
     uint32_t high = 0;
     if (at >= end) return nullptr;
-    const uint8_t place = *at++;
+    const uint8_t index = *at++;
     at = get_varint(at, end, &high);
     if (!at || width == 32) return nullptr;
-    values[place] |= high << width;
+    values[index] |= high << width;
   }
   return at;
 }

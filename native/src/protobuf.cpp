@@ -11,7 +11,7 @@ struct Paths {
   uint8_t* present;
 };
 
-LANCELET_INLINE void keep(const Paths& paths, int64_t path, int64_t message, uint64_t value) {
+LANCELET_INLINE void store_value(const Paths& paths, int64_t path, int64_t message, uint64_t value) {
   paths.values[path * paths.stride + message] = value;
   paths.present[path * paths.stride + message] = 1;
 }
@@ -29,8 +29,8 @@ bool read_embedded(Cursor cursor, const Paths& paths, uint64_t outer, int64_t me
       for (int64_t i = 0; i < paths.pairs.size / 2; ++i)
         if (static_cast<uint64_t>(paths.pairs.data[2 * i]) == outer &&
             static_cast<uint64_t>(paths.pairs.data[2 * i + 1]) == field.number)
-          keep(paths, i, message, field.value);
-    cursor.at = behind(cursor, field);
+          store_value(paths, i, message, field.value);
+    cursor.at = content_end(cursor, field);
   }
   return true;
 }
@@ -44,10 +44,10 @@ bool read_message(Cursor& cursor, const Paths& paths, int64_t message) {
       const uint64_t outer = static_cast<uint64_t>(paths.pairs.data[2 * i]);
       const uint64_t inner = static_cast<uint64_t>(paths.pairs.data[2 * i + 1]);
       if (field.wire_type == kVarint && outer == 0 && inner == field.number) {
-        keep(paths, i, message, field.value);
+        store_value(paths, i, message, field.value);
       } else if (field.wire_type == kBytes && outer == field.number) {
         if (inner == 0)
-          keep(paths, i, message, field.value);
+          store_value(paths, i, message, field.value);
         else
           embedded = true;
       }
@@ -56,7 +56,7 @@ bool read_message(Cursor& cursor, const Paths& paths, int64_t message) {
       const Cursor part{cursor.at, cursor.at + field.value, kTooShort};
       if (!read_embedded(part, paths, field.number, message, cursor.fault)) return false;
     }
-    cursor.at = behind(cursor, field);
+    cursor.at = content_end(cursor, field);
   }
   return true;
 }
@@ -104,7 +104,7 @@ int64_t count_parts(ConstBytes message, int64_t field) {
     const int64_t head = cursor.at - message.data;
     if (!read_field(cursor, found)) return fail(cursor.fault, head);
     count += found.wire_type == kBytes && found.number == static_cast<uint64_t>(field);
-    cursor.at = behind(cursor, found);
+    cursor.at = content_end(cursor, found);
   }
   return count;
 }
@@ -124,12 +124,12 @@ int64_t find_parts(ConstBytes message, int64_t field, Ints head, Ints position, 
       size.data[count] = static_cast<int64_t>(found.value);
       ++count;
     }
-    cursor.at = behind(cursor, found);
+    cursor.at = content_end(cursor, found);
   }
   return count;
 }
 
-int64_t find_parts_in(ConstBytes source, ConstInts position, ConstInts size, int64_t wanted,
+int64_t find_parts_in(ConstBytes source, ConstInts position, ConstInts size, int64_t field_number,
                       Ints owner, Ints part_position, Ints part_size) {
   // Without room it counts only, so that the caller knows how much it takes.
   const bool counts_only = owner.size == 0;
@@ -141,7 +141,7 @@ int64_t find_parts_in(ConstBytes source, ConstInts position, ConstInts size, int
     Cursor cursor{start, start + size.data[i], kTooShort};
     while (cursor.at < cursor.stop) {
       if (!read_field(cursor, field)) return fail(cursor.fault, i);
-      if (field.wire_type == kBytes && field.number == static_cast<uint64_t>(wanted)) {
+      if (field.wire_type == kBytes && field.number == static_cast<uint64_t>(field_number)) {
         if (!counts_only) {
           if (count >= owner.size || count >= part_position.size || count >= part_size.size)
             return fail(kOutputFull, i);
@@ -151,7 +151,7 @@ int64_t find_parts_in(ConstBytes source, ConstInts position, ConstInts size, int
         }
         ++count;
       }
-      cursor.at = behind(cursor, field);
+      cursor.at = content_end(cursor, field);
     }
   }
   return count;
@@ -183,12 +183,12 @@ int64_t read_varints(ConstBytes source, ConstInts position, ConstInts size, Cons
     return fail(kOutputFull, 0);
   memset(values.data, 0, values.size * sizeof(uint64_t));
   memset(present.data, 0, present.size);
-  const Paths wanted{paths, messages, values.data, present.data};
+  const Paths output{paths, messages, values.data, present.data};
   for (int64_t i = 0; i < messages; ++i) {
     if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
     const uint8_t* start = source.data + position.data[i];
     Cursor cursor{start, start + size.data[i], kTooShort};
-    if (!read_message(cursor, wanted, i)) return fail(cursor.fault, i);
+    if (!read_message(cursor, output, i)) return fail(cursor.fault, i);
   }
   return 0;
 }

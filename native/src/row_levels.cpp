@@ -16,7 +16,7 @@ struct Walk {
   int64_t entries = 0, slots = 0;
 
   // Passes rows before `row`, and says whether `row` up to `last` holds a wanted one.
-  LANCELET_INLINE bool wants(int64_t row, int64_t last) {
+  LANCELET_INLINE bool contains(int64_t row, int64_t last) {
     while (next < rows.size && rows.data[next] < row) ++next;
     return next < rows.size && rows.data[next] <= last;
   }
@@ -60,7 +60,7 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
                         int64_t definition_width, ConstInts counts, ConstInts chunks,
                         ConstInts begun, ConstInts rows, int64_t rep_max, int64_t def_max,
                         int64_t slot_max, Span<uint16_t> repetition, Span<uint16_t> definition,
-                        Ints which, Ints within_chunk, Bytes validity, Ints slots) {
+                        Ints slot_chunks, Ints within_chunk, Bytes validity, Ints slots) {
   const int64_t count = chunks.size;
   const bool has_definition = definition_width >= 0;
   if (num_levels.size != count || repetition_position.size != count ||
@@ -102,20 +102,20 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
       const int64_t group = smaller(kGroup, levels - start);
       const uint64_t all = low_bits(group);
       const uint64_t starts = ~at_most(rep + start, group, inner_max) & all;
-      uint64_t is_slot = all, is_known = at_most(rep + start, group, row_max);
+      uint64_t is_slot = all, in_range = at_most(rep + start, group, row_max);
       if (has_definition) {
         is_slot &= at_most(def + start, group, static_cast<uint16_t>(slot_max));
-        is_known &= at_most(def + start, group, static_cast<uint16_t>(def_max));
+        in_range &= at_most(def + start, group, static_cast<uint16_t>(def_max));
       }
-      if (LANCELET_UNLIKELY((is_known & all) != all)) {
+      if (LANCELET_UNLIKELY((in_range & all) != all)) {
         status = fail(kBadLevels, i);
         break;
       }
       const int64_t last = row + count_bits(starts);
-      if (walk.wants(row, last)) {
+      if (walk.contains(row, last)) {
         for (int64_t k = 0; k < group; ++k) {
           row += starts >> k & 1;
-          if (!walk.wants(row, row)) continue;
+          if (!walk.contains(row, row)) continue;
           if (walk.entries == repetition.size ||
               (has_definition && walk.entries == definition.size)) {
             status = fail(kOutputFull, i);
@@ -125,12 +125,12 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
           if (has_definition) definition.data[walk.entries] = def[start + k];
           ++walk.entries;
           if ((is_slot >> k & 1) == 0) continue;
-          if (walk.slots == which.size || walk.slots == within_chunk.size ||
+          if (walk.slots == slot_chunks.size || walk.slots == within_chunk.size ||
               (validity.size > 0 && walk.slots / 8 >= validity.size)) {
             status = fail(kOutputFull, i);
             break;
           }
-          which.data[walk.slots] = i;
+          slot_chunks.data[walk.slots] = i;
           within_chunk.data[walk.slots] = slot + count_bits(is_slot & low_bits(k));
           if (validity.size > 0)
             set_bit(validity, walk.slots, !has_definition || def[start + k] == 0);

@@ -14,14 +14,14 @@
 #include "partition_search.hpp"
 
 #if defined(__AVX512BW__) && defined(__GNUC__)
-#define LANCELET_ROUNDED 1
+#define LANCELET_QUANTIZED 1
 #endif
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
 // What bounds are found from: bytes of each row; where there is no `scale`, it is the same for all.
-struct Numbers {
+struct QuantizedRows {
   const uint8_t* bytes;
   int64_t dimension;
   Span<const float> add, scale;
@@ -29,12 +29,12 @@ struct Numbers {
 
 // Weights in steps of bytes. A product is `step` times that of bytes plus `shift`, at most `slack`
 // off. Without steps, nothing is known of it.
-struct Rounded {
+struct QuantizedWeights {
   int8_t* weights;
   float step, shift, slack, scale;
 
-  // Numbers lie as far from `middle` as that is from 0, and may be `spread` off (as a vector).
-  void fill(const float* exact, int64_t dimension, float middle, double spread) {
+  // Numbers lie as far from `middle` as that is from 0, and may be `error` off (as a vector).
+  void fill(const float* exact, int64_t dimension, float middle, double error) {
     float most = 0;
     for (int64_t k = 0; k < dimension; ++k) most = larger(most, exact[k] < 0 ? -exact[k] : exact[k]);
     step = most / 127;
@@ -42,7 +42,7 @@ struct Rounded {
       step = 0;
       return;
     }
-    double rest = 0, apart = 0, size = 0, squares = 0;
+    double rest = 0, absolute_rest = 0, size = 0, squares = 0;
     for (int64_t k = 0; k < dimension; ++k) {
       const float scaled = exact[k] / step;
       const int32_t whole = static_cast<int32_t>(scaled + (scaled < 0 ? -0.5f : 0.5f));
@@ -50,14 +50,14 @@ struct Rounded {
       const double own = static_cast<double>(exact[k]);
       const double left = own - static_cast<double>(step) * whole;
       rest += left;
-      apart += left < 0 ? -left : left;
+      absolute_rest += left < 0 ? -left : left;
       size += own < 0 ? -own : own;
       squares += own * own;
     }
     fill_up(dimension);
     shift = static_cast<float>(middle * rest);
     // Sums are rounded as well.
-    slack = static_cast<float>(middle * (apart + 2e-5 * size) + spread * root_of(squares));
+    slack = static_cast<float>(middle * (absolute_rest + 2e-5 * size) + error * root_of(squares));
   }
 
   // Takes weights that are bytes less 128.
@@ -73,19 +73,19 @@ struct Rounded {
   }
 };
 
-#if defined(LANCELET_ROUNDED)
+#if defined(LANCELET_QUANTIZED)
 
 constexpr int64_t kGroup = 16;
 constexpr int64_t kSums = 4;
 
-LANCELET_INLINE bool can_round() { return __builtin_cpu_supports("avx512vnni"); }
+LANCELET_INLINE bool can_quantize() { return __builtin_cpu_supports("avx512vnni"); }
 
 // Numbers of 16 rows, read at once where the rows lie side by side.
-LANCELET_INLINE __m512 of_rows(Span<const float> numbers, const int64_t* places, float other) {
-  if (numbers.size == 0) return _mm512_set1_ps(other);
-  if (places[kGroup - 1] - places[0] == kGroup - 1) return _mm512_loadu_ps(numbers.data + places[0]);
+LANCELET_INLINE __m512 of_rows(Span<const float> numbers, const int64_t* rows, float fallback) {
+  if (numbers.size == 0) return _mm512_set1_ps(fallback);
+  if (rows[kGroup - 1] - rows[0] == kGroup - 1) return _mm512_loadu_ps(numbers.data + rows[0]);
   float found[kGroup];
-  for (int64_t k = 0; k < kGroup; ++k) found[k] = numbers.data[places[k]];
+  for (int64_t k = 0; k < kGroup; ++k) found[k] = numbers.data[rows[k]];
   return _mm512_loadu_ps(found);
 }
 
@@ -102,10 +102,10 @@ LANCELET_INLINE __m512i totals_of(const __m512i* sums) {
 }
 
 // Which of 16 rows may have a score that is not above `limit`, or none that is a number.
-__attribute__((target("avx512vnni"))) uint32_t rows_below(const Numbers& numbers,
-                                                           const int64_t* places,
-                                                           const Rounded& rounded, float base,
-                                                           float near, float limit) {
+__attribute__((target("avx512vnni"))) uint32_t rows_below(const QuantizedRows& numbers,
+                                                           const int64_t* rows,
+                                                           const QuantizedWeights& quantized, float base,
+                                                           float offset, float limit) {
   const int64_t dimension = numbers.dimension, whole = dimension / 64 * 64;
   const __mmask64 rest = (__mmask64{1} << (dimension - whole)) - 1;
   __m512i products = _mm512_setzero_si512();
@@ -114,17 +114,17 @@ __attribute__((target("avx512vnni"))) uint32_t rows_below(const Numbers& numbers
     __m512i sums[kSums];
 #pragma GCC unroll 4
     for (int64_t k = 0; k < kSums; ++k) {
-      own[k] = numbers.bytes + places[k * kSums + group] * dimension;
+      own[k] = numbers.bytes + rows[k * kSums + group] * dimension;
       sums[k] = _mm512_setzero_si512();
     }
     for (int64_t at = 0; at < whole; at += 64) {
-      const __m512i weights = _mm512_loadu_si512(rounded.weights + at);
+      const __m512i weights = _mm512_loadu_si512(quantized.weights + at);
 #pragma GCC unroll 4
       for (int64_t k = 0; k < kSums; ++k)
         sums[k] = _mm512_dpbusd_epi32(sums[k], _mm512_loadu_si512(own[k] + at), weights);
     }
     if (rest != 0) {
-      const __m512i weights = _mm512_loadu_si512(rounded.weights + whole);
+      const __m512i weights = _mm512_loadu_si512(quantized.weights + whole);
 #pragma GCC unroll 4
       for (int64_t k = 0; k < kSums; ++k)
         sums[k] = _mm512_dpbusd_epi32(sums[k], _mm512_maskz_loadu_epi8(rest, own[k] + whole),
@@ -134,52 +134,52 @@ __attribute__((target("avx512vnni"))) uint32_t rows_below(const Numbers& numbers
     products = _mm512_mask_mov_epi32(products, static_cast<__mmask16>(0x1111 << group),
                                      totals_of(sums));
   }
-  const __m512 add = of_rows(numbers.add, places, 0);
-  const __m512 scale = of_rows(numbers.scale, places, rounded.scale);
+  const __m512 add = of_rows(numbers.add, rows, 0);
+  const __m512 scale = of_rows(numbers.scale, rows, quantized.scale);
   const __m512 product = _mm512_add_ps(
-      _mm512_mul_ps(_mm512_cvtepi32_ps(products), _mm512_set1_ps(rounded.step)),
-      _mm512_set1_ps(rounded.shift + base));
-  const __m512 size = _mm512_add_ps(_mm512_abs_ps(add), _mm512_set1_ps(near < 0 ? -near : near));
+      _mm512_mul_ps(_mm512_cvtepi32_ps(products), _mm512_set1_ps(quantized.step)),
+      _mm512_set1_ps(quantized.shift + base));
+  const __m512 size = _mm512_add_ps(_mm512_abs_ps(add), _mm512_set1_ps(offset < 0 ? -offset : offset));
   const __m512 slack =
-      _mm512_add_ps(_mm512_mul_ps(_mm512_abs_ps(scale), _mm512_set1_ps(rounded.slack)),
+      _mm512_add_ps(_mm512_mul_ps(_mm512_abs_ps(scale), _mm512_set1_ps(quantized.slack)),
                     _mm512_mul_ps(size, _mm512_set1_ps(1e-5f)));
-  const __m512 score = _mm512_add_ps(_mm512_add_ps(add, _mm512_set1_ps(near)),
+  const __m512 score = _mm512_add_ps(_mm512_add_ps(add, _mm512_set1_ps(offset)),
                                      _mm512_mul_ps(scale, product));
   return _mm512_cmp_ps_mask(_mm512_sub_ps(score, slack), _mm512_set1_ps(limit), _CMP_NGT_UQ);
 }
 
 #else
 
-LANCELET_INLINE bool can_round() { return false; }
+LANCELET_INLINE bool can_quantize() { return false; }
 
 #endif
 
 // Looks at rows of a partition: at those only that may be found, if these are few.
 template <class Score>
-LANCELET_INLINE void each_row(int64_t start, int64_t length, [[maybe_unused]] const Numbers& numbers,
-                              [[maybe_unused]] const Rounded& rounded, [[maybe_unused]] float base,
-                              [[maybe_unused]] float near, Search& search, Score score) {
-  int64_t places[kStretch];
-  const bool is_picky = search.admits_few(start, length);
-  for (int64_t first = start; first < start + length; first += kStretch) {
-    int64_t count = smaller(kStretch, start + length - first);
-    if (is_picky) {
-      count = search.admission.pick(first, count, places);
+LANCELET_INLINE void each_row(int64_t start, int64_t length, [[maybe_unused]] const QuantizedRows& numbers,
+                              [[maybe_unused]] const QuantizedWeights& quantized, [[maybe_unused]] float base,
+                              [[maybe_unused]] float offset, Search& search, Score score) {
+  int64_t rows[kBatchRows];
+  const bool is_selective = search.allows_few(start, length);
+  for (int64_t first = start; first < start + length; first += kBatchRows) {
+    int64_t count = smaller(kBatchRows, start + length - first);
+    if (is_selective) {
+      count = search.prefilter.select(first, count, rows);
     } else {
-      for (int64_t k = 0; k < count; ++k) places[k] = first + k;
+      for (int64_t k = 0; k < count; ++k) rows[k] = first + k;
     }
     int64_t done = 0;
-#if defined(LANCELET_ROUNDED)
-    if (rounded.step > 0)
+#if defined(LANCELET_QUANTIZED)
+    if (quantized.step > 0)
       for (; done + kGroup <= count; done += kGroup) {
-        uint64_t left = rows_below(numbers, places + done, rounded, base, near, search.limit());
+        uint64_t left = rows_below(numbers, rows + done, quantized, base, offset, search.limit());
         for (; left != 0; left &= left - 1) {
-          const int64_t place = places[done + trailing_zeros(left)];
-          search.look_at(place, score(place));
+          const int64_t row = rows[done + trailing_zeros(left)];
+          search.add(row, score(row));
         }
       }
 #endif
-    for (; done < count; ++done) search.look_at(places[done], score(places[done]));
+    for (; done < count; ++done) search.add(rows[done], score(rows[done]));
   }
 }
 

@@ -21,35 +21,35 @@ constexpr uint32_t kLines = bit(kCr) | bit(kLf) | bit(kNewline);
 constexpr uint32_t kMarks = bit(kExtend) | bit(kFormat) | bit(kZwj);
 constexpr uint32_t kPictographs = bit(kExtendedPictographic) | bit(kPictographicLetter);
 constexpr uint32_t kLetters = bit(kALetter) | bit(kHebrewLetter) | bit(kPictographicLetter);
-constexpr uint32_t kOfWords = kLetters | bit(kNumeric);
-constexpr uint32_t kOfNames = kOfWords | bit(kKatakana);
+constexpr uint32_t kWordClasses = kLetters | bit(kNumeric);
+constexpr uint32_t kNameClasses = kWordClasses | bit(kKatakana);
 
-struct Beside {
+struct AdjacentRule {
   uint32_t left, right;
 };
-constexpr Beside kBeside[] = {
-    {kOfWords, kOfWords},
+constexpr AdjacentRule kAdjacentRules[] = {
+    {kWordClasses, kWordClasses},
     {bit(kHebrewLetter), bit(kSingleQuote)},
     {bit(kKatakana), bit(kKatakana)},
-    {kOfNames | bit(kExtendNumLet), bit(kExtendNumLet)},
-    {bit(kExtendNumLet), kOfNames},
+    {kNameClasses | bit(kExtendNumLet), bit(kExtendNumLet)},
+    {bit(kExtendNumLet), kNameClasses},
 };
 
-struct Between {
+struct BetweenRule {
   uint32_t middle, both;
 };
-constexpr Between kBetween[] = {
+constexpr BetweenRule kBetweenRules[] = {
     {bit(kMidLetter) | bit(kMidNumLet) | bit(kSingleQuote), kLetters},
     {bit(kDoubleQuote), bit(kHebrewLetter)},
     {bit(kMidNum) | bit(kMidNumLet) | bit(kSingleQuote), bit(kNumeric)},
 };
 
-struct Words {
+struct Dictionary {
   Span<const uint16_t> units;
   Span<const int32_t> children;
   Span<const uint16_t> num_children;
   ConstBytes is_word;
-  Ints stretches;  // how many there were of each language
+  Ints language_runs;  // how many there were of each language
   bool broken = false;
 
   bool is_leaf(int64_t node) const { return num_children.data[node] == 0; }
@@ -165,9 +165,9 @@ struct Clusters {
 };
 
 // A stretch of one language, and the words it begins with.
-struct Stretch {
+struct LanguageRun {
   const Text& text;
-  Words& words;
+  Dictionary& dictionary;
   int64_t root, at, stop;
   Clusters clusters;
 
@@ -178,20 +178,20 @@ struct Stretch {
     while (at < stop) {
       const Character c = text.read(at, stop);
       at += c.bytes;
-      node = words.step(node, c.code);
+      node = dictionary.step(node, c.code);
       if (node < 0) {
         if (matched >= 0) at = matched;
         return at;
       }
-      if (!words.is_word.data[node]) {
+      if (!dictionary.is_word.data[node]) {
         inside = true;
         continue;
       }
-      if (words.is_leaf(node)) return at;
+      if (dictionary.is_leaf(node)) return at;
       // A word may go on; what ends within a cluster is none.
       while (cluster < at) {
-        const int64_t place = clusters.next();
-        cluster = place < 0 ? stop : place;
+        const int64_t position = clusters.next();
+        cluster = position < 0 ? stop : position;
       }
       if (cluster == at) matched = at;
     }
@@ -200,22 +200,22 @@ struct Stretch {
 };
 
 // Segments of a run of characters of scripts without blanks.
-void cut_run(const Text& text, Words& words, int64_t start, int64_t stop, Output& out) {
-  int64_t fed = start;
+void cut_run(const Text& text, Dictionary& dictionary, int64_t start, int64_t stop, Output& out) {
+  int64_t consumed = start;
   const auto cut = [&](int64_t end) {
-    while (fed < end) {
-      const Character c = text.read(fed, end);
-      out.add(fed, c);
-      fed += c.bytes;
+    while (consumed < end) {
+      const Character c = text.read(consumed, end);
+      out.add(consumed, c);
+      consumed += c.bytes;
     }
     out.cut(end);
   };
   // The end of a stretch may be left, and is then taken for a run of its own.
-  while (fed < stop) {
-    for (int64_t at = fed; at < stop;) {
+  while (consumed < stop) {
+    for (int64_t at = consumed; at < stop;) {
       const int64_t from = at;
-      const auto language_at = [&](int64_t place, int64_t* bytes) {
-        const Character c = text.read(place, stop);
+      const auto language_at = [&](int64_t position, int64_t* bytes) {
+        const Character c = text.read(position, stop);
         *bytes = c.bytes;
         return (text.class_of(c.code) - kComplex) >> 3;
       };
@@ -224,13 +224,13 @@ void cut_run(const Text& text, Words& words, int64_t start, int64_t stop, Output
       do {
         at += bytes;
       } while (at < stop && language_at(at, &bytes) == language);
-      if (language < words.stretches.size) ++words.stretches.data[language];
-      if (language == 0 || language > words.units.size) {
+      if (language < dictionary.language_runs.size) ++dictionary.language_runs.data[language];
+      if (language == 0 || language > dictionary.units.size) {
         cut(at);
         continue;
       }
-      Stretch stretch{text, words, language - 1, from, at, {text, from, at}};
-      for (int64_t end; (end = stretch.next_end()) >= 0;) cut(end);
+      LanguageRun run{text, dictionary, language - 1, from, at, {text, from, at}};
+      for (int64_t end; (end = run.next_end()) >= 0;) cut(end);
     }
   }
 }
@@ -262,9 +262,9 @@ struct Before {
     if (kind == kRegionalIndicator) return near == kRegionalIndicator && odd;
     // UAX 29 has no such exception, but the reference's tables do.
     if (near == kKatakana && last == kZwj && kind == kExtendNumLet) return false;
-    for (const Beside& rule : kBeside)
+    for (const AdjacentRule& rule : kAdjacentRules)
       if ((left & rule.left) && (own & rule.right)) return true;
-    for (const Between& rule : kBetween) {
+    for (const BetweenRule& rule : kBetweenRules) {
       if ((bit(far) & rule.both) && (left & rule.middle) && (own & rule.both)) return true;
       if ((left & rule.both) && (own & rule.middle) && (bit(next()) & rule.both)) return true;
     }
@@ -272,7 +272,7 @@ struct Before {
   }
 };
 
-void cut_text(const Text& text, Words& words, int64_t start, int64_t stop, Output& out) {
+void cut_text(const Text& text, Dictionary& dictionary, int64_t start, int64_t stop, Output& out) {
   Before before;
   out.cut(start);
   for (int64_t at = start; at < stop;) {
@@ -287,7 +287,7 @@ void cut_text(const Text& text, Words& words, int64_t start, int64_t stop, Outpu
         end += more.bytes;
       }
       out.cut(at);
-      cut_run(text, words, at, end, out);
+      cut_run(text, dictionary, at, end, out);
       before = Before();
       at = end;
       continue;
@@ -304,22 +304,22 @@ void cut_text(const Text& text, Words& words, int64_t start, int64_t stop, Outpu
 
 // Returns how many segments there are, and writes down as many as the output has room for. Adds
 // how many stretches of each language there were, so that words are read only when they are met.
-int64_t place_segments(ConstInts offsets, ConstBytes data, ConstBytes members, ConstBytes classes,
+int64_t locate_segments(ConstInts offsets, ConstBytes data, ConstBytes members, ConstBytes classes,
                        Span<const uint16_t> units, Span<const int32_t> children,
                        Span<const uint16_t> num_children, ConstBytes is_word, int64_t splits,
-                       Ints position, Ints size, Ints count, Ints stretches) {
+                       Ints position, Ints size, Ints count, Ints language_runs) {
   const int64_t status = check_texts(offsets, data);
   if (status < 0) return status;
   if (children.size != units.size || num_children.size != units.size ||
       is_word.size != units.size)
     return fail(kBadCount, 0);
-  Words words{units, children, num_children, is_word, stretches};
+  Dictionary dictionary{units, children, num_children, is_word, language_runs};
   const Text text{data.data, classes};
   Output out{members_of(members), splits != 0, position, size};
   for (int64_t i = 0; i + 1 < offsets.size; ++i) {
     out.found = 0;
-    cut_text(text, words, offsets.data[i], offsets.data[i + 1], out);
-    if (words.broken) return fail(kBadIndex, i);
+    cut_text(text, dictionary, offsets.data[i], offsets.data[i + 1], out);
+    if (dictionary.broken) return fail(kBadIndex, i);
     count.data[i] = out.found;
   }
   return out.total;

@@ -14,7 +14,7 @@ namespace LANCELET_NAMESPACE {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
 #include "bitpack.def"
 #include "rle.def"
-#include "survey.def"
+#include "distinct.def"
 #undef KERNEL
 
 namespace {
@@ -44,7 +44,7 @@ constexpr int64_t kWide = 256, kLongBefore22 = 4096, kInlineMax = 32;
 constexpr int64_t kChunkValues = 4096, kChunkAim = 8192, kSmallChunk = 16000, kBlock = 1024;
 constexpr int64_t kChunkFrame = 16, kPartFrame = 8, kRunMax = 255;
 constexpr int64_t kDictionaryFrom = 100, kCompressItemsFrom = 4096;
-constexpr double kByteNs = 8.0, kLookUpNs = 1.5, kDecodeNs = 0.07, kRunNs = 0.1;
+constexpr double kByteNs = 8.0, kLookupNs = 1.5, kDecodeNs = 0.07, kRunNs = 0.1;
 constexpr double kRepeatedMin = 0.05, kIndicesMax = 0.88, kObvious = 0.15, kRatio = 0.8;
 constexpr uint8_t kPad = 0xFE, kTextPad = 72;
 
@@ -96,7 +96,7 @@ double decode_ns(const Values& values, double rate) {
 // Memory for what is made on the way, of the most rows that a page has.
 struct Scratch {
   uint8_t* memory = nullptr;
-  uint8_t *bits, *levels, *indices, *words, *items, *part;
+  uint8_t *bits, *levels, *indices, *index_values, *items, *part;
   int64_t* first;
   ~Scratch() { free(memory); }
   bool make(int64_t rows) {
@@ -104,8 +104,8 @@ struct Scratch {
     memory = static_cast<uint8_t*>(malloc(static_cast<size_t>(room * 22 + 6 * kRawMax)));
     first = reinterpret_cast<int64_t*>(memory);
     indices = memory + 8 * room;
-    words = indices + 4 * room;
-    levels = words + 4 * room;
+    index_values = indices + 4 * room;
+    levels = index_values + 4 * room;
     part = levels + 2 * room;  // levels of a chunk as runs, or one packed block of values
     bits = part + 4 * room + 2 * kRawMax;
     items = bits + kRawMax;
@@ -272,8 +272,8 @@ class Page {
   // Whether less than the whole page would be looked at, as of strings of odd lengths.
   bool has_sample(int64_t raw) const {
     const double each = larger(static_cast<double>(raw) / static_cast<double>(rows_), 1.0);
-    const double wanted = smaller(larger(kSample / each, kSampleFew), kSampleMost);
-    return rows_ > int64_t{1} << lround(log2(wanted));
+    const double target = smaller(larger(kSample / each, kSampleFew), kSampleMost);
+    return rows_ > int64_t{1} << lround(log2(target));
   }
 
   // --- what is cheapest ---------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Page {
       weigh(values, kPacked, sum * (kBlock / 8) + blocks * width + kChunkFrame * blocks, kDecodeNs, choice);
     if (runs < 0) {
       int64_t distinct;
-      survey_words({values.data, rows * width}, width, rows, 0, {&runs, 1}, {&distinct, 1});
+      count_distinct_fixed({values.data, rows * width}, width, rows, 0, {&runs, 1}, {&distinct, 1});
     }
     if (runs * 2 > rows) return;
     int64_t each = chunk_values(values, kRuns), stored = 0;
@@ -373,9 +373,9 @@ class Page {
       const int64_t width = values_.width();
       const int64_t status =
           values_.offsets
-              ? survey_strings({values_.offsets, (rows_ + 1) * width}, width, texts(), rows_, rows_,
+              ? count_distinct_strings({values_.offsets, (rows_ + 1) * width}, width, texts(), rows_, rows_,
                                {&runs, 1}, {&distinct, 1})
-              : survey_words({values_.data, raw}, width, rows_, rows_, {&runs, 1}, {&distinct, 1});
+              : count_distinct_fixed({values_.data, raw}, width, rows_, rows_, {&runs, 1}, {&distinct, 1});
       if (status < 0) return false;
       if (static_cast<double>(distinct) <= floor((1 - kRepeatedMin) * rows)) {
         items = items_expected(distinct, rows_);
@@ -384,7 +384,7 @@ class Page {
     }
     if (items >= 0 && values_.offsets) {
       const double indices = log2(larger(items, 2.0)) / 8 + items * plain / rows;
-      if (kByteNs * indices + kLookUpNs < kObvious * kByteNs * plain) {
+      if (kByteNs * indices + kLookupNs < kObvious * kByteNs * plain) {
         if (!index(rows_ / 2, dictionary)) return false;
         *has_dictionary = is_small(*dictionary, plain);
         if (*has_dictionary) return true;
@@ -405,7 +405,7 @@ class Page {
     }
     const Values& own = dictionary->indices;
     const double ns = decode_ns(own, dictionary->choice.encoding == kRuns ? kRunNs : kDecodeNs);
-    const double total = kByteNs * bytes_per_value(*dictionary) + (ns + kLookUpNs);
+    const double total = kByteNs * bytes_per_value(*dictionary) + (ns + kLookupNs);
     *has_dictionary = total < choice->total;
     return true;
   }
@@ -432,8 +432,8 @@ class Page {
     const Bytes indices = {scratch_.indices, 4 * rows_};
     const int64_t items =
         values_.offsets
-            ? index_strings({values_.offsets, (rows_ + 1) * width}, width, texts(), indices, first)
-            : index_words({values_.data, rows_ * width}, width, indices, first);
+            ? dictionary_encode_strings({values_.offsets, (rows_ + 1) * width}, width, texts(), indices, first)
+            : dictionary_encode_fixed({values_.data, rows_ * width}, width, indices, first);
     if (items < 0 || items > first.size) return false;
     dictionary->was_tried = true;
     dictionary->items = items;
@@ -441,10 +441,10 @@ class Page {
     const int64_t bits = items <= 1 << 8 ? 8 : 16;
     for (int64_t row = 0; row < rows_; ++row) {
       const uint32_t own = load<uint32_t>(scratch_.indices + 4 * row);
-      if (bits == 8) scratch_.words[row] = static_cast<uint8_t>(own);
-      else store<uint16_t>(scratch_.words + 2 * row, static_cast<uint16_t>(own));
+      if (bits == 8) scratch_.index_values[row] = static_cast<uint8_t>(own);
+      else store<uint16_t>(scratch_.index_values + 2 * row, static_cast<uint16_t>(own));
     }
-    dictionary->indices = {bits, rows_, scratch_.words, nullptr};
+    dictionary->indices = {bits, rows_, scratch_.index_values, nullptr};
     weigh_all(dictionary->indices, -1, &dictionary->choice);
     return true;
   }

@@ -8,9 +8,9 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr int kWords = 8;
-constexpr int64_t kBlockBytes = 4 * kWords;
-constexpr uint32_t kSalt[kWords] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu, 0xa2b7289du,
+constexpr int kBlockWords = 8;
+constexpr int64_t kBlockBytes = 4 * kBlockWords;
+constexpr uint32_t kSalt[kBlockWords] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu, 0xa2b7289du,
                                     0x705495c7u, 0x2df1424bu, 0x9efc4947u, 0x5c6bfb31u};
 
 LANCELET_INLINE int64_t block_of(uint64_t hash, int64_t blocks) {
@@ -20,24 +20,24 @@ LANCELET_INLINE int64_t block_of(uint64_t hash, int64_t blocks) {
 LANCELET_INLINE void add(uint64_t hash, uint8_t* filter, int64_t blocks) {
   uint8_t* block = filter + block_of(hash, blocks) * kBlockBytes;
   const uint32_t low = static_cast<uint32_t>(hash);
-  uint32_t words[kWords];
+  uint32_t words[kBlockWords];
   memcpy(words, block, sizeof words);
-  for (int k = 0; k < kWords; ++k) words[k] |= uint32_t{1} << (low * kSalt[k] >> 27);
+  for (int k = 0; k < kBlockWords; ++k) words[k] |= uint32_t{1} << (low * kSalt[k] >> 27);
   memcpy(block, words, sizeof words);
 }
 
 LANCELET_INLINE bool has(uint64_t hash, const uint8_t* filter, int64_t blocks) {
   const uint8_t* block = filter + block_of(hash, blocks) * kBlockBytes;
   const uint32_t low = static_cast<uint32_t>(hash);
-  uint32_t words[kWords], missing = 0;
+  uint32_t words[kBlockWords], missing = 0;
   memcpy(words, block, sizeof words);
-  for (int k = 0; k < kWords; ++k) missing |= ~words[k] & uint32_t{1} << (low * kSalt[k] >> 27);
+  for (int k = 0; k < kBlockWords; ++k) missing |= ~words[k] & uint32_t{1} << (low * kSalt[k] >> 27);
   return missing == 0;
 }
 
 }  // namespace
 
-int64_t fill_filters(Span<const uint64_t> hashes, ConstInts stops, Bytes filters) {
+int64_t build_filters(Span<const uint64_t> hashes, ConstInts stops, Bytes filters) {
   if (stops.size == 0) return hashes.size == 0 ? 0 : fail(kBadLength, 0);
   const int64_t filter_bytes = filters.size / stops.size;
   const int64_t blocks = filter_bytes / kBlockBytes;
@@ -54,7 +54,7 @@ int64_t fill_filters(Span<const uint64_t> hashes, ConstInts stops, Bytes filters
   return start == hashes.size ? start : fail(kBadLength, start);
 }
 
-int64_t ask_filters(ConstBytes data, ConstInts starts, ConstInts sizes,
+int64_t probe_filters(ConstBytes data, ConstInts starts, ConstInts sizes,
                     Span<const uint64_t> hashes, Bytes found) {
   if (starts.size != sizes.size) return fail(kBadLength, 0);
   if (hashes.size > 0 && found.size / hashes.size < starts.size) return fail(kOutputFull, 0);

@@ -25,27 +25,27 @@ struct Scratch {
 };
 
 // Whether each suffix is before the one behind it, a bit each.
-struct Ascending {
+struct SuffixTypes {
   uint8_t* bits;
   bool operator[](int64_t i) const { return (bits[i >> 3] >> (i & 7)) & 1; }
   void set(int64_t i) { bits[i >> 3] |= static_cast<uint8_t>(1 << (i & 7)); }
   // Whether a suffix ascends and the one before it does not: the few that decide about the rest.
-  bool turns(int64_t i) const { return i > 0 && (*this)[i] && !(*this)[i - 1]; }
+  bool is_lms(int64_t i) const { return i > 0 && (*this)[i] && !(*this)[i - 1]; }
 };
 
 template <class T>
 struct Buckets {
   const T* text;
   int32_t length, symbols;
-  int32_t* places;
+  int32_t* heads;
 
   void find(bool ends) {
-    memset(places, 0, sizeof(int32_t) * static_cast<size_t>(symbols));
-    for (int32_t i = 0; i < length; ++i) ++places[text[i]];
+    memset(heads, 0, sizeof(int32_t) * static_cast<size_t>(symbols));
+    for (int32_t i = 0; i < length; ++i) ++heads[text[i]];
     int32_t sum = 0;
     for (int32_t c = 0; c < symbols; ++c) {
-      const int32_t count = places[c];
-      places[c] = ends ? sum + count : sum;
+      const int32_t count = heads[c];
+      heads[c] = ends ? sum + count : sum;
       sum += count;
     }
   }
@@ -53,27 +53,27 @@ struct Buckets {
 
 // Places all other suffixes from the order of those that turn, which lie at ends of buckets.
 template <class T>
-void induce(Buckets<T>& buckets, const Ascending& ascends, int32_t* order) {
+void induce(Buckets<T>& buckets, const SuffixTypes& types, int32_t* order) {
   buckets.find(false);
   for (int32_t i = 0; i < buckets.length; ++i) {
     const int32_t before = order[i] - 1;
-    if (before >= 0 && !ascends[before]) order[buckets.places[buckets.text[before]]++] = before;
+    if (before >= 0 && !types[before]) order[buckets.heads[buckets.text[before]]++] = before;
   }
   buckets.find(true);
   for (int32_t i = buckets.length - 1; i >= 0; --i) {
     const int32_t before = order[i] - 1;
-    if (before >= 0 && ascends[before]) order[--buckets.places[buckets.text[before]]] = before;
+    if (before >= 0 && types[before]) order[--buckets.heads[buckets.text[before]]] = before;
   }
 }
 
 // Whether the stretches from one turn to the next are the same at two places.
 template <class T>
-bool same_stretch(const T* text, int32_t length, const Ascending& ascends, int32_t a, int32_t b) {
+bool same_lms_substring(const T* text, int32_t length, const SuffixTypes& types, int32_t a, int32_t b) {
   for (int32_t d = 0;; ++d) {
     if (a + d >= length || b + d >= length) return false;
-    if (text[a + d] != text[b + d] || ascends[a + d] != ascends[b + d]) return false;
+    if (text[a + d] != text[b + d] || types[a + d] != types[b + d]) return false;
     if (d > 0) {
-      const bool first = ascends.turns(a + d), second = ascends.turns(b + d);
+      const bool first = types.is_lms(a + d), second = types.is_lms(b + d);
       if (first || second) return first && second;
     }
   }
@@ -86,53 +86,53 @@ bool order_all(const T* text, int32_t length, int32_t symbols, int32_t* order) {
     order[0] = 0;
     return true;
   }
-  Scratch bits((length + 7) / 8), places(int64_t{4} * symbols);
-  if (!bits.data || !places.data) return false;
+  Scratch bits((length + 7) / 8), heads(int64_t{4} * symbols);
+  if (!bits.data || !heads.data) return false;
   memset(bits.data, 0, static_cast<size_t>((length + 7) / 8));
-  Ascending ascends{static_cast<uint8_t*>(bits.data)};
-  Buckets<T> buckets{text, length, symbols, static_cast<int32_t*>(places.data)};
-  ascends.set(length - 1);
+  SuffixTypes types{static_cast<uint8_t*>(bits.data)};
+  Buckets<T> buckets{text, length, symbols, static_cast<int32_t*>(heads.data)};
+  types.set(length - 1);
   for (int32_t i = length - 2; i >= 0; --i)
-    if (text[i] < text[i + 1] || (text[i] == text[i + 1] && ascends[i + 1])) ascends.set(i);
+    if (text[i] < text[i + 1] || (text[i] == text[i + 1] && types[i + 1])) types.set(i);
 
   for (int32_t i = 0; i < length; ++i) order[i] = -1;
   buckets.find(true);
   for (int32_t i = 1; i < length; ++i)
-    if (ascends.turns(i)) order[--buckets.places[text[i]]] = i;
-  induce(buckets, ascends, order);
+    if (types.is_lms(i)) order[--buckets.heads[text[i]]] = i;
+  induce(buckets, types, order);
 
   // The turns are in the order of their stretches now; equal stretches get one name.
-  int32_t turns = 0;
+  int32_t num_lms = 0;
   for (int32_t i = 0; i < length; ++i)
-    if (ascends.turns(order[i])) order[turns++] = order[i];
-  for (int32_t i = turns; i < length; ++i) order[i] = -1;
-  int32_t names = 0, last = -1;
-  for (int32_t i = 0; i < turns; ++i) {
+    if (types.is_lms(order[i])) order[num_lms++] = order[i];
+  for (int32_t i = num_lms; i < length; ++i) order[i] = -1;
+  int32_t num_names = 0, last = -1;
+  for (int32_t i = 0; i < num_lms; ++i) {
     const int32_t at = order[i];
-    if (last < 0 || !same_stretch(text, length, ascends, last, at)) ++names;
-    order[turns + at / 2] = names - 1;
+    if (last < 0 || !same_lms_substring(text, length, types, last, at)) ++num_names;
+    order[num_lms + at / 2] = num_names - 1;
     last = at;
   }
-  for (int32_t i = length - 1, to = length - 1; i >= turns; --i)
+  for (int32_t i = length - 1, to = length - 1; i >= num_lms; --i)
     if (order[i] >= 0) order[to--] = order[i];
 
-  int32_t* shorter = order + length - turns;
-  if (names < turns) {
-    if (!order_all(shorter, turns, names, order)) return false;
+  int32_t* shorter = order + length - num_lms;
+  if (num_names < num_lms) {
+    if (!order_all(shorter, num_lms, num_names, order)) return false;
   } else {
-    for (int32_t i = 0; i < turns; ++i) order[shorter[i]] = i;
+    for (int32_t i = 0; i < num_lms; ++i) order[shorter[i]] = i;
   }
   for (int32_t i = 1, to = 0; i < length; ++i)
-    if (ascends.turns(i)) shorter[to++] = i;
-  for (int32_t i = 0; i < turns; ++i) order[i] = shorter[order[i]];
-  for (int32_t i = turns; i < length; ++i) order[i] = -1;
+    if (types.is_lms(i)) shorter[to++] = i;
+  for (int32_t i = 0; i < num_lms; ++i) order[i] = shorter[order[i]];
+  for (int32_t i = num_lms; i < length; ++i) order[i] = -1;
   buckets.find(true);
-  for (int32_t i = turns - 1; i >= 0; --i) {
+  for (int32_t i = num_lms - 1; i >= 0; --i) {
     const int32_t at = order[i];
     order[i] = -1;
-    order[--buckets.places[text[at]]] = at;
+    order[--buckets.heads[text[at]]] = at;
   }
-  induce(buckets, ascends, order);
+  induce(buckets, types, order);
   return true;
 }
 
@@ -178,31 +178,31 @@ struct Tree {
     return 0;
   }
 
-  bool has(int64_t node, int64_t place) const {
-    return (words.data[starts.data[node] + (place >> 6)] >> (place & 63)) & 1;
+  bool has(int64_t node, int64_t position) const {
+    return (words.data[starts.data[node] + (position >> 6)] >> (position & 63)) & 1;
   }
 
   // How many bits before a place are set; the place is at most behind the last bit.
-  int64_t ones(int64_t node, int64_t place) const {
-    const int64_t word = starts.data[node] + (place >> 6);
+  int64_t ones(int64_t node, int64_t position) const {
+    const int64_t word = starts.data[node] + (position >> 6);
     int64_t count = ranks.data[word + node];
-    if (place & 63)
-      count += count_bits(words.data[word] & ((uint64_t{1} << (place & 63)) - 1));
+    if (position & 63)
+      count += count_bits(words.data[word] & ((uint64_t{1} << (position & 63)) - 1));
     return count;
   }
 
   // The byte of a row, and the row whose suffix is longer by that byte. False if there is none.
   bool step(int64_t& row, uint8_t& symbol) const {
-    int64_t place = row;
+    int64_t position = row;
     for (int64_t node = 0;;) {
-      if (place >= bits.data[node]) return false;
-      const bool is_second = has(node, place);
-      const int64_t before = ones(node, place);
-      place = is_second ? before : place - before;
+      if (position >= bits.data[node]) return false;
+      const bool is_second = has(node, position);
+      const int64_t before = ones(node, position);
+      position = is_second ? before : position - before;
       const int32_t child = children.data[2 * node + is_second];
       if (child < 0) {
         symbol = static_cast<uint8_t>(-1 - child);
-        row = counts.data[symbol] + place;
+        row = counts.data[symbol] + position;
         return row >= 0 && row < length;
       }
       node = child;

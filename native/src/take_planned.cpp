@@ -7,9 +7,9 @@
 // rows in the general way, which says what is wrong, or knows what is not known here.
 #include "plan_levels.hpp"
 
-namespace lancelet::once {
+namespace lancelet::baseline {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
-#include "once/read_ahead.def"
+#include "baseline/read_ahead.def"
 #undef KERNEL
 }  // namespace lancelet::once
 
@@ -27,7 +27,7 @@ constexpr int64_t kInflatedBytes = 16 << 20;  // and no further ones once they h
 
 // What is read of a column: a range of the file for each row.
 struct Ranges {
-  Spot* spots;
+  ValueLocation* locations;
   int64_t* position;
   int64_t* size;
 };
@@ -62,16 +62,16 @@ struct Reader {
   }
 
   // Open the chunk of a spot unless it is open, and find out whether the value is null.
-  int64_t enter(const Spot& spot, ConstBytes bytes) {
-    if (spot.is_null > 0) return 1;
-    if (chunk.page != spot.page || chunk.part != spot.part) {
-      const int64_t status = open(*spot.page, spot.part, bytes);
+  int64_t enter(const ValueLocation& location, ConstBytes bytes) {
+    if (location.is_null > 0) return 1;
+    if (chunk.page != location.page || chunk.part != location.part) {
+      const int64_t status = open(*location.page, location.part, bytes);
       if (status < 0) {
         chunk.page = nullptr;
         return status;
       }
     }
-    return spot.page->has_definition ? is_null(chunk, spot.within) : 0;
+    return location.page->has_definition ? is_null(chunk, location.within) : 0;
   }
 
   int64_t open(const Page& page, int64_t part, ConstBytes bytes) {
@@ -113,17 +113,17 @@ struct Reader {
   }
 
   // Write a value of fixed width; returns 1 if it is null, and then writes nothing.
-  int64_t fixed(const Column& column, const Spot& spot, ConstBytes bytes, uint8_t* to) {
-    const Page& page = *spot.page;
+  int64_t fixed(const Column& column, const ValueLocation& location, ConstBytes bytes, uint8_t* to) {
+    const Page& page = *location.page;
     switch (page.layout) {
       case kChunks: {
-        const int64_t status = enter(spot, bytes);
+        const int64_t status = enter(location, bytes);
         if (status != 0) return status;
         if (page.items.count < 0)
-          return page.bits == 8 * column.width ? read_value(page, chunk, spot.within, to)
+          return page.bits == 8 * column.width ? read_value(page, chunk, location.within, to)
                                                : fail(kBadWidth, 0);
         int64_t index = 0;
-        const int64_t found = read_index(page, chunk, spot.within, &index);
+        const int64_t found = read_index(page, chunk, location.within, &index);
         if (found < 0) return found;
         if (page.items.width != column.width) return fail(kBadWidth, 0);
         memcpy(to, page.items.values + index * column.width, column.width);
@@ -147,8 +147,8 @@ struct Reader {
   }
 
   // Write a bit; returns 1 if it is null.
-  int64_t bit(const Spot& spot, ConstBytes bytes, uint8_t* to) {
-    const Page& page = *spot.page;
+  int64_t bit(const ValueLocation& location, ConstBytes bytes, uint8_t* to) {
+    const Page& page = *location.page;
     if (page.layout == kConstant) {
       if (page.value == nullptr) return 1;
       *to = page.value[0] != 0;
@@ -156,29 +156,29 @@ struct Reader {
     }
     if (page.layout != kChunks || page.bits != 1 || page.codec != kFlat || page.items.count >= 0)
       return fail(kBadWidth, 0);
-    const int64_t status = enter(spot, bytes);
+    const int64_t status = enter(location, bytes);
     if (status != 0) return status;
     if (chunk.values.size != (chunk.count + 7) / 8) return fail(kTooShort, 0);
-    *to = chunk.values.data[spot.within / 8] >> (spot.within % 8) & 1;
+    *to = chunk.values.data[location.within / 8] >> (location.within % 8) & 1;
     return 0;
   }
 
   // Append a string; returns 1 if it is null.
-  int64_t string(const Spot& spot, ConstBytes bytes) {
-    const Page& page = *spot.page;
+  int64_t string(const ValueLocation& location, ConstBytes bytes) {
+    const Page& page = *location.page;
     ConstBytes found = {nullptr, 0};
     switch (page.layout) {
       case kChunks: {
-        int64_t status = enter(spot, bytes);
+        int64_t status = enter(location, bytes);
         if (status != 0) return status;
         if (page.items.count >= 0) {
           int64_t index = 0;
-          status = read_index(page, chunk, spot.within, &index);
+          status = read_index(page, chunk, location.within, &index);
           if (status == 0) status = find_item_string(page.items, index, &found);
           return status < 0 ? status : append(found, {}, out);
         }
         if (page.codec != kVariable && page.codec != kFsst) return fail(kBadWidth, 0);
-        status = find_string(page, chunk, spot.within, &found);
+        status = find_string(page, chunk, location.within, &found);
         return status < 0 ? status : append(found, page.symbols, out);
       }
       case kZippedStrings: {
@@ -197,8 +197,8 @@ struct Reader {
     }
   }
 
-  // Decode a column; `place` gets the number of nulls, and where its buffers are.
-  int64_t column(const Column& column, int64_t rows, const Ranges& ranges, Place* place) {
+  // Decode a column; `output` gets the number of nulls, and where its buffers are.
+  int64_t column(const Column& column, int64_t rows, const Ranges& ranges, ColumnOutput* output) {
     const int64_t validity = out->take((rows + 7) / 8);
     const int64_t offset_bytes = column.form == kStrings32 ? 4 : 8;
     is_dense = rows >= kDense;
@@ -218,12 +218,12 @@ struct Reader {
     if (is_string) memset(to, 0, offset_bytes);
     int64_t nulls = 0;
     for (int64_t i = 0; i < rows; ++i) {
-      const Spot& spot = ranges.spots[i];
+      const ValueLocation& location = ranges.locations[i];
       const ConstBytes bytes = range(ranges.position[i], ranges.size[i]);
       int64_t status = 0;
       if (is_string) {
         const int64_t before = out->end;
-        status = string(spot, bytes);
+        status = string(location, bytes);
         if (status == 0 && column.is_text &&
             !is_utf8(out->bytes.data + before, out->end - before))
           status = fail(kBadCode, 0);
@@ -234,48 +234,48 @@ struct Reader {
         if (out->end - start > INT32_MAX) status = fail(kTooLarge, 0);
       } else if (column.form == kBits) {
         uint8_t value = 0;
-        status = bit(spot, bytes, &value);
+        status = bit(location, bytes, &value);
         to[i / 8] |= static_cast<uint8_t>(value << i % 8);
       } else {
-        status = fixed(column, spot, bytes, to + i * column.width);
+        status = fixed(column, location, bytes, to + i * column.width);
         if (status > 0) memset(to + i * column.width, 0, column.width);
       }
       if (status < 0) return status;
       nulls += status > 0;
       if (status == 0) valid[i / 8] |= static_cast<uint8_t>(1 << i % 8);
     }
-    *place = {0, nulls, validity, values, start, is_string ? out->end - start : 0, rows, -1};
+    *output = {0, nulls, validity, values, start, is_string ? out->end - start : 0, rows, -1};
     return 0;
   }
 
   // Decode a column within lists or structs: the values of the rows, and the layers around them.
-  int64_t nested(const Column& column, int64_t rows, const Ranges& ranges, Place* place) {
+  int64_t nested(const Column& column, int64_t rows, const Ranges& ranges, ColumnOutput* output) {
     Entries entries;
     LevelReader levels(file, &entries);
     const Nesting* nesting = nullptr;
     for (int64_t i = 0; i < rows; ++i) {
-      const Nesting* const own = ranges.spots[i].page->nesting;
+      const Nesting* const own = ranges.locations[i].page->nesting;
       // Rows of pages whose levels mean different things are put together in the general way.
       if (own == nullptr || (nesting != nullptr && !is_same(*own, *nesting)))
         return fail(kBadLevels, i);
       nesting = own;
-      const int64_t status = levels.row(ranges.spots[i]);
+      const int64_t status = levels.row(ranges.locations[i]);
       if (status < 0) return status;
     }
-    const Ranges slots = {entries.spots.data, entries.position.data, entries.size.data};
-    const int64_t status = this->column(column, entries.spots.count, slots, place);
-    return status < 0 ? status : put_layers(column, *nesting, rows, entries, out, place);
+    const Ranges slots = {entries.locations.data, entries.position.data, entries.size.data};
+    const int64_t status = this->column(column, entries.locations.count, slots, output);
+    return status < 0 ? status : put_layers(column, *nesting, rows, entries, out, output);
   }
 };
 
 // Find the rows of a column; 0 or a fault.
-int64_t find_rows(const File& file, const Wanted& wanted, int64_t rows, const Ranges& ranges,
+int64_t find_rows(const File& file, const ColumnRows& requests, int64_t rows, const Ranges& ranges,
                   Taken* taken) {
   for (int64_t i = 0; i < rows; ++i) {
     int64_t* const position = ranges.position + i;
     int64_t* const size = ranges.size + i;
     const int64_t status =
-        find(*wanted.pages[i], file, wanted.rows[i], ranges.spots + i, position, size);
+        find(*requests.pages[i], file, requests.rows[i], ranges.locations + i, position, size);
     if (status < 0) return status;
     if (!within(*position, *size, file.bytes.size)) return fail(kOutOfSource, i);
     const bool is_same = i > 0 && position[0] == position[-1] && size[0] == size[-1];
@@ -286,30 +286,30 @@ int64_t find_rows(const File& file, const Wanted& wanted, int64_t rows, const Ra
   return 0;
 }
 
-int64_t take(const File& file, int64_t rows, Span<const Wanted> wanted, const Ranges& all,
-             Output* out, Place* places, Taken* taken) {
-  for (int64_t c = 0; c < wanted.size; ++c) {
-    const Ranges own = {all.spots + c * rows, all.position + c * rows, all.size + c * rows};
-    places[c] = {find_rows(file, wanted.data[c], rows, own, taken), 0, 0, 0, 0, 0, 0, -1};
-    if (places[c].fault < 0) memset(own.size, 0, rows * sizeof(int64_t));
-    if (places[c].fault < 0) memset(own.position, 0, rows * sizeof(int64_t));
+int64_t take(const File& file, int64_t rows, Span<const ColumnRows> requests, const Ranges& all,
+             Output* out, ColumnOutput* outputs, Taken* taken) {
+  for (int64_t c = 0; c < requests.size; ++c) {
+    const Ranges own = {all.locations + c * rows, all.position + c * rows, all.size + c * rows};
+    outputs[c] = {find_rows(file, requests.data[c], rows, own, taken), 0, 0, 0, 0, 0, 0, -1};
+    if (outputs[c].fault < 0) memset(own.size, 0, rows * sizeof(int64_t));
+    if (outputs[c].fault < 0) memset(own.position, 0, rows * sizeof(int64_t));
   }
-  const int64_t count = rows * wanted.size;
+  const int64_t count = rows * requests.size;
   const int64_t status = prepare_ranges(file, {all.position, count}, {all.size, count});
   if (status < 0) return status;
   Reader reader(file, out);
-  for (int64_t c = 0; c < wanted.size; ++c) {
-    if (places[c].fault < 0) continue;
-    const Ranges own = {all.spots + c * rows, all.position + c * rows, all.size + c * rows};
+  for (int64_t c = 0; c < requests.size; ++c) {
+    if (outputs[c].fault < 0) continue;
+    const Ranges own = {all.locations + c * rows, all.position + c * rows, all.size + c * rows};
     const int64_t before = out->end;
-    const Column& column = *wanted.data[c].column;
-    const int64_t decoded = column.layers > 1 ? reader.nested(column, rows, own, &places[c])
-                                              : reader.column(column, rows, own, &places[c]);
+    const Column& column = *requests.data[c].column;
+    const int64_t decoded = column.layers > 1 ? reader.nested(column, rows, own, &outputs[c])
+                                              : reader.column(column, rows, own, &outputs[c]);
     if (decoded >= 0) continue;
     // A full output is the caller's to mend; other faults are those of the column.
     if (-decoded % 16 == kOutputFull) return decoded;
     out->end = before;
-    places[c].fault = decoded;
+    outputs[c].fault = decoded;
   }
   taken->used = out->end;
   return 0;
@@ -319,8 +319,8 @@ int64_t take(const File& file, int64_t rows, Span<const Wanted> wanted, const Ra
 }  // namespace planned
 
 int64_t prepare_ranges(const plan::File& file, ConstInts position, ConstInts size) {
-  const int64_t asked = lancelet::once::read_ahead(file.bytes, position, size, file.known);
-  if (asked < 0) return asked;
+  const int64_t requested = lancelet::baseline::read_ahead(file.bytes, position, size, file.prefetched);
+  if (requested < 0) return requested;
   if (file.blocks.size < 3) return 0;
   const int64_t* blocks = file.blocks.data;
   const int64_t wrong = crc32c_verify(file.bytes, position, size, blocks[0], blocks[1], blocks[2],
@@ -328,19 +328,19 @@ int64_t prepare_ranges(const plan::File& file, ConstInts position, ConstInts siz
   return wrong > 0 ? fail(kBadStream, wrong) : wrong;
 }
 
-int64_t take_planned(const plan::File& file, int64_t rows, Span<const plan::Wanted> wanted,
-                     Bytes out, Span<plan::Place> places, plan::Taken* taken) {
+int64_t take_planned(const plan::File& file, int64_t rows, Span<const plan::ColumnRows> requests,
+                     Bytes out, Span<plan::ColumnOutput> outputs, plan::Taken* taken) {
   using namespace planned;
-  if (places.size < wanted.size) return fail(kBadCount, 0);
-  const int64_t all = rows * wanted.size;
-  constexpr int64_t bytes = sizeof(Spot) + 2 * sizeof(int64_t);
+  if (outputs.size < requests.size) return fail(kBadCount, 0);
+  const int64_t all = rows * requests.size;
+  constexpr int64_t bytes = sizeof(ValueLocation) + 2 * sizeof(int64_t);
   auto* memory = static_cast<uint8_t*>(malloc(static_cast<size_t>((all + 1) * bytes)));
   if (memory == nullptr) return fail(kNoMemory, 0);
-  auto* spots = reinterpret_cast<Spot*>(memory);
-  auto* position = reinterpret_cast<int64_t*>(memory + all * sizeof(Spot));
+  auto* locations = reinterpret_cast<ValueLocation*>(memory);
+  auto* position = reinterpret_cast<int64_t*>(memory + all * sizeof(ValueLocation));
   Output output = {out};
-  const int64_t status = take(file, rows, wanted, {spots, position, position + all}, &output,
-                              places.data, taken);
+  const int64_t status = take(file, rows, requests, {locations, position, position + all}, &output,
+                              outputs.data, taken);
   free(memory);
   return status;
 }

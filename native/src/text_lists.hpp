@@ -10,69 +10,69 @@ namespace {
 constexpr int64_t kBlockDocs = 256;
 // Bounds are sums of rounded numbers, so they are held a little too high.
 constexpr double kSlack = 1.000001;
-constexpr double kNothing = -1e300;
-constexpr float kGlanceStep = 2.2f / 255;
+constexpr double kNoThreshold = -1e300;
+constexpr float kWeightStep = 2.2f / 255;
 
 struct Index {
   ConstBytes source;
   ConstInts position, size;
   const uint32_t* last;
-  const float* best;
+  const float* block_max;
   Span<const float> norm;
   ConstBytes hidden;
   int64_t block_docs;
   bool is_varint;
   ConstBytes streams;
   ConstInts stream_position, stream_size;
-  ConstBytes glances;
+  ConstBytes doc_weights;
 };
 
 struct List {
   int64_t first, blocks, count;
-  int64_t place;        // of the word in the phrase
+  int64_t phrase_offset;  // of the word in the phrase
   double bound;         // the most that any of its documents can score
-  const uint8_t* glance;  // or null
+  const uint8_t* doc_weights;  // or null
   int64_t at;           // the block it stands in
   int64_t decoded;      // the block whose documents are below
   int64_t held, next;   // how many they are, and the next of them
   int64_t scored;       // the block whose scores are below
-  int64_t asked;        // the block of which one document was asked for its positions
-  int64_t placed;       // the block whose positions are below
+  int64_t requested_block;        // the block of which one document was asked for its positions
+  int64_t positions_block;       // the block whose positions are below
   uint32_t* positions;  // as steps; those of document i of a block begin at ends[i]
   uint32_t* steps;      // those of the document that was asked for last
   int64_t room;
   float idf;
   uint32_t docs[kBlockDocs], freqs[kBlockDocs];
   float scores[kBlockDocs];
-  uint8_t good[kBlockDocs];  // whether the score is above what is needed
+  uint8_t is_candidate[kBlockDocs];  // whether the score is above what is needed
   int64_t ends[kBlockDocs + 1];
 };
 
 // The best documents so far: a heap with the worst on top once there are as many as asked for.
-struct Best {
+struct TopDocs {
   uint32_t* docs;
   float* scores;
   int64_t capacity, size;
 
-  LANCELET_INLINE double threshold() const { return size < capacity ? kNothing : scores[0]; }
+  LANCELET_INLINE double threshold() const { return size < capacity ? kNoThreshold : scores[0]; }
 
   LANCELET_INLINE bool is_worse(int64_t a, int64_t b) const {
     return scores[a] < scores[b] || (scores[a] == scores[b] && docs[a] > docs[b]);
   }
 
-  void sink(int64_t place) {
+  void sink(int64_t parent) {
     for (;;) {
-      int64_t child = 2 * place + 1;
+      int64_t child = 2 * parent + 1;
       if (child >= size) return;
       if (child + 1 < size && is_worse(child + 1, child)) ++child;
-      if (!is_worse(child, place)) return;
-      const float score = scores[place];
-      const uint32_t doc = docs[place];
-      scores[place] = scores[child];
-      docs[place] = docs[child];
+      if (!is_worse(child, parent)) return;
+      const float score = scores[parent];
+      const uint32_t doc = docs[parent];
+      scores[parent] = scores[child];
+      docs[parent] = docs[child];
       scores[child] = score;
       docs[child] = doc;
-      place = child;
+      parent = child;
     }
   }
 
@@ -81,7 +81,7 @@ struct Best {
       docs[size] = doc;
       scores[size++] = score;
       if (size == capacity)
-        for (int64_t place = size / 2 - 1; place >= 0; --place) sink(place);
+        for (int64_t parent = size / 2 - 1; parent >= 0; --parent) sink(parent);
     } else if (score > scores[0]) {
       docs[0] = doc;
       scores[0] = score;
@@ -96,7 +96,7 @@ LANCELET_INLINE float weight(uint32_t freq, float norm) {
 }
 
 LANCELET_INLINE double block_bound(const Index& index, const List& list, int64_t block) {
-  return static_cast<double>(list.idf) * index.best[list.first + block];
+  return static_cast<double>(list.idf) * index.block_max[list.first + block];
 }
 
 LANCELET_INLINE uint32_t block_last(const Index& index, const List& list, int64_t block) {
@@ -164,8 +164,8 @@ LANCELET_INLINE double score_here(const Index& index, const List& list) {
 }
 
 // The most that a document can score in a list, if a glance tells.
-LANCELET_INLINE double at_a_glance(const List& list, uint32_t doc, double otherwise) {
-  return list.glance ? list.idf * (list.glance[doc] * kGlanceStep) : otherwise;
+LANCELET_INLINE double score_bound(const List& list, uint32_t doc, double otherwise) {
+  return list.doc_weights ? list.idf * (list.doc_weights[doc] * kWeightStep) : otherwise;
 }
 
 // Scores all documents of the decoded block at once.
@@ -177,19 +177,19 @@ LANCELET_INLINE void score_block(const Index& index, List& list) {
 }
 
 // Marks the documents from the next one on whose scores are above what is needed.
-LANCELET_INLINE void mark_good(List& list, double needed) {
+LANCELET_INLINE void flag_candidates(List& list, double needed) {
   // No score is below 0, and what is needed may be far below.
   const float least = static_cast<float>(larger(needed, -1.0));
-  for (int64_t k = 0; k < list.held; ++k) list.good[k] = list.scores[k] > least;
-  memset(list.good, 0, list.next);
-  memset(list.good + list.held, 0, kBlockDocs - list.held);
+  for (int64_t k = 0; k < list.held; ++k) list.is_candidate[k] = list.scores[k] > least;
+  memset(list.is_candidate, 0, list.next);
+  memset(list.is_candidate + list.held, 0, kBlockDocs - list.held);
 }
 
 // Goes on to the next document that is marked; false where there is none.
-LANCELET_INLINE bool next_good(List& list) {
+LANCELET_INLINE bool next_candidate(List& list) {
   int64_t at = list.next;
   for (; at < kBlockDocs; at = (at | 7) + 1) {
-    const uint64_t bytes = load<uint64_t>(list.good + (at & ~int64_t{7})) >> (at & 7) * 8;
+    const uint64_t bytes = load<uint64_t>(list.is_candidate + (at & ~int64_t{7})) >> (at & 7) * 8;
     if (bytes) {
       list.next = at + trailing_zeros(bytes) / 8;
       return true;
@@ -233,7 +233,7 @@ bool get_some(const uint8_t* at, const uint8_t* end, int64_t total, int64_t star
 // Reads where the document at which a list stands has its token: those of the document alone, and
 // of all documents of its block where another of them is asked for.
 int64_t load_positions(const Index& index, List& list) {
-  if (list.placed == list.decoded) {
+  if (list.positions_block == list.decoded) {
     list.steps = list.positions + list.ends[list.next];
     return 0;
   }
@@ -250,11 +250,11 @@ int64_t load_positions(const Index& index, List& list) {
   // A run of 128 takes at least a byte.
   if (total > static_cast<uint64_t>(bytes) * kStreamRun) return fail(kBadCount, block);
   const int64_t all = static_cast<int64_t>(total), start = static_cast<int64_t>(before);
-  if (list.asked != list.decoded) {
+  if (list.requested_block != list.decoded) {
     const int64_t count = list.freqs[list.next];
     if (const int64_t fault = hold_positions(list, block, count)) return fault;
-    list.placed = -1;
-    list.asked = list.decoded;
+    list.positions_block = -1;
+    list.requested_block = list.decoded;
     list.steps = list.positions;
     return get_some(at, end, all, start, start + count, list.steps) ? 0 : fail(kBadStream, block);
   }
@@ -262,7 +262,7 @@ int64_t load_positions(const Index& index, List& list) {
   if (!get_some(at, end, all, 0, all, list.positions)) return fail(kBadStream, block);
   list.ends[0] = 0;
   for (int64_t k = 0; k < list.held; ++k) list.ends[k + 1] = list.ends[k] + list.freqs[k];
-  list.placed = list.decoded;
+  list.positions_block = list.decoded;
   list.steps = list.positions + start;
   return 0;
 }
@@ -294,7 +294,7 @@ int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
     List& list = lists[i];
     if (const int64_t fault = load_positions(index, list)) return fault;
     const uint32_t* steps = list.steps;
-    const int64_t step = i ? list.place - lists[i - 1].place : 0;
+    const int64_t step = i ? list.phrase_offset - lists[i - 1].phrase_offset : 0;
     int64_t position = 0, nearest = -1, num_then = 0;
     for (int64_t k = 0; k < list.freqs[list.next]; ++k) {
       position += steps[k];

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kWindow = 4096;
 constexpr int64_t kBlocksAhead = 16;
-constexpr int64_t kGlanced = 2048;
+constexpr int64_t kCandidateWindow = 2048;
 
 struct Window {
   double sums[kWindow];
@@ -41,22 +41,22 @@ void add_up(const Index& index, List* const* lists, int64_t count, uint32_t low,
     if (list.decoded != list.at) continue;
     score_block(index, list);
     for (; list.next < list.held && list.docs[list.next] < high; ++list.next) {
-      const uint32_t place = list.docs[list.next] - low;
-      window.sums[place] += list.scores[list.next];
-      window.met[place / 64] |= uint64_t{1} << (place % 64);
+      const uint32_t offset = list.docs[list.next] - low;
+      window.sums[offset] += list.scores[list.next];
+      window.met[offset / 64] |= uint64_t{1} << (offset % 64);
     }
   }
 }
 
 // Looks up a document that has `sum` already in lists that ascend by bound, until it is clear that
 // it cannot be good enough, and offers it.
-LANCELET_INLINE int64_t look_up(const Index& index, List* const* lists, const double* bounds,
-                                int64_t count, uint32_t doc, double sum, Best& best) {
+LANCELET_INLINE int64_t score_document(const Index& index, List* const* lists, const double* bounds,
+                                int64_t count, uint32_t doc, double sum, TopDocs& best) {
   for (int64_t i = count - 1; i >= 0; --i) {
     if ((sum + bounds[i]) * kSlack <= best.threshold()) return 0;
     List& list = *lists[i];
     const double lower = i ? bounds[i - 1] : 0;
-    const double most = at_a_glance(list, doc, list.bound);
+    const double most = score_bound(list, doc, list.bound);
     if (most == 0) continue;
     if ((sum + most + lower) * kSlack <= best.threshold()) return 0;
     if (!seek(index, list, doc)) continue;
@@ -70,14 +70,14 @@ LANCELET_INLINE int64_t look_up(const Index& index, List* const* lists, const do
 
 // Offers the documents of a window.
 int64_t sweep(const Index& index, List* const* lists, const double* bounds, int64_t rest,
-              uint32_t low, uint64_t high, Window& window, Best& best) {
+              uint32_t low, uint64_t high, Window& window, TopDocs& best) {
   for (int64_t word = 0; low + word * 64 < static_cast<int64_t>(high); ++word) {
     for (uint64_t bits = window.met[word]; bits; bits &= bits - 1) {
-      const int64_t place = word * 64 + trailing_zeros(bits);
-      const uint32_t doc = low + static_cast<uint32_t>(place);
-      const double sum = window.sums[place];
-      window.sums[place] = 0;
-      if (const int64_t fault = look_up(index, lists, bounds, rest, doc, sum, best)) return fault;
+      const int64_t offset = word * 64 + trailing_zeros(bits);
+      const uint32_t doc = low + static_cast<uint32_t>(offset);
+      const double sum = window.sums[offset];
+      window.sums[offset] = 0;
+      if (const int64_t fault = score_document(index, lists, bounds, rest, doc, sum, best)) return fault;
     }
     window.met[word] = 0;
   }
@@ -85,20 +85,20 @@ int64_t sweep(const Index& index, List* const* lists, const double* bounds, int6
 }
 
 // The documents of one list from `low` on, the others of which are looked up.
-int64_t search_led(const Index& index, List& lead, List* const* lists, const double* bounds,
-                   int64_t count, uint32_t low, Best& best) {
+int64_t search_leading(const Index& index, List& lead, List* const* lists, const double* bounds,
+                   int64_t count, uint32_t low, TopDocs& best) {
   const double rest = count ? bounds[count - 1] : 0;
   for (bool is_there = seek(index, lead, low); is_there; is_there = ++lead.at < lead.blocks) {
     if ((block_bound(index, lead, lead.at) + rest) * kSlack <= best.threshold()) continue;
     if (const int64_t fault = load_block(index, lead)) return fault;
     seek_within(lead, low);
     score_block(index, lead);
-    mark_good(lead, best.threshold() / kSlack - rest);
-    for (; next_good(lead); ++lead.next) {
+    flag_candidates(lead, best.threshold() / kSlack - rest);
+    for (; next_candidate(lead); ++lead.next) {
       const double sum = lead.scores[lead.next];
       const uint32_t doc = lead.docs[lead.next];
       if ((sum + rest) * kSlack <= best.threshold()) continue;
-      if (const int64_t fault = look_up(index, lists, bounds, count, doc, sum, best)) return fault;
+      if (const int64_t fault = score_document(index, lists, bounds, count, doc, sum, best)) return fault;
     }
   }
   return 0;
@@ -106,13 +106,13 @@ int64_t search_led(const Index& index, List& lead, List* const* lists, const dou
 
 // `lists` ascend by bound, and bounds[i] is what the first i + 1 can score together.
 int64_t search_any(const Index& index, List* const* lists, const double* bounds, int64_t count,
-                   Window& window, Best& best) {
+                   Window& window, TopDocs& best) {
   int64_t rest = 0;
   uint64_t low = 0;
   for (;;) {
     while (rest < count && bounds[rest] * kSlack <= best.threshold()) ++rest;
     if (rest == count - 1)
-      return search_led(index, *lists[rest], lists, bounds, rest, static_cast<uint32_t>(low), best);
+      return search_leading(index, *lists[rest], lists, bounds, rest, static_cast<uint32_t>(low), best);
     uint64_t high = index.norm.size;
     double bound = rest ? bounds[rest - 1] : 0;
     bool is_any = false;
@@ -144,9 +144,9 @@ int64_t search_any(const Index& index, List* const* lists, const double* bounds,
   }
 }
 
-struct Glances {
-  float most[kGlanced];
-  uint8_t good[kGlanced];
+struct CandidateWindow {
+  float most[kCandidateWindow];
+  uint8_t is_candidate[kCandidateWindow];
 };
 
 // The most that a list can add to documents up to the last of a block of another list.
@@ -164,7 +164,7 @@ LANCELET_INLINE double bound_until(const Index& index, const List& list, uint32_
 // `lists` ascend by how many documents they have. A phrase, unless there is none, is looked for in
 // the documents that all lists have.
 int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase* phrase,
-                   Best& best) {
+                   TopDocs& best) {
   List& lead = *lists[0];
   for (lead.at = 0; lead.at < lead.blocks; ++lead.at) {
     const uint32_t from = lead.at ? block_last(index, lead, lead.at - 1) : 0;
@@ -178,8 +178,8 @@ int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase
     if (const int64_t fault = load_block(index, lead)) return fault;
     lead.next = 0;
     score_block(index, lead);
-    mark_good(lead, best.threshold() / kSlack - rest);
-    for (; next_good(lead); ++lead.next) {
+    flag_candidates(lead, best.threshold() / kSlack - rest);
+    for (; next_candidate(lead); ++lead.next) {
       const uint32_t doc = lead.docs[lead.next];
       double sum = lead.scores[lead.next];
       if ((sum + rest) * kSlack <= best.threshold()) continue;
@@ -207,48 +207,48 @@ int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase
 
 // Marks the documents from `low` to `high` whose glances, of all lists or of any, are good enough.
 // Returns whether there is one.
-bool glance_over(List* const* lists, int64_t count, bool needs_all, int64_t low, int64_t high,
-                 double threshold, Glances& seen) {
+bool find_candidates(List* const* lists, int64_t count, bool needs_all, int64_t low, int64_t high,
+                 double threshold, CandidateWindow& seen) {
   const int64_t size = high - low;
   memset(seen.most, 0, sizeof seen.most);
-  memset(seen.good, 1, sizeof seen.good);
+  memset(seen.is_candidate, 1, sizeof seen.is_candidate);
   for (int64_t i = 0; i < count; ++i) {
-    const uint8_t* from = lists[i]->glance + low;
-    const float step = lists[i]->idf * kGlanceStep;
+    const uint8_t* from = lists[i]->doc_weights + low;
+    const float step = lists[i]->idf * kWeightStep;
     for (int64_t k = 0; k < size; ++k) seen.most[k] += step * from[k];
     if (needs_all)
-      for (int64_t k = 0; k < size; ++k) seen.good[k] &= from[k] != 0;
+      for (int64_t k = 0; k < size; ++k) seen.is_candidate[k] &= from[k] != 0;
   }
   const float least = static_cast<float>(larger(threshold / kSlack, 0.0));
   uint8_t any = 0;
-  for (int64_t k = 0; k < size; ++k) any |= seen.good[k] &= seen.most[k] > least;
-  memset(seen.good + size, 0, kGlanced - size);
+  for (int64_t k = 0; k < size; ++k) any |= seen.is_candidate[k] &= seen.most[k] > least;
+  memset(seen.is_candidate + size, 0, kCandidateWindow - size);
   return any != 0;
 }
 
 // `lists`, in the order of what they score at most, all have glances.
-int64_t search_glances(const Index& index, List* const* lists, int64_t count, bool needs_all,
-                       Phrase* phrase, Glances& seen, Best& best) {
-  for (int64_t low = 0; low < index.norm.size; low += kGlanced) {
-    const int64_t high = smaller(low + kGlanced, index.norm.size);
-    if (!glance_over(lists, count, needs_all, low, high, best.threshold(), seen)) continue;
-    for (int64_t word = 0; word < kGlanced; word += 8) {
-      for (uint64_t bytes = load<uint64_t>(seen.good + word); bytes; bytes &= bytes - 1) {
-        const int64_t place = word + trailing_zeros(bytes) / 8;
-        const uint32_t doc = static_cast<uint32_t>(low + place);
-        double most = seen.most[place], sum = 0;
+int64_t search_weighted(const Index& index, List* const* lists, int64_t count, bool needs_all,
+                       Phrase* phrase, CandidateWindow& seen, TopDocs& best) {
+  for (int64_t low = 0; low < index.norm.size; low += kCandidateWindow) {
+    const int64_t high = smaller(low + kCandidateWindow, index.norm.size);
+    if (!find_candidates(lists, count, needs_all, low, high, best.threshold(), seen)) continue;
+    for (int64_t word = 0; word < kCandidateWindow; word += 8) {
+      for (uint64_t bytes = load<uint64_t>(seen.is_candidate + word); bytes; bytes &= bytes - 1) {
+        const int64_t offset = word + trailing_zeros(bytes) / 8;
+        const uint32_t doc = static_cast<uint32_t>(low + offset);
+        double most = seen.most[offset], sum = 0;
         if (most * kSlack <= best.threshold() || is_hidden(index, doc)) continue;
         int64_t i = count - 1;
         for (; i >= 0; --i) {
           List& list = *lists[i];
-          if (!list.glance[doc]) continue;
+          if (!list.doc_weights[doc]) continue;
           if (!seek(index, list, doc)) break;
           if (const int64_t fault = load_block(index, list)) return fault;
           seek_within(list, doc);
           if (list.next == list.held || list.docs[list.next] != doc) break;
           const double own = score_here(index, list);
           sum += own;
-          most += own - at_a_glance(list, doc, 0);
+          most += own - score_bound(list, doc, 0);
           if (most * kSlack <= best.threshold()) break;
         }
         if (i >= 0 || static_cast<float>(sum) <= best.threshold()) continue;
@@ -277,7 +277,7 @@ void sort_lists(List** lists, int64_t count, Key key) {
 
 // Whether lists have the blocks that their counts need, among those there are.
 int64_t check(const Index& index, ConstInts first, ConstInts stop, ConstInts count,
-              ConstInts glance) {
+              ConstInts weights_start) {
   const int64_t blocks = index.position.size;
   for (int64_t i = 0; i < count.size; ++i) {
     const int64_t begin = first.data[i], end = stop.data[i];
@@ -285,37 +285,37 @@ int64_t check(const Index& index, ConstInts first, ConstInts stop, ConstInts cou
     if (count.data[i] <= (end - begin - 1) * index.block_docs ||
         count.data[i] > (end - begin) * index.block_docs)
       return fail(kBadCount, i);
-    if (glance.data[i] >= 0 && !within(glance.data[i], index.norm.size, index.glances.size))
+    if (weights_start.data[i] >= 0 && !within(weights_start.data[i], index.norm.size, index.doc_weights.size))
       return fail(kOutOfSource, i);
   }
   return 0;
 }
 
-void open_list(const Index& index, int64_t first, int64_t stop, int64_t count, int64_t glance,
+void open_list(const Index& index, int64_t first, int64_t stop, int64_t count, int64_t weights_start,
                float idf, List& list) {
   list.first = first;
   list.blocks = stop - first;
   list.count = count;
   list.idf = idf;
   float best = 0;
-  for (int64_t block = first; block < stop; ++block) best = larger(best, index.best[block]);
+  for (int64_t block = first; block < stop; ++block) best = larger(best, index.block_max[block]);
   list.bound = static_cast<double>(idf) * best;
-  list.glance = glance < 0 ? nullptr : index.glances.data + glance;
-  list.at = list.held = list.next = list.place = list.room = 0;
-  list.decoded = list.scored = list.asked = list.placed = -1;
+  list.doc_weights = weights_start < 0 ? nullptr : index.doc_weights.data + weights_start;
+  list.at = list.held = list.next = list.phrase_offset = list.room = 0;
+  list.decoded = list.scored = list.requested_block = list.positions_block = -1;
   list.positions = list.steps = nullptr;
 }
 
 // `order` are the lists, to be put into the order of the search.
 int64_t search(const Index& index, List* lists, List** order, int64_t count, bool needs_all,
-               Phrase* phrase, Best& best) {
-  bool all_glanced = count > 1;
-  for (int64_t i = 0; i < count; ++i) all_glanced &= lists[i].glance != nullptr;
-  if (all_glanced) {
+               Phrase* phrase, TopDocs& best) {
+  bool all_weighted = count > 1;
+  for (int64_t i = 0; i < count; ++i) all_weighted &= lists[i].doc_weights != nullptr;
+  if (all_weighted) {
     sort_lists(order, count, [](const List& list) { return list.bound; });
-    Glances* seen = static_cast<Glances*>(malloc(sizeof(Glances)));
+    CandidateWindow* seen = static_cast<CandidateWindow*>(malloc(sizeof(CandidateWindow)));
     if (!seen) return fail(kNoMemory, 0);
-    const int64_t status = search_glances(index, order, count, needs_all, phrase, *seen, best);
+    const int64_t status = search_weighted(index, order, count, needs_all, phrase, *seen, best);
     free(seen);
     return status;
   }
@@ -323,7 +323,7 @@ int64_t search(const Index& index, List* lists, List** order, int64_t count, boo
     sort_lists(order, count, [](const List& list) { return list.count; });
     return search_all(index, order, count, phrase, best);
   }
-  if (count == 1) return search_led(index, lists[0], nullptr, nullptr, 0, 0, best);
+  if (count == 1) return search_leading(index, lists[0], nullptr, nullptr, 0, 0, best);
   sort_lists(order, count, [](const List& list) { return list.bound; });
   double* bounds = static_cast<double*>(malloc(count * sizeof(double)));
   Window* window = static_cast<Window*>(calloc(1, sizeof(Window)));
@@ -341,38 +341,38 @@ int64_t search(const Index& index, List* lists, List** order, int64_t count, boo
 }  // namespace
 
 int64_t search_postings(ConstBytes source, ConstInts position, ConstInts size,
-                        Span<const uint32_t> last, Span<const float> best_weight, ConstInts first,
-                        ConstInts stop, ConstInts count, ConstBytes glances, ConstInts glance,
+                        Span<const uint32_t> last, Span<const float> block_max, ConstInts first,
+                        ConstInts stop, ConstInts count, ConstBytes doc_weights, ConstInts weights_start,
                         Span<const float> idf, Span<const float> norm, ConstBytes hidden,
                         int64_t block_docs, int64_t is_varint, int64_t needs_all,
                         ConstBytes streams, ConstInts stream_position, ConstInts stream_size,
-                        ConstInts place, int64_t slop, Span<uint32_t> found, Span<float> score) {
-  const Index index = {source, position, size, last.data, best_weight.data, norm, hidden,
-                       block_docs, is_varint != 0, streams, stream_position, stream_size, glances};
+                        ConstInts phrase_offsets, int64_t slop, Span<uint32_t> found, Span<float> score) {
+  const Index index = {source, position, size, last.data, block_max.data, norm, hidden,
+                       block_docs, is_varint != 0, streams, stream_position, stream_size, doc_weights};
   const int64_t blocks = position.size, num_lists = count.size;
-  if (size.size != blocks || last.size != blocks || best_weight.size != blocks ||
-      first.size != num_lists || stop.size != num_lists || glance.size != num_lists || idf.size != num_lists)
+  if (size.size != blocks || last.size != blocks || block_max.size != blocks ||
+      first.size != num_lists || stop.size != num_lists || weights_start.size != num_lists || idf.size != num_lists)
     return fail(kBadCount, 0);
-  if (place.size && (place.size != num_lists || stream_position.size != blocks ||
+  if (phrase_offsets.size && (phrase_offsets.size != num_lists || stream_position.size != blocks ||
                      stream_size.size != blocks))
     return fail(kBadCount, 0);
   if (hidden.size && hidden.size != norm.size) return fail(kBadCount, 0);
-  if (const int64_t fault = check(index, first, stop, count, glance)) return fault;
-  Best best = {found.data, score.data, smaller(found.size, score.size), 0};
+  if (const int64_t fault = check(index, first, stop, count, weights_start)) return fault;
+  TopDocs best = {found.data, score.data, smaller(found.size, score.size), 0};
   if (!num_lists || !best.capacity) return 0;
   List* lists = static_cast<List*>(malloc(num_lists * sizeof(List)));
   List** order = static_cast<List**>(malloc(num_lists * sizeof(List*)));
   int64_t status = fail(kNoMemory, 0);
   if (lists && order) {
     for (int64_t i = 0; i < num_lists; ++i) {
-      open_list(index, first.data[i], stop.data[i], count.data[i], glance.data[i], idf.data[i],
+      open_list(index, first.data[i], stop.data[i], count.data[i], weights_start.data[i], idf.data[i],
                 lists[i]);
-      if (place.size) lists[i].place = place.data[i];
+      if (phrase_offsets.size) lists[i].phrase_offset = phrase_offsets.data[i];
       order[i] = &lists[i];
     }
     Phrase phrase = {lists, slop, {nullptr, 0}};
-    status = search(index, lists, order, num_lists, needs_all || place.size,
-                    place.size ? &phrase : nullptr, best);
+    status = search(index, lists, order, num_lists, needs_all || phrase_offsets.size,
+                    phrase_offsets.size ? &phrase : nullptr, best);
     free(phrase.reached.data);
     for (int64_t i = 0; i < num_lists; ++i) free(lists[i].positions);
   }

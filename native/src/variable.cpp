@@ -50,7 +50,7 @@ int64_t concat_variable_of(ConstBytes source, ConstInts position, ConstInts size
 }
 
 template <class Stored>
-int64_t pick_spans_of(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+int64_t pick_ranges_of(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                       ConstInts index, Ints picked_position, Ints picked_size) {
   int64_t total = 0;
   for (int64_t i = 0; i < position.size; ++i) {
@@ -74,7 +74,7 @@ int64_t pick_spans_of(ConstBytes source, ConstInts position, ConstInts size, Con
 }
 
 template <class Offset>
-int64_t cut_variable_of(ConstBytes offsets, ConstBytes data, ConstInts count,
+int64_t split_variable_of(ConstBytes offsets, ConstBytes data, ConstInts count,
                         ConstInts out_position, uint8_t pad, Bytes out) {
   constexpr int64_t width = sizeof(Offset);
   const int64_t values = offsets.size / width - 1;
@@ -103,12 +103,12 @@ int64_t cut_variable_of(ConstBytes offsets, ConstBytes data, ConstInts count,
 
 }  // namespace
 
-int64_t cut_variable(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, ConstInts count,
+int64_t split_variable(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, ConstInts count,
                      ConstInts out_position, int64_t pad, Bytes out) {
   const uint8_t byte = static_cast<uint8_t>(pad);
   return offset_bytes == 4
-             ? cut_variable_of<int32_t>(offsets, data, count, out_position, byte, out)
-             : cut_variable_of<int64_t>(offsets, data, count, out_position, byte, out);
+             ? split_variable_of<int32_t>(offsets, data, count, out_position, byte, out)
+             : split_variable_of<int64_t>(offsets, data, count, out_position, byte, out);
 }
 
 int64_t variable_bytes(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
@@ -132,12 +132,12 @@ int64_t concat_variable(ConstBytes source, ConstInts position, ConstInts size, C
                                                                  out_offsets, out);
 }
 
-int64_t pick_spans(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+int64_t pick_ranges(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                    ConstInts index, int64_t offset_bytes, Ints picked_position,
                    Ints picked_size) {
-  return offset_bytes == 4 ? pick_spans_of<uint32_t>(source, position, size, count, index,
+  return offset_bytes == 4 ? pick_ranges_of<uint32_t>(source, position, size, count, index,
                                                      picked_position, picked_size)
-                           : pick_spans_of<uint64_t>(source, position, size, count, index,
+                           : pick_ranges_of<uint64_t>(source, position, size, count, index,
                                                      picked_position, picked_size);
 }
 

@@ -14,20 +14,20 @@ struct VariableChunk {
 // Check that the offsets of a chunk are there, and that the outer two are in order.
 template <class Stored>
 static LANCELET_INLINE int64_t read_chunk(ConstBytes source, int64_t position, int64_t size,
-                                          int64_t count, int64_t place, VariableChunk* chunk) {
+                                          int64_t count, int64_t index, VariableChunk* chunk) {
   constexpr int64_t bytes = sizeof(Stored);
-  if (!within(position, size, source.size)) return fail(kOutOfSource, place);
-  if (count < 0) return fail(kBadCount, place);
+  if (!within(position, size, source.size)) return fail(kOutOfSource, index);
+  if (count < 0) return fail(kBadCount, index);
   if (count == 0) {
     *chunk = {source.data + position, 0, 0};
     return 0;
   }
-  if (count >= size / bytes) return fail(kTooShort, place);
+  if (count >= size / bytes) return fail(kTooShort, index);
   const uint8_t* start = source.data + position;
   *chunk = {start, load<Stored>(start), load<Stored>(start + count * bytes)};
   if (chunk->first < static_cast<uint64_t>((count + 1) * bytes) || chunk->last < chunk->first ||
       chunk->last > static_cast<uint64_t>(size))
-    return fail(kBadOffsets, place);
+    return fail(kBadOffsets, index);
   return 0;
 }
 

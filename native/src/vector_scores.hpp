@@ -10,7 +10,7 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr int64_t kFirstLook = 2 * kLanes;
+constexpr int64_t kFirstCheck = 2 * kLanes;
 constexpr int64_t kTrial = 64;      // vectors after which it is decided
 constexpr int64_t kPause = 4096;    // how many are then compared to the end
 
@@ -34,7 +34,7 @@ struct VectorScore {
   // The distance, or NaN where it is above `limit`.
   LANCELET_INLINE float operator()(const uint8_t* vector, float limit) {
     Sum first, second;
-    if (kMetric == kL2 && dimension > kFirstLook) {
+    if (kMetric == kL2 && dimension > kFirstCheck) {
       if (pause > 0) {
         --pause;
       } else {
@@ -56,19 +56,19 @@ struct VectorScore {
   }
 
   // Adds up in the order of `add_up`, and looks now and then whether it is too much already.
-  LANCELET_INLINE bool is_beyond(const uint8_t* vector, Sum limit, Sum* apart) const {
+  LANCELET_INLINE bool is_beyond(const uint8_t* vector, Sum limit, Sum* distance) const {
     Sums<Sum> sums, none;
     const int64_t whole = dimension / kLanes * kLanes;
     int64_t k = 0;
-    for (int64_t look = kFirstLook; look < whole; look *= 2) {
-      add_elements<Element, kL2>(vector, query, k, look, sums, none);
-      k = look;
+    for (int64_t check = kFirstCheck; check < whole; check *= 2) {
+      add_elements<Element, kL2>(vector, query, k, check, sums, none);
+      k = check;
       Sums<Sum> now = sums;
       if (now.total() > limit) return true;
     }
     add_elements<Element, kL2>(vector, query, k, whole, sums, none);
     add_rest<Element, kL2>(vector, query, whole, dimension, sums, none);
-    *apart = sums.total();
+    *distance = sums.total();
     return false;
   }
 };
@@ -78,7 +78,7 @@ struct BitScore {
   int64_t dimension;
 
   LANCELET_INLINE float operator()(const uint8_t* vector, float) const {
-    return static_cast<float>(bits_apart(vector, query, dimension));
+    return static_cast<float>(hamming_distance(vector, query, dimension));
   }
 };
 

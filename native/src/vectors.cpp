@@ -16,18 +16,18 @@ int64_t distances(ConstBytes vectors, int64_t dimension, ConstBytes query, Const
     const Sum q = load<Sum>(query.data + k * static_cast<int64_t>(sizeof(Sum)));
     norm += q * q;
   }
-  for (int64_t place = 0; place < out.size; ++place) {
-    const int64_t row = rows.size > 0 ? rows.data[place] : place;
-    if (LANCELET_UNLIKELY(row < 0 || row >= count)) return fail(kBadIndex, place);
+  for (int64_t index = 0; index < out.size; ++index) {
+    const int64_t row = rows.size > 0 ? rows.data[index] : index;
+    if (LANCELET_UNLIKELY(row < 0 || row >= count)) return fail(kBadIndex, index);
     Sum first, second;
     add_up<Element, kMetric>(vectors.data + row * bytes, query.data, dimension, &first, &second);
     if (kMetric == kL2) {
-      out.data[place] = static_cast<float>(first);
+      out.data[index] = static_cast<float>(first);
     } else if (kMetric == kDot) {
-      out.data[place] = static_cast<float>(1 - first);
+      out.data[index] = static_cast<float>(1 - first);
     } else {
       const Sum both = norm * second;
-      out.data[place] = static_cast<float>(1 - first / root_of(both));
+      out.data[index] = static_cast<float>(1 - first / root_of(both));
     }
   }
   return 0;
@@ -38,11 +38,11 @@ int64_t hamming(ConstBytes vectors, int64_t dimension, ConstBytes query, ConstIn
   const int64_t count = vectors.size / dimension;
   if (query.size != dimension) return fail(kBadLength, 0);
   if (out.size != (rows.size > 0 ? rows.size : count)) return fail(kBadCount, 0);
-  for (int64_t place = 0; place < out.size; ++place) {
-    const int64_t row = rows.size > 0 ? rows.data[place] : place;
-    if (LANCELET_UNLIKELY(row < 0 || row >= count)) return fail(kBadIndex, place);
+  for (int64_t index = 0; index < out.size; ++index) {
+    const int64_t row = rows.size > 0 ? rows.data[index] : index;
+    if (LANCELET_UNLIKELY(row < 0 || row >= count)) return fail(kBadIndex, index);
     const uint8_t* vector = vectors.data + row * dimension;
-    out.data[place] = static_cast<float>(bits_apart(vector, query.data, dimension));
+    out.data[index] = static_cast<float>(hamming_distance(vector, query.data, dimension));
   }
   return 0;
 }
@@ -115,24 +115,24 @@ struct Numbers {
 LANCELET_INLINE void add_square(Lanes& sums, float x, const Lanes& line) {
   for (int64_t k = 0; k < kWide; ++k) sums.at[k] += (x - line.at[k]) * (x - line.at[k]);
 }
-LANCELET_INLINE void keep_less(const Lanes& sums, int32_t first, Lanes& best, Numbers& which) {
+LANCELET_INLINE void update_nearest(const Lanes& sums, int32_t first, Lanes& best, Numbers& nearest) {
   for (int32_t k = 0; k < kWide; ++k)
     if (sums.at[k] < best.at[k]) {
       best.at[k] = sums.at[k];
-      which.at[k] = first;
+      nearest.at[k] = first;
     }
 }
 #else
 typedef float Lanes __attribute__((vector_size(4 * kWide)));
 typedef int32_t Numbers __attribute__((vector_size(4 * kWide)));
 LANCELET_INLINE void add_square(Lanes& sums, float x, const Lanes& line) {
-  const Lanes apart = x - line;
-  sums += apart * apart;
+  const Lanes difference = x - line;
+  sums += difference * difference;
 }
-LANCELET_INLINE void keep_less(const Lanes& sums, int32_t first, Lanes& best, Numbers& which) {
+LANCELET_INLINE void update_nearest(const Lanes& sums, int32_t first, Lanes& best, Numbers& nearest) {
   const Numbers is_less = sums < best;
   best = is_less ? sums : best;
-  which = is_less ? first + Numbers{} : which;
+  nearest = is_less ? first + Numbers{} : nearest;
 }
 #endif
 
@@ -140,16 +140,16 @@ constexpr int64_t kGroups = 2;
 
 // The nearest of `count` words of each of some rows, for one piece; groups of words side by side.
 template <int64_t kRows, int64_t kSideBySide>
-LANCELET_INLINE void nearest_of_rows(const float* rows, int64_t stride, const float* book,
-                                     int64_t count, int64_t size, int64_t pieces, uint8_t* codes,
+LANCELET_INLINE void nearest_of_rows(const float* rows, int64_t stride, const float* codebook,
+                                     int64_t count, int64_t size, int64_t num_sub_vectors, uint8_t* codes,
                                      float* distances) {
   Lanes best[kRows];
-  Numbers which[kRows];
+  Numbers nearest[kRows];
   float far[kWide];
   for (int64_t k = 0; k < kWide; ++k) far[k] = 3.4028235e38f;
   for (int64_t row = 0; row < kRows; ++row) {
     memcpy(&best[row], far, sizeof far);
-    memset(&which[row], 0, sizeof which[row]);
+    memset(&nearest[row], 0, sizeof nearest[row]);
   }
   for (int64_t first = 0; first < count; first += kWide * kSideBySide) {
     Lanes sums[kRows][kSideBySide];
@@ -158,69 +158,69 @@ LANCELET_INLINE void nearest_of_rows(const float* rows, int64_t stride, const fl
     for (int64_t k = 0; k < size; ++k) {
       Lanes lines[kSideBySide];
       for (int64_t group = 0; group < kSideBySide; ++group)
-        memcpy(&lines[group], book + k * count + first + group * kWide, sizeof(Lanes));
+        memcpy(&lines[group], codebook + k * count + first + group * kWide, sizeof(Lanes));
       for (int64_t row = 0; row < kRows; ++row)
         for (int64_t group = 0; group < kSideBySide; ++group)
           add_square(sums[row][group], rows[row * stride + k], lines[group]);
     }
     for (int64_t row = 0; row < kRows; ++row)
       for (int64_t group = 0; group < kSideBySide; ++group)
-        keep_less(sums[row][group], static_cast<int32_t>(first + group * kWide), best[row],
-                  which[row]);
+        update_nearest(sums[row][group], static_cast<int32_t>(first + group * kWide), best[row],
+                  nearest[row]);
   }
   for (int64_t row = 0; row < kRows; ++row) {
-    float apart[kWide];
+    float difference[kWide];
     int32_t firsts[kWide];
-    memcpy(apart, &best[row], sizeof apart);
-    memcpy(firsts, &which[row], sizeof firsts);
+    memcpy(difference, &best[row], sizeof difference);
+    memcpy(firsts, &nearest[row], sizeof firsts);
     int32_t found = firsts[0];
-    float least = apart[0];
+    float least = difference[0];
     for (int32_t lane = 1; lane < kWide; ++lane) {
-      const int32_t word = firsts[lane] + lane;
-      if (apart[lane] < least || (apart[lane] == least && word < found)) {
-        least = apart[lane];
-        found = word;
+      const int32_t code = firsts[lane] + lane;
+      if (difference[lane] < least || (difference[lane] == least && code < found)) {
+        least = difference[lane];
+        found = code;
       }
     }
-    codes[row * pieces] = static_cast<uint8_t>(found);
-    distances[row * pieces] = least;
+    codes[row * num_sub_vectors] = static_cast<uint8_t>(found);
+    distances[row * num_sub_vectors] = least;
   }
 }
 
 template <int64_t kSideBySide>
-void nearest_in_book(const float* vectors, int64_t rows, const float* book, int64_t count,
-                     int64_t size, int64_t pieces, uint8_t* codes, float* distances) {
+void nearest_in_codebook(const float* vectors, int64_t rows, const float* codebook, int64_t count,
+                     int64_t size, int64_t num_sub_vectors, uint8_t* codes, float* distances) {
   constexpr int64_t kRows = 4;
-  const int64_t stride = pieces * size;
+  const int64_t stride = num_sub_vectors * size;
   int64_t row = 0;
   for (; row + kRows <= rows; row += kRows)
-    nearest_of_rows<kRows, kSideBySide>(vectors + row * stride, stride, book, count, size, pieces,
-                                    codes + row * pieces, distances + row * pieces);
+    nearest_of_rows<kRows, kSideBySide>(vectors + row * stride, stride, codebook, count, size, num_sub_vectors,
+                                    codes + row * num_sub_vectors, distances + row * num_sub_vectors);
   for (; row < rows; ++row)
-    nearest_of_rows<1, kSideBySide>(vectors + row * stride, stride, book, count, size, pieces,
-                                codes + row * pieces, distances + row * pieces);
+    nearest_of_rows<1, kSideBySide>(vectors + row * stride, stride, codebook, count, size, num_sub_vectors,
+                                codes + row * num_sub_vectors, distances + row * num_sub_vectors);
 }
 
 }  // namespace
 
-int64_t nearest_words(Span<const float> vectors, Span<const float> words, int64_t pieces,
+int64_t pq_encode(Span<const float> vectors, Span<const float> codebooks, int64_t num_sub_vectors,
                       int64_t count, Bytes codes, Span<float> distances) {
-  if (pieces < 1 || count < 16 || count > 256 || count % 16 != 0) return fail(kBadCount, 0);
-  const int64_t size = words.size / (pieces * count);
-  if (size < 1 || words.size != pieces * count * size) return fail(kBadLength, 0);
-  const int64_t rows = vectors.size / (pieces * size);
-  if (vectors.size != rows * pieces * size || codes.size != rows * pieces ||
+  if (num_sub_vectors < 1 || count < 16 || count > 256 || count % 16 != 0) return fail(kBadCount, 0);
+  const int64_t size = codebooks.size / (num_sub_vectors * count);
+  if (size < 1 || codebooks.size != num_sub_vectors * count * size) return fail(kBadLength, 0);
+  const int64_t rows = vectors.size / (num_sub_vectors * size);
+  if (vectors.size != rows * num_sub_vectors * size || codes.size != rows * num_sub_vectors ||
       distances.size != codes.size)
     return fail(kBadLength, 1);
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const float* own = vectors.data + piece * size;
-    const float* book = words.data + piece * count * size;
+  for (int64_t sub_vector = 0; sub_vector < num_sub_vectors; ++sub_vector) {
+    const float* own = vectors.data + sub_vector * size;
+    const float* codebook = codebooks.data + sub_vector * count * size;
     if (count % (kGroups * kWide) == 0)
-      nearest_in_book<kGroups>(own, rows, book, count, size, pieces, codes.data + piece,
-                         distances.data + piece);
+      nearest_in_codebook<kGroups>(own, rows, codebook, count, size, num_sub_vectors, codes.data + sub_vector,
+                         distances.data + sub_vector);
     else
-      nearest_in_book<1>(own, rows, book, count, size, pieces, codes.data + piece,
-                         distances.data + piece);
+      nearest_in_codebook<1>(own, rows, codebook, count, size, num_sub_vectors, codes.data + sub_vector,
+                         distances.data + sub_vector);
   }
   return 0;
 }

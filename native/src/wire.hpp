@@ -71,7 +71,7 @@ static LANCELET_INLINE bool read_field(Cursor& cursor, WireField& field) {
 }
 
 // Where the content behind a field ends. A number has been read already.
-static LANCELET_INLINE const uint8_t* behind(const Cursor& cursor, const WireField& field) {
+static LANCELET_INLINE const uint8_t* content_end(const Cursor& cursor, const WireField& field) {
   return field.wire_type == kVarint ? cursor.at : cursor.at + field.value;
 }
 

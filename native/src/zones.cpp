@@ -55,7 +55,7 @@ constexpr Key highest() {
 constexpr int64_t kBlock = 16384;
 
 template <class Kind, bool kMasked, class Key = typename Kind::Key>
-LANCELET_INLINE void look_at(const uint8_t* values, int64_t count, const uint8_t* valid,
+LANCELET_INLINE void min_max_block(const uint8_t* values, int64_t count, const uint8_t* valid,
                              Found<Key>* found) {
   Key low = found->low, high = found->high, nans = 0;
   for (int64_t k = 0; k < count; ++k) {
@@ -76,7 +76,7 @@ LANCELET_INLINE void look_at(const uint8_t* values, int64_t count, const uint8_t
 }
 
 // A byte for each bit, lowest bit first.
-LANCELET_INLINE void spread_bits(uint64_t bits, uint8_t* bytes) {
+LANCELET_INLINE void expand_bits(uint64_t bits, uint8_t* bytes) {
   for (int k = 0; k < 8; ++k, bits >>= 8) {
     const uint64_t own = (bits & 0xff) * 0x0101010101010101u & 0x8040201008040201u;
     store<uint64_t>(bytes + 8 * k, (own + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u);
@@ -114,26 +114,26 @@ int64_t zones_of(ConstBytes values, int64_t zone_rows, ConstBytes validity, Byte
     Found<Key> found = {highest<Key>(), lowest<Key>(), 0, 0};
     if (validity.size == 0) {
       for (int64_t row = start; row < end; row += kBlock)
-        look_at<Kind, false>(values.data + row * bytes, smaller(kBlock, end - row), nullptr,
+        min_max_block<Kind, false>(values.data + row * bytes, smaller(kBlock, end - row), nullptr,
                              &found);
     } else {
-      uint8_t spread[64];
+      uint8_t valid_bytes[64];
       for (int64_t row = start; row < end; row += 64) {
         const int64_t n = smaller<int64_t>(64, end - row);
         const uint64_t valid = valid_bits(validity, row, n);
         const uint64_t all = n < 64 ? (uint64_t{1} << n) - 1 : ~uint64_t{0};
         if (valid == all) {
-          look_at<Kind, false>(values.data + row * bytes, n, nullptr, &found);
+          min_max_block<Kind, false>(values.data + row * bytes, n, nullptr, &found);
         } else {
-          spread_bits(valid, spread);
-          look_at<Kind, true>(values.data + row * bytes, n, spread, &found);
+          expand_bits(valid, valid_bytes);
+          min_max_block<Kind, true>(values.data + row * bytes, n, valid_bytes, &found);
           found.nulls += n - ones(valid);
         }
       }
     }
-    const bool nothing = found.nulls + found.nans == end - start;
-    store<Key>(minimum.data + zone * bytes, nothing ? Key{0} : Kind::value(found.low));
-    store<Key>(maximum.data + zone * bytes, nothing ? Key{0} : Kind::value(found.high));
+    const bool is_empty = found.nulls + found.nans == end - start;
+    store<Key>(minimum.data + zone * bytes, is_empty ? Key{0} : Kind::value(found.low));
+    store<Key>(maximum.data + zone * bytes, is_empty ? Key{0} : Kind::value(found.high));
     nulls.data[zone] = found.nulls;
     nans.data[zone] = found.nans;
   }

@@ -44,10 +44,10 @@ bool decompress(const uint8_t* at, int64_t size, const uint8_t* readable, Output
   at += head;
   out->start = out->to;
   out->back[0] = 1, out->back[1] = 4, out->back[2] = 8;
-  scratch->literals.codes.known = false;
-  scratch->tables.literals.known = false;
-  scratch->tables.distances.known = false;
-  scratch->tables.matches.known = false;
+  scratch->literals.codes.is_set = false;
+  scratch->tables.literals.is_set = false;
+  scratch->tables.distances.is_set = false;
+  scratch->tables.matches.is_set = false;
   for (bool is_last = false; !is_last;) {
     if (end - at < 3) return false;
     const uint32_t bits = at[0] | at[1] << 8 | at[2] << 16;

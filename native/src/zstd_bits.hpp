@@ -62,7 +62,7 @@ constexpr int kTableLogMax = 9;
 struct Table {
   State states[1 << kTableLogMax];
   int log;
-  bool known;  // whether a block may repeat it
+  bool is_set;  // whether a block may repeat it
 };
 
 // Counts of symbols, as a table is stored: `log` is its size, -1 means less than one state.
@@ -144,7 +144,7 @@ inline void fill_table(const Counts& counts, const uint32_t* base, const uint8_t
                             static_cast<uint8_t>(bits), extra_bits[symbol]};
   }
   table->log = counts.log;
-  table->known = true;
+  table->is_set = true;
 }
 
 }  // namespace zstd

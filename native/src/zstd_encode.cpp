@@ -5,9 +5,9 @@
 //
 // A search for repetition would find no more in the first and little in the rest, and it is what
 // takes the time of a general compressor. So words become sequences without a search
-// (zstd_words.hpp), and bytes are stored, or get the codes of Huffman where that saves enough. Any
+// (zstd_prefix.hpp), and bytes are stored, or get the codes of Huffman where that saves enough. Any
 // reader of Zstandard reads the result.
-#include "zstd_words.hpp"
+#include "zstd_prefix.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace zstd {
@@ -18,7 +18,7 @@ constexpr int64_t kSavingMin = 6;      // codes must save a sixth, as they take 
 constexpr int64_t kRoom = 600;         // what heads and tables may take besides the bytes
 
 struct Scratch {
-  WordScratch words;
+  PrefixScratch prefix;
   SymbolCodes codes;
 };
 
@@ -94,18 +94,18 @@ uint8_t* write_bytes(uint8_t* to, const uint8_t* data, int64_t size, bool is_las
   return at;
 }
 
-uint8_t* write_frame(uint8_t* to, const uint8_t* data, int64_t size, int64_t words, int word_bytes,
+uint8_t* write_frame(uint8_t* to, const uint8_t* data, int64_t size, int64_t prefix_bytes, int word_bytes,
                      Scratch* scratch) {
   store<uint32_t>(to, 0xFD2FB528);
   const int form = size < 256 ? 0 : size < 65536 + 256 ? 1 : 2;
   to[4] = static_cast<uint8_t>(form << 6 | 1 << 5);
   to = write_little(to + 5, static_cast<uint64_t>(form == 1 ? size - 256 : size), 1 << form);
   int64_t done = 0;
-  if (words > 0 && words <= kPartMax) {
-    uint8_t* const end = write_words(to, data, words, word_bytes, words == size, &scratch->words);
+  if (prefix_bytes > 0 && prefix_bytes <= kPartMax) {
+    uint8_t* const end = write_prefix(to, data, prefix_bytes, word_bytes, prefix_bytes == size, &scratch->prefix);
     if (end != nullptr) {
       to = end;
-      done = words;
+      done = prefix_bytes;
     }
   }
   while (done < size) {
@@ -119,7 +119,7 @@ uint8_t* write_frame(uint8_t* to, const uint8_t* data, int64_t size, int64_t wor
 }  // namespace
 }  // namespace zstd
 
-int64_t zstd_code_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts words,
+int64_t zstd_encode_prefixes(ConstBytes source, ConstInts position, ConstInts size, ConstInts prefix_bytes,
                          int64_t word_bytes, int64_t sized, Bytes out, Ints out_size) {
   if (word_bytes != 4 && word_bytes != 8 && word_bytes != 16 && word_bytes != 32)
     return fail(kBadWidth, 0);
@@ -127,7 +127,7 @@ int64_t zstd_code_chunks(ConstBytes source, ConstInts position, ConstInts size, 
   if (scratch == nullptr) return fail(kNoMemory, 0);
   int64_t written = 0, status = 0;
   for (int64_t i = 0; i < position.size && status == 0; ++i) {
-    const int64_t bytes = size.data[i], head = words.data[i];
+    const int64_t bytes = size.data[i], head = prefix_bytes.data[i];
     if (!within(position.data[i], bytes, source.size)) {
       status = fail(kOutOfSource, i);
     } else if (head < 0 || head > bytes || head % word_bytes != 0) {

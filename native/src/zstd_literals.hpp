@@ -15,7 +15,7 @@ constexpr int64_t kOverrun = 32;  // what copies may read or write too far
 struct Codes {
   uint16_t of[1 << kCodeBitsMax];  // the symbol, and above it the bits of its code
   int bits;
-  bool known;
+  bool is_set;
 };
 
 struct Literals {
@@ -56,14 +56,14 @@ inline int64_t read_weights(const uint8_t* at, const uint8_t* end, Table* table,
   if (bits.left < 0) return -1;
   // Two states take turns. When one finds no bits to go on, the other has the last symbol.
   int count = 0;
-  for (int turn = 0;; turn ^= 1) {
+  for (int current = 0;; current ^= 1) {
     if (count > 253) return -1;
-    weights[count++] = static_cast<uint8_t>(state[turn]->base);
+    weights[count++] = static_cast<uint8_t>(state[current]->base);
     bits.refill();
-    const State* now = state[turn];
-    state[turn] = &table->states[now->next + bits.take(now->next_bits)];
+    const State* now = state[current];
+    state[current] = &table->states[now->next + bits.take(now->next_bits)];
     if (bits.left < 0) {
-      weights[count++] = static_cast<uint8_t>(state[turn ^ 1]->base);
+      weights[count++] = static_cast<uint8_t>(state[current ^ 1]->base);
       break;
     }
   }
@@ -109,7 +109,7 @@ inline int64_t read_codes(const uint8_t* at, const uint8_t* end, Literals* liter
     start[weights[k]] += width;
   }
   codes.bits = code_bits;
-  codes.known = true;
+  codes.is_set = true;
   return bytes;
 }
 
@@ -198,7 +198,7 @@ inline int64_t read_literals(const uint8_t* at, const uint8_t* end, const uint8_
     const int64_t table = read_codes(from, stop, literals);
     if (table < 0) return -1;
     from += table;
-  } else if (!literals->codes.known) {
+  } else if (!literals->codes.is_set) {
     return -1;
   }
   literals->data = literals->buffer;

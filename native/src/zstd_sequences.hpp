@@ -91,7 +91,7 @@ inline int64_t read_table(int mode, const uint8_t* at, const uint8_t* end, const
       if (at >= end || *at >= numbers.codes) return -1;
       table->states[0] = {numbers.base[*at], 0, 0, numbers.extra_bits[*at]};
       table->log = 0;
-      table->known = true;
+      table->is_set = true;
       return 1;
     case 2: {
       const int64_t bytes = read_counts(at, end, numbers.log_max, numbers.codes, &counts);
@@ -100,7 +100,7 @@ inline int64_t read_table(int mode, const uint8_t* at, const uint8_t* end, const
       return bytes;
     }
     default:
-      return table->known ? 0 : -1;
+      return table->is_set ? 0 : -1;
   }
 }
 
@@ -152,10 +152,10 @@ LANCELET_INLINE int64_t resolve_distance(int64_t value, bool has_literals, int64
     back[1] = back[0];
     return back[0] = value - 3;
   }
-  const int64_t which = value - (has_literals ? 1 : 0);
-  if (which == 0) return back[0];
-  const int64_t found = which == 3 ? back[0] - 1 : back[which];
-  if (which > 1) back[2] = back[1];
+  const int64_t index = value - (has_literals ? 1 : 0);
+  if (index == 0) return back[0];
+  const int64_t found = index == 3 ? back[0] - 1 : back[index];
+  if (index > 1) back[2] = back[1];
   back[1] = back[0];
   return back[0] = found;
 }
@@ -166,7 +166,7 @@ struct Word {
   int64_t back = 0, low = -1;  // its bytes, and how many of them are literals; -1 if it is no word
   uint64_t mask[2] = {}, high[2] = {};
 
-  LANCELET_INLINE void look_back(int64_t distance, int64_t length, const Output& out) {
+  LANCELET_INLINE void load_previous(int64_t distance, int64_t length, const Output& out) {
     back = distance;
     low = distance - length;
     if (low <= 0 || length <= 0 || back > 16 || back > out.to - out.start ||
@@ -197,7 +197,7 @@ inline const uint8_t* run_alike(int64_t count, const Tables& tables, const State
                                 Output* out) {
   const int64_t length = tables.matches.states[0].base;
   Word word;
-  word.look_back(out->back[0], length, *out);
+  word.load_previous(out->back[0], length, *out);
   if (tables.literals.log == 0 && of_literals->extra_bits == 0 && of_literals->base == word.low &&
       count * word.low <= literals_end - literals && word.fits(count, *out)) {
     for (; count > 0; --count, literals += word.low) word.write(literals, out);
@@ -212,7 +212,7 @@ inline const uint8_t* run_alike(int64_t count, const Tables& tables, const State
     } else {
       const int64_t back = resolve_distance(1, taken > 0, out->back);
       if (!append(out, literals, taken, back, length)) return nullptr;
-      word.look_back(out->back[0], length, *out);
+      word.load_previous(out->back[0], length, *out);
     }
     literals += taken;
     if (--count == 0) return literals;
@@ -240,9 +240,9 @@ inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals&
     if (end - at < 1 || (*at & 3) != 0) return false;
     const int modes = *at++;
     const Numbers* const numbers[] = {&kLiteralNumbers, &kDistanceNumbers, &kMatchNumbers};
-    Table* const wanted[] = {&tables->literals, &tables->distances, &tables->matches};
+    Table* const targets[] = {&tables->literals, &tables->distances, &tables->matches};
     for (int k = 0; k < 3; ++k) {
-      const int64_t bytes = read_table(modes >> (6 - 2 * k) & 3, at, end, *numbers[k], wanted[k]);
+      const int64_t bytes = read_table(modes >> (6 - 2 * k) & 3, at, end, *numbers[k], targets[k]);
       if (bytes < 0) return false;
       at += bytes;
     }
@@ -273,7 +273,7 @@ inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals&
         word.write(literals, out);
       } else {
         if (LANCELET_UNLIKELY(!append(out, literals, taken, back, length))) return false;
-        word.look_back(back, length, *out);
+        word.load_previous(back, length, *out);
       }
       literals += taken;
       if (--count == 0) break;

@@ -27,7 +27,7 @@ def gather(slices: Slices) -> Bytes:
     if (slices.size == width).all():
         return kernels.take_fixed(slices.source, slices.position, width)
     ends = np.cumsum(slices.size)
-    return kernels.place_slices(slices, ends - slices.size, int(slices.size.sum()), 0)
+    return kernels.scatter_slices(slices, ends - slices.size, int(slices.size.sum()), 0)
 
 
 def gather_bits(slices: Slices, ranges: RowRanges) -> Bytes:

@@ -56,12 +56,12 @@ class Pages:
         """The number of runs of equal values and of distinct values of each page."""
         block, rows = self.block, max(self.rows, 1)
         if isinstance(block, Variable):
-            return kernels.survey_strings(block.offsets, block.data, rows, rows)
+            return kernels.count_distinct_strings(block.offsets, block.data, rows, rows)
         assert isinstance(block, FixedWidth)
         if block.bits == 1:
             bits = np.unpackbits(block.data, bitorder="little", count=block.count)
-            return kernels.survey_words(bits, 1, rows, rows)
-        return kernels.survey_words(block.data, block.bits // 8, rows, rows)
+            return kernels.count_distinct_fixed(bits, 1, rows, rows)
+        return kernels.count_distinct_fixed(block.data, block.bits // 8, rows, rows)
 
     def ends_are_equal(self) -> npt.NDArray[np.bool_]:
         """Return a mask of the pages whose first and last values may be equal."""

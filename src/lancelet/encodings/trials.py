@@ -310,7 +310,9 @@ def planes_entropy(values: Pages) -> _Numbers:
     assert isinstance(values.block, FixedWidth)
     width, rows = values.block.bits // 8, values.rows
     step = max(1, rows // _ENTROPY_VALUES)
-    sums = kernels.survey_bytes(values.block.data[: values.count * rows * width], width, rows, step)
+    sums = kernels.byte_entropy_sums(
+        values.block.data[: values.count * rows * width], width, rows, step
+    )
     num_values = (rows - 1) // step + 1
     entropy: _Numbers = (width * math.log2(num_values) - sums.max(axis=1) / num_values) / 8
     return entropy

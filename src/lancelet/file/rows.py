@@ -399,7 +399,7 @@ class RowReader(ABC):
                 sum(array.nbytes for array in arrays) >= _FORGET_TASK_BYTES
             ):
                 # Pages of a map count as memory of the process, and a scan would gather all.
-                mapped.forget_pages()
+                mapped.release_pages()
         return arrays
 
     def _read_part_or_none(

@@ -19,7 +19,7 @@ from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import transaction_pb
 from lancelet.format.split_block import Hashes, build_filter
 from lancelet.format.wire import unknown_fields
-from lancelet.kernels import ask_filters
+from lancelet.kernels import probe_filters
 from lancelet.values import dataclass
 
 BLOOM_ITEMS: Final = 8192
@@ -62,7 +62,7 @@ class BloomFilter:
     def may_contain(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return a mask of the hashes that may be in the filter; False is certain."""
         whole = np.frombuffer(self.bitmap, np.uint8)
-        hits = ask_filters(whole, np.zeros(1, np.int64), np.array([len(whole)]), hashes)
+        hits = probe_filters(whole, np.zeros(1, np.int64), np.array([len(whole)]), hashes)
         return hits.reshape(-1)
 
     def may_intersect(self, other: BloomFilter) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.kernels import fill_filters
+from lancelet.kernels import build_filters
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -37,7 +37,7 @@ def filter_bytes(num_values: int, probability: float) -> int:
 
 def build_filter(hashes: Hashes, size: int) -> bytes:
     """Build a filter from hashes."""
-    return fill_filters(hashes, np.array([len(hashes)], np.int64), size).tobytes()
+    return build_filters(hashes, np.array([len(hashes)], np.int64), size).tobytes()
 
 
 def _false_positives(num_values: int, size: int) -> float:

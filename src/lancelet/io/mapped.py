@@ -44,7 +44,7 @@ from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.ranged import RangedReader
 from lancelet.io.store import MappedObject, ObjectReader, Store, check_ranges, not_stored
-from lancelet.kernels import forget_pages, map_file
+from lancelet.kernels import release_pages, map_file
 
 _PAGE_BYTES: Final = 4096
 """Size in bytes of a page of the page cache; each page is prefetched once."""
@@ -66,7 +66,7 @@ def forget_mapped_pages() -> None:
     for reference in _READERS.copy().values():
         reader = reference()
         if reader is not None:
-            reader.forget_pages()
+            reader.release_pages()
 
 
 class MappedReader(ObjectReader):
@@ -133,12 +133,12 @@ class MappedReader(ObjectReader):
             self._prefetched,
             is_whole=self._is_intact,
             check_whole=self._check_intact,
-            forget_pages=self.forget_pages,
+            release_pages=self.release_pages,
         )
 
-    def forget_pages(self) -> None:
+    def release_pages(self) -> None:
         """Remove the pages of the map from the resident memory of this process."""
-        forget_pages(self._source)
+        release_pages(self._source)
 
     def close(self) -> None:
         """Release the map; it is unmapped with the last array that references it."""

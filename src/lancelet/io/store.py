@@ -80,7 +80,7 @@ class MappedObject:
     known: Bytes
     is_whole: Callable[[], bool]
     check_whole: Callable[[], None]
-    forget_pages: Callable[[], None]
+    release_pages: Callable[[], None]
     count: Callable[[int, int], None] | None = None
 
     def fetch(self, ranges: Ranges) -> Slices:

@@ -80,13 +80,14 @@ __all__ = [
 
 # Both implementations offer the same, of which this process binds one.
 if TYPE_CHECKING:
-    from lancelet.kernels.reference.automaton import *
     from lancelet.kernels.reference.bitpack import *
     from lancelet.kernels.reference.checksum import *
     from lancelet.kernels.reference.chunks import *
     from lancelet.kernels.reference.copies import *
     from lancelet.kernels.reference.dictionary import *
+    from lancelet.kernels.reference.distinct import *
     from lancelet.kernels.reference.fsst import *
+    from lancelet.kernels.reference.fst import *
     from lancelet.kernels.reference.full_zip import *
     from lancelet.kernels.reference.graphs import *
     from lancelet.kernels.reference.hashing import *
@@ -103,11 +104,10 @@ if TYPE_CHECKING:
     from lancelet.kernels.reference.small_pages import *
     from lancelet.kernels.reference.split_bytes import *
     from lancelet.kernels.reference.substrings import *
-    from lancelet.kernels.reference.survey import *
     from lancelet.kernels.reference.text_search import *
+    from lancelet.kernels.reference.tokens import *
     from lancelet.kernels.reference.variable import *
     from lancelet.kernels.reference.vectors import *
-    from lancelet.kernels.reference.words import *
     from lancelet.kernels.reference.zones import *
     from lancelet.kernels.reference.zstd import *
 else:

@@ -302,10 +302,10 @@ def check_zone_rows(zone_rows: int) -> None:
 
 
 @lru_cache(16)
-def sums_of_logs(most: int) -> npt.NDArray[np.float64]:
+def log_terms(most: int) -> npt.NDArray[np.float64]:
     """Return n log2 n for every n up to `most`.
 
-    >>> sums_of_logs(4).tolist()
+    >>> log_terms(4).tolist()
     [0.0, 0.0, 2.0, 4.754887502163468, 8.0]
     """
     found = np.array([count * math.log2(max(count, 1)) for count in range(most + 1)])
@@ -313,13 +313,13 @@ def sums_of_logs(most: int) -> npt.NDArray[np.float64]:
     return found
 
 
-def check_survey(rows: int, most: int) -> None:
+def check_groups(rows: int, most: int) -> None:
     """Check that groups have rows, and that values are counted."""
     if not 0 < rows <= _ROWS_MAX or most < 0:
         raise InvalidInputError("a group has at least one row", rows=rows, most=most)
 
 
-def check_index(count: int, most: int) -> None:
+def check_distinct_limit(count: int, most: int) -> None:
     """Check that values can be numbered with 32 bits, and one at least."""
     if count > _ROWS_MAX or most < 1:
         raise InvalidInputError("values have numbers of 32 bits", count=count, most=most)

@@ -24,7 +24,7 @@ from lancelet.values import dataclass
 
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 LevelNumbers: TypeAlias = npt.NDArray[np.uint8]
-SideBySide: TypeAlias = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
+ParallelMap: TypeAlias = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
 """Calls a function with each of some numbers, in any order or at the same time."""
 
 _TOGETHER: Final = 1 / 16
@@ -54,12 +54,12 @@ class Graph:
     level_offsets: Int64s
 
 
-def inserted_together(count: int) -> Iterator[tuple[int, int]]:
+def insertion_batches(count: int) -> Iterator[tuple[int, int]]:
     """Yield the first vectors and those behind the last of what is inserted at once.
 
     Vector 0 is there from the start. The more there are, the fewer of the near ones are missed.
 
-    >>> list(inserted_together(36))[-4:]
+    >>> list(insertion_batches(36))[-4:]
     [(30, 31), (31, 32), (32, 34), (34, 36)]
     """
     first = 1
@@ -145,10 +145,10 @@ def check_vectors(
     if is_bits != (metric is Metric.HAMMING) or not (is_bits or vectors.dtype.kind == "f"):
         raise InternalError("the metric is not one of such vectors", metric=metric.name)
     if rows is not None and len(rows):
-        check_places(rows, len(vectors) // dimension)
+        check_row_indices(rows, len(vectors) // dimension)
 
 
-def check_places(rows: Int64s, count: int) -> None:
+def check_row_indices(rows: Int64s, count: int) -> None:
     """Raise unless rows are among so many."""
     if rows.min() < 0 or rows.max() >= count:
         raise InternalError("a row is outside of the vectors", rows=len(rows), count=count)

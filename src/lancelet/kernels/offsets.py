@@ -75,7 +75,7 @@ def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
 
 
-def cut_sizes(offsets: Offsets, data_bytes: int, counts: Int64s, *, kernel: str) -> Int64s:
+def split_sizes(offsets: Offsets, data_bytes: int, counts: Int64s, *, kernel: str) -> Int64s:
     """Return the bytes of chunks of so many values each, in whole offsets."""
     check_has_offsets(offsets, kernel=kernel)
     if (counts < 0).any() or int(counts.sum()) != len(offsets) - 1:

@@ -81,7 +81,7 @@ class PackedCodes:
     Of other kinds, what there is besides lets rows be told to be too far by a product of bytes:
 
     BYTES      add      squares of the bytes less 256 times their sum, times the factor
-    VECTORS    numbers  vectors less the centre (at length one before, for cosine) as `round_rows`
+    VECTORS    numbers  result of `quantize_rows` (of normalized rows for cosine)
                add      their squares, for L2
                scale    -2 times the steps for L2, -1 times else; probes have centres then
     """

@@ -25,13 +25,13 @@ from lancelet.values import cached_property, dataclass
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
 
-BLOCKS_TOGETHER: Final = 32
+BLOCKS_PER_GROUP: Final = 32
 """What may score best is written down for every block, and once more for so many together."""
 
 
-GLANCE_MOST: Final = 255
+QUANTIZED_WEIGHT_MAX: Final = 255
 """What a document has in a glance whose weight is as large as weights can be."""
-WEIGHT_MOST: Final = 2.2
+WEIGHT_MAX: Final = 2.2
 
 _NO_INTS: Final = np.empty(0, np.int64)
 NO_STREAMS: Final = Slices(np.empty(0, np.uint8), _NO_INTS, _NO_INTS)
@@ -86,15 +86,15 @@ class PostingLists:
         return slice_arrays(self.streams)
 
 
-def glance_of(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:
+def quantize_weights(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:
     """Return the glance of a list.
 
-    >>> glance_of(4, np.array([1, 3], np.uint32), np.array([2.2, 0.01], np.float32)).tolist()
+    >>> quantize_weights(4, np.array([1, 3], np.uint32), np.array([2.2, 0.01], np.float32)).tolist()
     [0, 255, 0, 2]
     """
     glance = np.zeros(num_docs, np.uint8)
-    steps = np.ceil(weights * np.float32(GLANCE_MOST / WEIGHT_MOST))
-    glance[docs] = np.minimum(steps, GLANCE_MOST).astype(np.uint8)
+    steps = np.ceil(weights * np.float32(QUANTIZED_WEIGHT_MAX / WEIGHT_MAX))
+    glance[docs] = np.minimum(steps, QUANTIZED_WEIGHT_MAX).astype(np.uint8)
     return glance
 
 

@@ -31,7 +31,7 @@ _SIZE_MAX: Final = 1 << 31
 """A frame that has to say its own size, or have it measured, is never larger."""
 _PART_BYTES: Final = 1 << 20
 _LEVEL: Final = 3
-CODED_WORD_BYTES: Final = (4, 8, 16, 32)
+PREFIX_WORD_BYTES: Final = (4, 8, 16, 32)
 """The bytes of words that are coded without a search."""
 
 _KERNEL: Final = "zstd_decompress_chunks"
@@ -146,7 +146,7 @@ def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
     return slices_of_sizes(np.frombuffer(b"".join(parts), np.uint8), sizes)  # type: ignore[arg-type]
 
 
-def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
+def zstd_encode_prefixes(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
     """Compress chunks that begin with words; which frames come out is not defined.
 
     Args:
@@ -155,14 +155,14 @@ def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: b
         word_bytes: The bytes of a word: 4, 8, 16 or 32.
         sized: Whether to put the plain size in front as a u64.
     """
-    check_words(slices, words, word_bytes=word_bytes)
+    check_prefixes(slices, words, word_bytes=word_bytes)
     return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
 
 
-def check_words(slices: Slices, words: Int64s, *, word_bytes: int) -> None:
+def check_prefixes(slices: Slices, words: Int64s, *, word_bytes: int) -> None:
     """Check that whole words lie in their chunks."""
-    kernel = "zstd_code_chunks"
-    if word_bytes not in CODED_WORD_BYTES:
+    kernel = "zstd_encode_prefixes"
+    if word_bytes not in PREFIX_WORD_BYTES:
         raise InvalidInputError("words have 4, 8, 16 or 32 bytes", word_bytes=word_bytes)
     check_slices(slices, words, kernel=kernel)
     bad = (words < 0) | (words > slices.size) | (words % word_bytes != 0)

@@ -68,7 +68,7 @@ def test_placing_chunks_agrees(agree, word_bytes, pages, seed, is_damaged):
     data_position = rng.integers(0, 99, len(pages))
     data_bytes = np.full(len(pages), 5000 if is_damaged else 1 << 20, np.int64)
     arguments = (slices, word_bytes, num_values, data_position, data_bytes)
-    found = agree("place_chunks", *arguments, count_max=32768)
+    found = agree("locate_chunks", *arguments, count_max=32768)
     if not is_damaged:
         assert int(found[2].sum()) == int(num_values.sum())
 
@@ -81,7 +81,7 @@ def test_placing_chunks_agrees(agree, word_bytes, pages, seed, is_damaged):
 def test_words_cut_short_are_corrupt(agree, size, word_bytes):
     words = Slices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([size]))
     one = np.ones(1, np.int64)
-    found = agree("place_chunks", words, word_bytes, one, one, one * 99, count_max=4096)
+    found = agree("locate_chunks", words, word_bytes, one, one, one * 99, count_max=4096)
     assert found is CorruptDataError
 
 

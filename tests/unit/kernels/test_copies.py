@@ -38,7 +38,9 @@ def test_placing_pads_what_is_between(agree, case, pad, gap):
     slices, rng = case
     gaps = rng.integers(0, gap + 1, len(slices))
     ends = np.cumsum(slices.size + gaps)
-    placed = agree("place_slices", slices, ends - slices.size, int(ends.max(initial=0)) + gap, pad)
+    placed = agree(
+        "scatter_slices", slices, ends - slices.size, int(ends.max(initial=0)) + gap, pad
+    )
     rest = np.ones(len(placed), np.bool_)
     for index, end in enumerate(ends.tolist()):
         expected = slices.slice_bytes(index)
@@ -75,7 +77,7 @@ def test_copies_out_of_bounds_are_refused(position, size, to, instruction_sets):
 @pytest.mark.parametrize(("to", "out_bytes"), [([4, 0], 9), ([0, 3], 9), ([0, 6], 9), ([-1, 4], 9)])
 def test_layouts_out_of_order_are_refused(agree, to, out_bytes):
     slices = Slices(np.zeros(8, np.uint8), np.array([0, 4]), np.array([4, 4]))
-    assert agree("place_slices", slices, np.array(to), out_bytes, 0) is InvalidInputError
+    assert agree("scatter_slices", slices, np.array(to), out_bytes, 0) is InvalidInputError
 
 
 @given(st.integers(0, 40), st.integers(0, 20), st.integers(-3, 60), st.integers(0, 2**32))

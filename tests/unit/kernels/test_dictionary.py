@@ -19,7 +19,7 @@ def test_every_value_is_the_item_at_its_index(agree, width, dtype, count, known)
     rng = np.random.default_rng(count)
     items = rng.integers(0, 256, (known, width), np.uint8)
     indices = rng.integers(0, known, count).astype(dtype)
-    found = agree("look_up_fixed", items.reshape(-1), width, indices)
+    found = agree("lookup_fixed", items.reshape(-1), width, indices)
     assert found.reshape(count, width).tolist() == items[indices.astype(int)].tolist()
 
 
@@ -28,12 +28,12 @@ def test_every_value_is_the_item_at_its_index(agree, width, dtype, count, known)
 def test_an_index_behind_the_last_item_is_refused(agree, dtype, known) -> None:
     indices = np.array([0, known, np.iinfo(dtype).max], dtype)
     items = np.zeros(known * 4, np.uint8)
-    assert agree("look_up_fixed", items, 4, indices) is CorruptDataError
+    assert agree("lookup_fixed", items, 4, indices) is CorruptDataError
 
 
 def test_unaligned_bytes_are_looked_up(agree) -> None:
     source = np.arange(33, dtype=np.uint8)
-    assert agree("look_up_fixed", source[1:], 8, np.array([3], np.uint8)).tolist() == list(
+    assert agree("lookup_fixed", source[1:], 8, np.array([3], np.uint8)).tolist() == list(
         range(25, 33)
     )
 
@@ -48,7 +48,7 @@ def test_every_string_is_the_item_at_its_index(agree, words, dtype, offset, coun
     offsets = np.cumsum([2, *(len(word) for word in words)]).astype(offset)
     data = np.frombuffer(b"--" + b"".join(words), np.uint8)
     indices = np.random.default_rng(count).integers(0, len(words), count).astype(dtype)
-    found, out = agree("look_up_variable", offsets, data, indices)
+    found, out = agree("lookup_variable", offsets, data, indices)
     values = [out[start:stop].tobytes() for start, stop in itertools.pairwise(found)]
     assert values == [words[index] for index in indices]
 
@@ -58,7 +58,7 @@ def test_strings_of_one_size_are_looked_up_alike(agree, known, size, count, has_
     offsets = (np.arange(known + 1) * size + 2).astype(np.int32)
     data = np.arange(known * size + 2).astype(np.uint8)
     indices = np.random.default_rng(count).integers(0, known + has_bad, count).astype(np.uint16)
-    found = agree("look_up_variable", offsets, data, indices)
+    found = agree("lookup_variable", offsets, data, indices)
     assert (found is CorruptDataError) == bool((indices == known).any())
 
 
@@ -66,19 +66,19 @@ def test_strings_of_one_size_are_looked_up_alike(agree, known, size, count, has_
 def test_offsets_that_leave_the_data_are_refused(agree, offsets) -> None:
     data = np.zeros(10, np.uint8)
     indices = np.array([0, 1, 2], np.uint16)
-    found = agree("look_up_variable", np.array(offsets, np.int32), data, indices)
+    found = agree("lookup_variable", np.array(offsets, np.int32), data, indices)
     assert found is CorruptDataError
 
 
 def test_more_than_32_bits_can_count_are_refused(agree) -> None:
     data = np.zeros(1 << 20, np.uint8)
     indices = np.zeros(1 << 11, np.uint8)
-    found = agree("look_up_variable", np.array([0, 1 << 20], np.int32), data, indices)
+    found = agree("lookup_variable", np.array([0, 1 << 20], np.int32), data, indices)
     assert found is OffsetOverflowError
 
 
 def test_no_items_have_no_values(agree) -> None:
     empty = np.empty(0, np.uint8)
-    assert agree("look_up_variable", np.zeros(1, np.int32), empty, empty)[0].tolist() == [0]
+    assert agree("lookup_variable", np.zeros(1, np.int32), empty, empty)[0].tolist() == [0]
     some = np.zeros(1, np.uint8)
-    assert agree("look_up_variable", np.zeros(1, np.int32), empty, some) is CorruptDataError
+    assert agree("lookup_variable", np.zeros(1, np.int32), empty, some) is CorruptDataError

@@ -101,7 +101,7 @@ def test_the_nearest_words_are_found(pieces, count, size, seed):
     random = np.random.default_rng(seed)
     words = random.integers(-30, 30, (pieces, count, size)).astype(np.float32)
     vectors = random.integers(-30, 30, (23, pieces * size)).astype(np.float32)
-    own, other = (each.nearest_words(vectors, words) for each in (native, reference))
+    own, other = (each.pq_encode(vectors, words) for each in (native, reference))
     np.testing.assert_array_equal(own[0], other[0])
     np.testing.assert_array_equal(own[1], other[1])
 

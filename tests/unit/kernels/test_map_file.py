@@ -74,7 +74,7 @@ def test_forgotten_pages_are_not_of_the_process_and_still_there(tmp_path, kind):
     part = array[5000:]
     before = array.tobytes()
     assert resident_bytes(path) == 1 << 22
-    kind.forget_pages(array)
+    kind.release_pages(array)
     assert resident_bytes(path) == 0
     assert array.tobytes() == before
     assert part.tobytes() == before[5000:]
@@ -83,5 +83,5 @@ def test_forgotten_pages_are_not_of_the_process_and_still_there(tmp_path, kind):
 @pytest.mark.parametrize("kind", [reference, kernels], ids=["reference", "native"])
 def test_memory_that_is_no_map_is_left_alone(kind):
     array = np.ones(1 << 22, np.uint8)
-    kind.forget_pages(array)
+    kind.release_pages(array)
     assert array.all()

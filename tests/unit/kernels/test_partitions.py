@@ -90,7 +90,7 @@ def what_bounds_need(
         return ()
     is_normal = extra["metric"] is Metric.COSINE
     each = [
-        native.round_rows(row[None], center, is_normal=is_normal)
+        native.quantize_rows(row[None], center, is_normal=is_normal)
         for row, center in zip(wide, centers, strict=True)
     ]
     numbers, squares, steps = (np.concatenate(own) for own in zip(*each, strict=True))
@@ -156,8 +156,8 @@ def test_admits_the_rows_that_masks_of_their_fragments_have(seed: int) -> None:
     expected, found = random.random((2, 300)) < 0.5
     is_asked = np.r_[0:5, 200:300]
     untouched = np.delete(found, is_asked)
-    reference.admit_rows(addresses, starts, lengths, masks, expected)
-    native.admit_rows(addresses, starts, lengths, masks, found)
+    reference.prefilter_rows(addresses, starts, lengths, masks, expected)
+    native.prefilter_rows(addresses, starts, lengths, masks, found)
     np.testing.assert_array_equal(found[is_asked], expected[is_asked])
     np.testing.assert_array_equal(np.delete(found, is_asked), untouched)
     for place in is_asked.tolist():
@@ -179,4 +179,4 @@ def test_masks_that_do_not_fit_are_refused() -> None:
         (addresses, *whole, RowMasks(fragments, starts, mask), admitted[:3]),
     ):
         with pytest.raises(LanceletError):
-            native.admit_rows(*bad)
+            native.prefilter_rows(*bad)

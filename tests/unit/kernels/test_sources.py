@@ -45,7 +45,7 @@ def test_every_native_kernel_is_listed():
         if inspect.isfunction(value) and value.__module__ == f"{native.__name__}.{topic}"
         if not name.startswith("_")
     }
-    assert public - set(topics.bind(native.__name__)) <= {"picked_spans"}
+    assert public - set(topics.bind(native.__name__)) <= {"picked_ranges"}
 
 
 @pytest.mark.parametrize("name", " ".join(topics.KERNELS.values()).split())

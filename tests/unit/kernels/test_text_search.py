@@ -21,7 +21,7 @@ from lancelet.kernels import (
     search_phrase,
     search_postings,
 )
-from lancelet.kernels.posting_lists import Ranking, glance_of
+from lancelet.kernels.posting_lists import Ranking, quantize_weights
 
 FORMATS = ((128, True), (128, False), (256, True))
 
@@ -58,7 +58,9 @@ def corpus(seed, shares, num_docs, form):
     position, position_ends = encode_streams(steps, np.add.reduceat(freqs.astype(np.int64), starts))
     glanced = chance.random(len(found)) < 0.5 if chance.random() < 0.7 else [True] * len(found)
     own = np.split(weights, np.cumsum(counts)[:-1])
-    glances = [glance_of(num_docs, each[0], one) for each, one in zip(found, own, strict=True)]
+    glances = [
+        quantize_weights(num_docs, each[0], one) for each, one in zip(found, own, strict=True)
+    ]
     lists = PostingLists(
         slices(data, ends),
         docs[starts + sizes - 1],

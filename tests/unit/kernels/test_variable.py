@@ -117,7 +117,7 @@ def test_cut_strings_join_again(agree, strings, dtype, before, data):
     offsets, source = arrow_of(strings, dtype, before=before)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(strings)), max_size=5)))
     counts = np.diff([0, *cuts, len(strings)])
-    chunks = agree("cut_variable", offsets, source, counts, 0xFE)
+    chunks = agree("split_variable", offsets, source, counts, 0xFE)
     assert (chunks.size % offsets.itemsize == 0).all()
     joined = agree("concat_variable", chunks, counts, offsets.itemsize, 64)
     assert values_of(*joined) == strings
@@ -136,7 +136,7 @@ def test_cut_strings_join_again(agree, strings, dtype, before, data):
 )
 def test_strings_that_are_none_are_not_cut(agree, offsets, counts, error):
     source = np.zeros(4, np.uint8)
-    found = agree("cut_variable", np.array(offsets, np.int32), source, np.array(counts), 0)
+    found = agree("split_variable", np.array(offsets, np.int32), source, np.array(counts), 0)
     assert found is error
 
 
@@ -144,5 +144,5 @@ def test_the_kernel_trusts_neither_offsets_nor_its_output():
     offsets = np.array([0, 9], np.int32).view(np.uint8)
     source, one, zero = np.zeros(9, np.uint8), np.array([1]), np.array([0])
     for data, room in ((source[:8], 17), (source, 16)):
-        status = _native.cut_variable(offsets, 4, data, one, zero, 0, np.zeros(room, np.uint8))
+        status = _native.split_variable(offsets, 4, data, one, zero, 0, np.zeros(room, np.uint8))
         assert status < 0

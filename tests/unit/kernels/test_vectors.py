@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import InternalError
-from lancelet.kernels import nearest_words, round_rows, turn_rows, vector_distances
+from lancelet.kernels import pq_encode, quantize_rows, rotate_rows, vector_distances
 from lancelet.kernels.graph import Metric
 from lancelet.kernels.native import vectors as native
 from lancelet.kernels.reference import vectors as reference
@@ -68,8 +68,8 @@ def test_nearest_words_are_those_of_the_definition(rows, pieces, size, words, se
     # Few values, so that words repeat and the first of them must be taken.
     vectors = random.integers(-3, 4, (rows, pieces * size)).astype(np.float32)
     book = random.integers(-3, 4, (pieces, words, size)).astype(np.float32)
-    codes, apart = nearest_words(vectors, book)
-    expected, least = reference.nearest_words(vectors, book)
+    codes, apart = pq_encode(vectors, book)
+    expected, least = reference.pq_encode(vectors, book)
     np.testing.assert_array_equal(codes, expected)
     np.testing.assert_array_equal(apart, least)
 
@@ -93,8 +93,8 @@ def test_rows_are_rounded_to_half_a_step(dtype, is_normal, dimension, count, see
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(count, dimension)).astype(dtype)
     center = random.normal(size=dimension).astype(np.float32)
-    numbers, squares, steps = round_rows(vectors, center, is_normal=is_normal)
-    expected = reference.round_rows(vectors, center, is_normal=is_normal)
+    numbers, squares, steps = quantize_rows(vectors, center, is_normal=is_normal)
+    expected = reference.quantize_rows(vectors, center, is_normal=is_normal)
     np.testing.assert_allclose(squares, expected[1], rtol=1e-4)
     np.testing.assert_allclose(steps, expected[2], rtol=1e-4)
     assert (np.abs(numbers.astype(int) - expected[0]) <= 1).all()
@@ -108,7 +108,7 @@ def test_rows_are_rounded_to_half_a_step(dtype, is_normal, dimension, count, see
 @pytest.mark.parametrize("module", [native, reference])
 def test_rows_that_are_no_numbers_have_no_steps(module):
     vectors = np.array([[np.nan, 1], [np.inf, 1], [1e30, 1], [0, 0], [2, 4]], np.float32)
-    numbers, squares, steps = module.round_rows(vectors, np.zeros(2, np.float32))
+    numbers, squares, steps = module.quantize_rows(vectors, np.zeros(2, np.float32))
     assert np.isnan(steps).tolist() == np.isnan(squares).tolist() == [True] * 3 + [False] * 2
     assert numbers.tolist() == [[128, 128]] * 4 + [[192, 255]]
 
@@ -122,8 +122,8 @@ def test_rows_are_turned_as_the_definition_turns_them(dimension, count, seed):
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(count, dimension)).astype(np.float32)
     signs = random.integers(0, 256, 4 * (dimension // 8)).astype(np.uint8)
-    expected = reference.turn_rows(vectors, signs)
-    found = turn_rows(vectors, signs)
+    expected = reference.rotate_rows(vectors, signs)
+    found = rotate_rows(vectors, signs)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     lengths = np.linalg.norm(vectors, axis=1)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), lengths, rtol=1e-4)

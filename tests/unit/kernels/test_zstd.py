@@ -188,7 +188,7 @@ def test_what_is_coded_without_a_search_is_everyones_zstd(instruction_sets, seed
     before = select.backend()
     for instruction_set in instruction_sets:
         select.use_instruction_set(instruction_set)
-        packed = native.zstd_code_chunks(plain, offset_bytes, word_bytes=4, sized=sized)
+        packed = native.zstd_encode_prefixes(plain, offset_bytes, word_bytes=4, sized=sized)
         assert (packed.size <= plain.size + 50).all()
         for codec in (native, reference):
             sizes = None if sized else plain.size
@@ -200,7 +200,7 @@ def test_what_is_coded_without_a_search_is_everyones_zstd(instruction_sets, seed
 @given(st.lists(st.integers(0, 60), min_size=40, max_size=400), st.binary(min_size=1, max_size=9))
 def test_any_strings_come_back_from_their_codes(lengths, piece):
     chunk, count = chunk_of([(piece * 60)[:length] for length in lengths])
-    packed = native.zstd_code_chunks(
+    packed = native.zstd_encode_prefixes(
         slices_of([chunk]), np.array([count]), word_bytes=4, sized=True
     )
     assert parts_of(reference.zstd_decompress_chunks(packed)) == [chunk]
@@ -242,7 +242,7 @@ def test_words_coded_without_a_search_are_everyones_zstd(instruction_sets, seed,
     before = select.backend()
     for instruction_set in instruction_sets:
         select.use_instruction_set(instruction_set)
-        packed = native.zstd_code_chunks(plain, plain.size, word_bytes=word_bytes, sized=True)
+        packed = native.zstd_encode_prefixes(plain, plain.size, word_bytes=word_bytes, sized=True)
         assert (packed.size <= plain.size + 50).all()
         # Below 90 only one byte of each word is stored.
         assert packed.size[0] < 1000 + 80
@@ -265,13 +265,13 @@ def test_words_coded_without_a_search_are_everyones_zstd(instruction_sets, seed,
 def test_damaged_frames_of_words_are_read_alike_or_refused(agree, damage, seed, word_bytes):
     rng = np.random.default_rng(seed)
     plain = slices_of([word_chunks(rng, word_bytes)[rng.integers(7)]])
-    packed = native.zstd_code_chunks(plain, plain.size, word_bytes=word_bytes, sized=False)
+    packed = native.zstd_encode_prefixes(plain, plain.size, word_bytes=word_bytes, sized=False)
     agree("zstd_decompress_chunks", Slices.whole(damage(rng, packed.source)), plain.size)
 
 
 def test_only_words_of_some_sizes_are_coded(agree):
     chunk = slices_of([bytes(12)])
-    assert agree("zstd_code_chunks", chunk, np.array([12]), word_bytes=6, sized=False) is (
+    assert agree("zstd_encode_prefixes", chunk, np.array([12]), word_bytes=6, sized=False) is (
         InvalidInputError
     )
 
@@ -279,7 +279,9 @@ def test_only_words_of_some_sizes_are_coded(agree):
 @pytest.mark.parametrize("offset_bytes", [-4, 3, 12])
 def test_offsets_lie_in_their_chunk(agree, offset_bytes):
     chunk = slices_of([b"12345678"])
-    found = agree("zstd_code_chunks", chunk, np.array([offset_bytes]), word_bytes=4, sized=False)
+    found = agree(
+        "zstd_encode_prefixes", chunk, np.array([offset_bytes]), word_bytes=4, sized=False
+    )
     assert found is CorruptDataError
 
 

@@ -69,9 +69,11 @@ def split(block: Block, items_max: int) -> tuple[npt.NDArray[np.uint32], Block] 
     """
     match block:
         case Variable(offsets=offsets, data=data):
-            indexed = kernels.index_strings(offsets, data, items_max)
+            indexed = kernels.dictionary_encode_strings(offsets, data, items_max)
         case FixedWidth(bits=bits, data=data) if bits % 8 == 0:
-            indexed = kernels.index_words(data[: block.count * (bits // 8)], bits // 8, items_max)
+            indexed = kernels.dictionary_encode_fixed(
+                data[: block.count * (bits // 8)], bits // 8, items_max
+            )
         case _:
             raise UnsupportedError("this type of values does not support dictionaries")
     if indexed is None:
@@ -100,7 +102,7 @@ def take_items(items: Block, indices: npt.NDArray[Any], validity: Bytes | None =
         case FixedWidth(bits=0):
             return FixedWidth(0, items.data, len(valid_indices))
         case FixedWidth() if items.bits % 8 == 0:
-            data = kernels.look_up_fixed(items.data, items.bits // 8, valid_indices)
+            data = kernels.lookup_fixed(items.data, items.bits // 8, valid_indices)
             return FixedWidth(items.bits, data, len(valid_indices))
         case FixedWidth():
             _check_indices(valid_indices, items.count)
@@ -131,10 +133,10 @@ def _take_bits(bits: Bytes, count: int, rows: npt.NDArray[Any]) -> Bytes:
 
 def _take_strings(items: Variable, indices: npt.NDArray[Any]) -> Variable:
     try:
-        return Variable(*kernels.look_up_variable(items.offsets, items.data, indices))
+        return Variable(*kernels.lookup_variable(items.offsets, items.data, indices))
     except kernels.OffsetOverflowError:
         wide = items.offsets.astype(np.int64)
-        return Variable(*kernels.look_up_variable(wide, items.data, indices))
+        return Variable(*kernels.lookup_variable(wide, items.data, indices))
 
 
 def _placeholder_item(items: Block) -> Block:

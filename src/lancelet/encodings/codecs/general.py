@@ -164,12 +164,12 @@ def _entropy_code(chunks: Slices, inner: Any) -> Slices:
         bits = int(inner.flat.bits_per_value)
         if bits in (1, 8):
             no_offsets = np.zeros(len(chunks), np.int64)
-            return kernels.zstd_code_chunks(chunks, no_offsets, word_bytes=4, sized=True)
-        return kernels.zstd_code_chunks(chunks, chunks.size, word_bytes=bits // 8, sized=True)
+            return kernels.zstd_encode_prefixes(chunks, no_offsets, word_bytes=4, sized=True)
+        return kernels.zstd_encode_prefixes(chunks, chunks.size, word_bytes=bits // 8, sized=True)
     # The first offset, of 32 bits, is the end of the offsets.
     heads = chunks.source[chunks.position[:, None] + np.arange(4)]
     offset_bytes = heads.reshape(-1).view("<u4").astype(np.int64)
-    return kernels.zstd_code_chunks(chunks, offset_bytes, word_bytes=4, sized=True)
+    return kernels.zstd_encode_prefixes(chunks, offset_bytes, word_bytes=4, sized=True)
 
 
 def _decompress(message: Any, slices: Slices, bytes_max: Int64s | None) -> Slices:

@@ -71,7 +71,7 @@ class Rle(Codec):
     def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose runs for pages where at least half of the values equal the previous one."""
         if isinstance(block, FixedWidth) and block.bits in UNSIGNED_TYPES and rows:
-            runs, _ = kernels.survey_words(block.data, block.bits // 8, rows, 0)
+            runs, _ = kernels.count_distinct_fixed(block.data, block.bits // 8, rows, 0)
             yield cls(), (runs * 2 <= rows).nonzero()[0]
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:

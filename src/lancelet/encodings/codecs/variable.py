@@ -85,7 +85,7 @@ class VariableCodec(Codec):
         width = values.offsets.itemsize
         page_chunk_values = _chunk_values(values, rows, limits)
         counts = np.concatenate([chunk_counts(rows, chunk) for chunk in page_chunk_values])
-        chunks = kernels.cut_variable(values.offsets, values.data, counts, PAD_BYTE)
+        chunks = kernels.split_variable(values.offsets, values.data, counts, PAD_BYTE)
         return ChunkedValues(variable_encoding(width * 8), (chunks,), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:

@@ -67,7 +67,7 @@ class ChunkParts:
 def build_chunk_table(
     chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool, last: Int64s | int = -1
 ) -> Bytes:
-    """Build the chunk table: the inverse of `kernels.place_chunks`.
+    """Build the chunk table: the inverse of `kernels.locate_chunks`.
 
     `last` are the indices of the last chunk of each page.
     """
@@ -118,7 +118,7 @@ def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, In
         columns = [Slices(np.empty(0, np.uint8), np.zeros_like(position), np.zeros_like(position))]
     # The first part is written with gaps, into which the other parts are copied.
     first, *others = columns
-    out = kernels.place_slices(first, part_position, total, PAD_BYTE)
+    out = kernels.scatter_slices(first, part_position, total, PAD_BYTE)
     out[position[:, None] + np.arange(shape.head_bytes)] = heads
     for before, column in zip(columns, others, strict=False):
         part_position = part_position + padded_each(before.size)

@@ -138,7 +138,7 @@ class PageMetadata:
         if not self._layout.repetition_index_depth:
             self._check_rows(pages)
         data_position, data_size = self._pages.buffers(1)
-        position, size, count = kernels.place_chunks(
+        position, size, count = kernels.locate_chunks(
             Slices(slices.source, slices.position[::step], slices.size[::step]),
             self._entry_bytes,
             self._num_values[pages],

@@ -106,7 +106,7 @@ class Container:
             pages: Int64s = sum(room[1:], room[0])
             ends = pages.cumsum()
             within = [ends - pages]
-            data = kernels.place_slices(buffers[0], within[0], int(ends[-1]), PADDING_BYTE)
+            data = kernels.scatter_slices(buffers[0], within[0], int(ends[-1]), PADDING_BYTE)
             for buffer, before in zip(buffers[1:], room, strict=False):
                 within.append(within[-1] + before)
                 kernels.copy_slices(buffer, data, within[-1])

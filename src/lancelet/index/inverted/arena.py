@@ -24,7 +24,7 @@ from lancelet.index.inverted.bm25 import weights
 from lancelet.index.inverted.tokens import Blocks, TokenList
 from lancelet.io.fork import renew_after_fork
 from lancelet.kernels import PostingLists
-from lancelet.kernels.posting_lists import glance_of
+from lancelet.kernels.posting_lists import quantize_weights
 from lancelet.values import dataclass
 
 Float32s = npt.NDArray[np.float32]
@@ -212,7 +212,7 @@ class _Arrays:
         self._add_strings(self._streams, token_list.streams or Blocks.empty(len(sizes)))
         block_max = -1
         if token_list.count * _BLOCK_MAX_SHARE >= len(norms):
-            block_max = self.block_maxima.add(glance_of(len(norms), docs, doc_weights))
+            block_max = self.block_maxima.add(quantize_weights(len(norms), docs, doc_weights))
         self._join()
         return _ListRange(first, first + len(sizes), token_list.count, block_max)
 

@@ -38,10 +38,10 @@ from lancelet.kernels import (
     decode_postings,
     encode_postings,
     encode_streams,
-    read_automaton,
-    write_automaton,
+    read_fst,
+    write_fst,
 )
-from lancelet.kernels.automaton_nodes import HEADER_BYTES, Node, read_node
+from lancelet.kernels.fst_nodes import HEADER_BYTES, Node, read_node
 from lancelet.values import cached_property, dataclass
 
 _TOKENS_CACHED: Final = 4096
@@ -200,7 +200,7 @@ class TokenFst:
 
     def read_all(self, count_max: int) -> tuple[Bytes, Int64s, Int64s]:
         """Decode at most `count_max` tokens; return their bytes, end offsets and numbers."""
-        return read_automaton(np.frombuffer(self._data, np.uint8), self._root, count_max)
+        return read_fst(np.frombuffer(self._data, np.uint8), self._root, count_max)
 
     def _walk(self, prefix: bytes) -> tuple[int, int] | None:
         """Return the sum of the outputs along a prefix and the final node, or None."""
@@ -223,7 +223,7 @@ class TokenFst:
 
 def render_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> bytes:
     """Encode an FST from distinct tokens in ascending byte order to numbers."""
-    nodes, root = write_automaton(offsets, data, numbers)
+    nodes, root = write_fst(offsets, data, numbers)
     out = _VERSION.to_bytes(8, "little") + nodes[8:].tobytes()
     out += len(numbers).to_bytes(8, "little") + root.to_bytes(8, "little")
     checksum = crc32c(np.frombuffer(out, np.uint8))

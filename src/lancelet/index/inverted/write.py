@@ -39,7 +39,7 @@ from lancelet.index.text.analyzer import Analyzer, Vocabulary
 from lancelet.index.text.elements import ElementIndices, no_element_indices
 from lancelet.index.text.options import TextOptions
 from lancelet.kernels import encode_impacts, encode_postings, encode_streams
-from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
+from lancelet.kernels.posting_lists import BLOCKS_PER_GROUP
 from lancelet.rowids.address import UInt64s
 from lancelet.values import dataclass
 
@@ -290,7 +290,7 @@ def _impacts(
         postings.docs, postings.freqs, counts, documents.codes, block_docs=codec.block_docs
     )
     blocks = -(-counts // codec.block_docs)
-    return _lists(_binaries(data, ends), blocks + -(-blocks // BLOCKS_TOGETHER))
+    return _lists(_binaries(data, ends), blocks + -(-blocks // BLOCKS_PER_GROUP))
 
 
 def _position_columns(

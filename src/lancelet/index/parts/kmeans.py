@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.kernels import nearest_words, sum_by_label
+from lancelet.kernels import pq_encode, sum_by_label
 from lancelet.values import dataclass
 
 Matrix: TypeAlias = npt.NDArray[Any]
@@ -146,7 +146,7 @@ def _nearest(
     """Return the nearest centroids, and squared distances minus the squared vector norms."""
     is_small = vectors.shape[1] <= _DIRECT_DIMENSION_MAX and len(centroids) in _DIRECT_COUNTS
     if is_small and vectors.dtype == np.float32 and not by_product:
-        codes, distances = nearest_words(vectors, centroids[None].astype(np.float32))
+        codes, distances = pq_encode(vectors, centroids[None].astype(np.float32))
         norms = np.einsum("ij,ij->i", vectors, vectors)
         return codes[:, 0].astype(np.int64), distances[:, 0] - norms
     labels = np.empty(len(vectors), np.int64)

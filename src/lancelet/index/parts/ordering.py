@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.arrow import to_numpy
-from lancelet.kernels import sort_words
+from lancelet.kernels import sort_pairs
 from lancelet.rowids.address import UInt64s
 
 Side: TypeAlias = Literal["left", "right"]
@@ -423,7 +423,7 @@ def sort_numbers(keys: npt.NDArray[Any], numbers: UInt64s) -> tuple[npt.NDArray[
     if len(keys) < _KERNEL_SORT_MIN:
         indices = np.argsort(keys, kind="stable")
         return keys[indices], numbers[indices]
-    words, ordered = sort_words(_to_sort_keys(keys), numbers)
+    words, ordered = sort_pairs(_to_sort_keys(keys), numbers)
     return _from_sort_keys(words, keys.dtype), ordered
 
 
@@ -435,7 +435,7 @@ def argsort_integers(keys: npt.NDArray[Any]) -> Int64s:
     """
     if len(keys) < _KERNEL_SORT_MIN:
         return np.argsort(keys, kind="stable")
-    _, indices = sort_words(_to_sort_keys(keys), np.arange(len(keys), dtype=np.uint64))
+    _, indices = sort_pairs(_to_sort_keys(keys), np.arange(len(keys), dtype=np.uint64))
     return indices.view(np.int64)
 
 

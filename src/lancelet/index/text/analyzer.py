@@ -30,8 +30,8 @@ from lancelet.index.text.characters import all_stop_words, fold, lower, stop_wor
 from lancelet.index.text.options import TextOptions
 from lancelet.index.text.tokenizer_base import Tokenizer
 from lancelet.index.text.tokenizers import make_tokenizer
-from lancelet.kernels import number_words
-from lancelet.kernels.word_table import WordTable
+from lancelet.kernels import assign_token_ids
+from lancelet.kernels.token_table import TokenTable
 from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
@@ -63,7 +63,7 @@ class Vocabulary:
 
     tokens: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
-    _raw_tokens: WordTable = field(default_factory=WordTable)
+    _raw_tokens: TokenTable = field(default_factory=TokenTable)
     _token_ids: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     """The token id of each raw token, or -1 if it was removed."""
 
@@ -77,7 +77,7 @@ class Vocabulary:
     def numbers(self, raw_tokens: Slices, make: Callable[[str], str | None]) -> Int64s:
         """Return the token id of each raw token after `make`, or -1 if it is removed."""
         num_before = len(self._raw_tokens)
-        ids = number_words(raw_tokens, self._raw_tokens)
+        ids = assign_token_ids(raw_tokens, self._raw_tokens)
         tokens = [
             make(piece.decode(errors="replace")) for piece in self._raw_tokens.words(num_before)
         ]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.kernels import find_words
+from lancelet.kernels import find_tokens
 
 UInt32s = npt.NDArray[np.uint32]
 RawTokens: TypeAlias = tuple[Slices, UInt32s, Int64s]
@@ -37,7 +37,7 @@ def text_buffers(texts: pa.Array) -> tuple[Int64s, Bytes]:
 def tokenize_by_characters(members: Bytes, texts: pa.Array) -> RawTokens:
     """Return the maximal runs of the characters set in the bitmap `members`."""
     offsets, data = text_buffers(texts)
-    raw_tokens, counts = find_words(offsets, data, members)
+    raw_tokens, counts = find_tokens(offsets, data, members)
     return raw_tokens, positions_in_groups(counts), counts
 
 

@@ -43,7 +43,7 @@ from lancelet.index.text.tokenizer_base import (
     text_buffers,
     tokenize_by_characters,
 )
-from lancelet.kernels import find_words
+from lancelet.kernels import find_tokens
 
 _OPERATORS: Final = (
     ">>>= !== &&= **= //= <<= <=> === >>= >>> ??= ||= "
@@ -118,7 +118,7 @@ def make_code_tokenizer(options: TextOptions) -> Tokenizer:
 
 def _tokenize_code(options: TextOptions, texts: pa.Array) -> RawTokens:
     offsets, data = text_buffers(texts)
-    words, counts = find_words(offsets, data, identifier_characters())
+    words, counts = find_tokens(offsets, data, identifier_characters())
     source = data.tobytes()
     if options.index_operators:
         words, counts = _with_operators(words, counts, offsets, source)

@@ -17,7 +17,7 @@ def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return parts[: checked(status, kernel="locate_rows")], which, within
 
 
-def place_chunks(
+def locate_chunks(
     words: Slices,
     word_bytes: int,
     num_values: Int64s,
@@ -27,12 +27,12 @@ def place_chunks(
     count_max: int,
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Read the words of pages: position, size and number of values of each chunk of each page."""
-    kernel = "place_chunks"
+    kernel = "locate_chunks"
     arrays = slice_arrays(words, num_values, data_position, data_bytes)
     # No more than what the words of all pages could say, whatever their sizes claim.
     room = max(0, int((words.size // max(1, word_bytes)).sum()))
     position, size, count = np.empty((3, room), np.int64)
-    status = _native.place_chunks(
+    status = _native.locate_chunks(
         *arrays,
         word_bytes,
         as_int64s(num_values),

@@ -19,13 +19,13 @@ def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
     checked(_native.copy_slices(*arrays, out, as_int64s(out_position)), kernel="copy_slices")
 
 
-def place_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
+def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
     """Lay slices out at ascending positions of a new buffer, with `pad` bytes in between."""
     arrays = slice_arrays(slices, out_position)
     check_layout(slices, out_position, out_bytes)
     out = empty_bytes(out_bytes)
-    status = _native.place_slices(*arrays, out, as_int64s(out_position), pad)
-    checked(status, kernel="place_slices")
+    status = _native.scatter_slices(*arrays, out, as_int64s(out_position), pad)
+    checked(status, kernel="scatter_slices")
     return out
 
 
@@ -54,7 +54,7 @@ def take_variable(offsets: Offsets, data: Bytes, rows: Int64s) -> tuple[Offsets,
     position = np.empty(len(rows), np.int64)
     size = np.empty(len(rows), np.int64)
     width = offsets.dtype.itemsize
-    status = _native.take_spans(
+    status = _native.take_ranges(
         as_bytes(offsets), width, data.nbytes, as_int64s(rows), position, size
     )
     total = checked(status, kernel=kernel)

@@ -18,39 +18,39 @@ _FIXED_BYTES_MAX: Final = (1 << 31) - 1
 """More bytes may not fit the offsets, which the general kernel has the words for."""
 
 
-def look_up_fixed(items: Bytes, item_bytes: int, indices: npt.NDArray[Any]) -> Bytes:
+def lookup_fixed(items: Bytes, item_bytes: int, indices: npt.NDArray[Any]) -> Bytes:
     """Return the item of `item_bytes` at each unsigned index."""
     check_whole_values(items, item_bytes)
     index_bytes = word_type(indices.dtype.itemsize * 8).itemsize
     out = empty_bytes(len(indices) * item_bytes)
-    status = _native.look_up_fixed(items, item_bytes, as_bytes(indices), index_bytes, out)
-    checked(status, kernel="look_up_fixed")
+    status = _native.lookup_fixed(items, item_bytes, as_bytes(indices), index_bytes, out)
+    checked(status, kernel="lookup_fixed")
     return out
 
 
-def look_up_variable(
+def lookup_variable(
     offsets: Offsets, data: Bytes, indices: npt.NDArray[Any]
 ) -> tuple[Offsets, Bytes]:
     """Return the byte string at each unsigned index, with offsets of the same width.
 
     Strings of one size, such as codes of a letter, are looked up like numbers.
     """
-    kernel = "look_up_variable"
+    kernel = "lookup_variable"
     check_has_offsets(offsets, kernel=kernel)
     # Of fewer strings than there are items, it takes longer to find out than it saves.
     size = _common_size(offsets, data) if len(offsets) <= len(indices) else 0
     if size and len(indices) <= _FIXED_BYTES_MAX // size:
         fixed = empty(len(indices) + 1, offsets.dtype)
         fixed[:] = np.arange(0, fixed.size * size, size)
-        return fixed, look_up_fixed(data[offsets[0] : offsets[-1]], size, indices)
+        return fixed, lookup_fixed(data[offsets[0] : offsets[-1]], size, indices)
     width, index_bytes = offsets.itemsize, word_type(indices.dtype.itemsize * 8).itemsize
     out_offsets = empty(len(indices) + 1, offsets.dtype)
     words, items = as_bytes(indices), as_bytes(offsets)
-    status = _native.look_up_sizes(
+    status = _native.lookup_sizes(
         items, width, data.nbytes, words, index_bytes, as_bytes(out_offsets)
     )
     out = empty_bytes(checked(status, kernel=kernel))
-    checked(_native.look_up_bytes(items, width, data, words, index_bytes, out), kernel=kernel)
+    checked(_native.lookup_bytes(items, width, data, words, index_bytes, out), kernel=kernel)
     return out_offsets, out
 
 

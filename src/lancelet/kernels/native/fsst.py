@@ -25,7 +25,7 @@ from lancelet.kernels.arguments import (
 )
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
-from lancelet.kernels.native.variable import picked_spans
+from lancelet.kernels.native.variable import picked_ranges
 from lancelet.kernels.offsets import (
     Offsets,
     check_chunk_counts,
@@ -80,7 +80,7 @@ def pick_fsst(
     """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_fsst"
     table = _tables(symbols, lengths, which, len(slices), kernel)
-    position, size, total = picked_spans(slices, counts, index, offset_bytes, kernel=kernel)
+    position, size, total = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
     return _decode(
         lambda *rest: _native.fsst_decode_slices(slices.source, position, size, *table, *rest),
         rows=len(slices),

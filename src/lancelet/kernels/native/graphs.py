@@ -15,10 +15,10 @@ from lancelet.kernels.graph import (
     Comparison,
     Graph,
     LevelNumbers,
-    SideBySide,
+    ParallelMap,
     UInt32s,
     assemble,
-    inserted_together,
+    insertion_batches,
     new_entry,
 )
 
@@ -33,7 +33,7 @@ def build_graph(
     tops: LevelNumbers,
     connections: int,
     candidates: int,
-    side_by_side: SideBySide = map,
+    side_by_side: ParallelMap = map,
     parts: int = 1,
 ) -> Graph:
     """Return a graph of the rows of a matrix, each up to its highest level."""
@@ -48,7 +48,7 @@ def build_graph(
     data, levels, kind = as_bytes(vectors), np.ascontiguousarray(tops), int(comparison)
     dimension = vectors.shape[1]
     entry = 0
-    for first, stop in inserted_together(count):
+    for first, stop in insertion_batches(count):
         pieces = max(1, min(parts, (stop - first) // _PART_MIN))
         cuts = np.linspace(first, stop, pieces + 1).astype(np.int64).tolist()
 

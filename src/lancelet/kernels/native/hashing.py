@@ -40,21 +40,21 @@ def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
     return hashes
 
 
-def xxh64_words(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
+def xxh64_fixed(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
     """Return the XXH64 of the bytes of every number, of 1, 2, 4 or 8 bytes."""
     check_numbers(values)
     check_seed(seed)
     hashes = np.empty(len(values), np.uint64)
-    status = _native.xxh64_words(as_bytes(values), values.itemsize, seed, hashes)
-    checked(status, kernel="xxh64_words")
+    status = _native.xxh64_fixed(as_bytes(values), values.itemsize, seed, hashes)
+    checked(status, kernel="xxh64_fixed")
     return hashes
 
 
-def mix_words(words: Hashes, seed: int = 0) -> Hashes:
+def mix_integers(words: Hashes, seed: int = 0) -> Hashes:
     """Return words mixed so that each bit depends on all; different words stay different."""
     check_seed(seed)
     out = empty(len(words), _UINT64)
-    checked(_native.mix_words(_aligned(words), seed, out), kernel="mix_words")
+    checked(_native.mix_integers(_aligned(words), seed, out), kernel="mix_integers")
     return out
 
 
@@ -66,12 +66,12 @@ def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
     return starts, rows
 
 
-def match_words(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
+def match_hashes(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
     """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
     bits = check_bucket_count(starts)
     found = empty(len(wanted), _INT32)
-    status = _native.match_words(starts, _aligned(ordered), _aligned(wanted), bits, found)
-    checked(status, kernel="match_words")
+    status = _native.match_hashes(starts, _aligned(ordered), _aligned(wanted), bits, found)
+    checked(status, kernel="match_hashes")
     return found
 
 
@@ -79,23 +79,23 @@ def _aligned(words: Hashes) -> Hashes:
     return np.require(words, np.uint64, ["C", "A"])
 
 
-def fill_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
+def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
     """Return filters one after another: each has the hashes up to its stop."""
     check_filters((), filter_bytes)
     filters = np.empty(len(stops) * filter_bytes, np.uint8)
-    status = _native.fill_filters(_aligned(hashes), as_int64s(stops), filters)
-    checked(status, kernel="fill_filters")
+    status = _native.build_filters(_aligned(hashes), as_int64s(stops), filters)
+    checked(status, kernel="build_filters")
     return filters
 
 
-def ask_filters(
+def probe_filters(
     data: Bytes, starts: Int64s, sizes: Int64s, hashes: Hashes
 ) -> npt.NDArray[np.bool_]:
     """Return for each filter, a part of `data`, and each hash whether it may have been added."""
     check_filters((len(starts), len(sizes)), sizes)
     found = np.empty((len(starts), len(hashes)), np.bool_)
-    status = _native.ask_filters(
+    status = _native.probe_filters(
         as_bytes(data), as_int64s(starts), as_int64s(sizes), _aligned(hashes), as_bytes(found)
     )
-    checked(status, kernel="ask_filters")
+    checked(status, kernel="probe_filters")
     return found

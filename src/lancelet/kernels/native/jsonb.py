@@ -1,4 +1,4 @@
-"""JSON in binary form, by `native/src/once/jsonb.cpp`; `reference/jsonb.py` defines it."""
+"""JSON in binary form, by `native/src/baseline/jsonb.cpp`; `reference/jsonb.py` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mapping by `native/src/once/map_file.cpp`; `reference/map_file.py` defines it."""
+"""Mapping by `native/src/baseline/map_file.cpp`; `reference/map_file.py` defines it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class _Map:
             "version": 3,
         }
 
-    def forget_pages(self) -> None:
+    def release_pages(self) -> None:
         """Take the pages out of this process; nothing depends on whether the system does so."""
-        _native.forget_pages(self._address, self._size)
+        _native.release_pages(self._address, self._size)
 
     def __del__(self, unmap: Callable[[int, int], int] = _native.unmap_file) -> None:
         unmap(self._address, self._size)
@@ -50,14 +50,14 @@ def map_file(handle: int, size: int) -> Bytes:
     return np.asarray(_Map(address, size))
 
 
-def forget_pages(source: Bytes) -> None:
+def release_pages(source: Bytes) -> None:
     """Take the pages of a map out of this process; they come back when they are looked at."""
     base: object = source.base
     if isinstance(base, _Map):
-        base.forget_pages()
+        base.release_pages()
     else:
         from lancelet.kernels.reference.map_file import (  # noqa: PLC0415 - see `map_file`
-            forget_pages as forget_by_python,
+            release_pages as forget_by_python,
         )
 
         forget_by_python(source)

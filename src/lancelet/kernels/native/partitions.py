@@ -52,7 +52,7 @@ def scan_partitions(
     return found[:size], scores[:size]
 
 
-def admit_rows(
+def prefilter_rows(
     addresses: npt.NDArray[np.uint64],
     starts: Int64s,
     lengths: Int64s,
@@ -61,7 +61,7 @@ def admit_rows(
 ) -> None:
     """Write whether each row of some partitions is in the mask of its fragment."""
     checked(
-        _native.admit_rows(
+        _native.prefilter_rows(
             addresses,
             as_int64s(starts),
             as_int64s(lengths),
@@ -70,5 +70,5 @@ def admit_rows(
             masks.mask.view(np.uint8),
             admitted.view(np.uint8),
         ),
-        kernel="admit_rows",
+        kernel="prefilter_rows",
     )

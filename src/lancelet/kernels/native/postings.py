@@ -10,7 +10,7 @@ from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s, check_counts, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
-from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
+from lancelet.kernels.posting_lists import BLOCKS_PER_GROUP
 
 UInt32s = npt.NDArray[np.uint32]
 _UINT32 = np.dtype(np.uint32)
@@ -73,7 +73,7 @@ def encode_impacts(
 ) -> tuple[Bytes, Int64s]:
     """Return what may score best in each block of lists, then in every 32, and where each ends."""
     blocks = -(-counts // block_docs)
-    entries = int((blocks + -(-blocks // BLOCKS_TOGETHER)).sum())
+    entries = int((blocks + -(-blocks // BLOCKS_PER_GROUP)).sum())
     end = np.empty(entries, np.int64)
     # A document adds a pair of at most six bytes, on both levels, and an entry ten more.
     out = empty_bytes(2048 + 16 * entries + 12 * len(docs))

@@ -32,6 +32,6 @@ def find_segments(
         room = total
         met = np.zeros(len(Language), np.int64)
         position, size = empty(room, _INT64), empty(room, _INT64)
-        status = _native.place_segments(*texts, *words, int(splits), position, size, counts, met)
+        status = _native.locate_segments(*texts, *words, int(splits), position, size, counts, met)
         total = checked(status, kernel="find_segments")
     return Slices(data, position[:total], size[:total]), counts, met

@@ -12,9 +12,9 @@ from lancelet.kernels.native.allocate import empty, empty_bytes
 from lancelet.kernels.offsets import (
     Offsets,
     check_offset_bytes,
-    cut_sizes,
     offset_type,
     offsets_of,
+    split_sizes,
 )
 
 
@@ -39,20 +39,20 @@ def pick_variable(
 ) -> tuple[Offsets, Bytes]:
     """Return value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_variable"
-    position, size, total = picked_spans(slices, counts, index, offset_bytes, kernel=kernel)
+    position, size, total = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
     offsets = offsets_of(size, out_bits=out_bits, kernel=kernel)
     data = empty_bytes(total)
     checked(_native.join_slices(slices.source, position, size, data), kernel=kernel)
     return offsets, data
 
 
-def cut_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
+def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
     """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
-    kernel = "cut_variable"
-    sizes = cut_sizes(offsets, data.nbytes, counts, kernel=kernel)
+    kernel = "split_variable"
+    sizes = split_sizes(offsets, data.nbytes, counts, kernel=kernel)
     position = sizes.cumsum() - sizes
     out = empty_bytes(int(sizes.sum()))
-    status = _native.cut_variable(
+    status = _native.split_variable(
         as_bytes(offsets),
         offsets.dtype.itemsize,
         data,
@@ -65,7 +65,7 @@ def cut_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Sli
     return Slices(out, position, sizes)
 
 
-def picked_spans(
+def picked_ranges(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s, int]:
     """Return position and size of one value of each chunk, checked, and the sum of the sizes."""
@@ -73,5 +73,5 @@ def picked_spans(
     arrays = (*slice_arrays(slices, counts, index), as_int64s(counts), as_int64s(index))
     position = np.empty(len(slices), np.int64)
     size = np.empty(len(slices), np.int64)
-    status = _native.pick_spans(*arrays, offset_bytes, position, size)
+    status = _native.pick_ranges(*arrays, offset_bytes, position, size)
     return position, size, checked(status, kernel=kernel)

@@ -107,24 +107,24 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
     return codes
 
 
-def turn_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
+def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
     """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds."""
     out = np.empty(vectors.shape, np.float32)
     own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     turns = np.ascontiguousarray(signs, np.uint8).reshape(-1)
-    status = _native.turn_rows(own, vectors.shape[1], turns, out.reshape(-1))
-    checked(status, kernel="turn_rows")
+    status = _native.rotate_rows(own, vectors.shape[1], turns, out.reshape(-1))
+    checked(status, kernel="rotate_rows")
     return out
 
 
-def round_rows(
+def quantize_rows(
     vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
 ) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
     """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps."""
     count, dimension = vectors.shape
     numbers = np.empty((count, dimension), np.uint8)
     squares, steps = np.empty(count, np.float32), np.empty(count, np.float32)
-    status = _native.round_rows(
+    status = _native.quantize_rows(
         as_bytes(vectors.reshape(-1)),
         vectors.dtype.itemsize,
         dimension,
@@ -134,7 +134,7 @@ def round_rows(
         squares,
         steps,
     )
-    checked(status, kernel="round_rows")
+    checked(status, kernel="quantize_rows")
     return numbers, squares, steps
 
 
@@ -148,12 +148,12 @@ def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.N
     return out.reshape(count, vectors.shape[1])
 
 
-def nearest_words(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
+def pq_encode(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
     """Return which word is the nearest of each piece of each vector, and the squared distance."""
     pieces, count, _ = words.shape
     rows = len(vectors)
     codes, distances = np.empty(rows * pieces, np.uint8), np.empty(rows * pieces, np.float32)
-    status = _native.nearest_words(
+    status = _native.pq_encode(
         np.ascontiguousarray(vectors, np.float32).reshape(-1),
         np.ascontiguousarray(words.transpose(0, 2, 1), np.float32).reshape(-1),
         pieces,
@@ -161,5 +161,5 @@ def nearest_words(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8]
         codes,
         distances,
     )
-    checked(status, kernel="nearest_words")
+    checked(status, kernel="pq_encode")
     return codes.reshape(rows, pieces), distances.reshape(rows, pieces)

@@ -20,7 +20,7 @@ from lancelet.kernels.native.copies import take_fixed
 from lancelet.kernels.zstd import (
     RATIO_MAX,
     check_large_frames,
-    check_words,
+    check_prefixes,
     decompress_frames,
     zstd_frames,
 )
@@ -73,7 +73,7 @@ def _sized_frames(slices: Slices, most: Int64s | None) -> tuple[Slices, Int64s] 
     return frames, sizes
 
 
-def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
+def zstd_encode_prefixes(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
     """Compress chunks that begin with words, without a search for repetition.
 
     Args:
@@ -82,10 +82,12 @@ def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: b
         word_bytes: The bytes of a word: 4, 8, 16 or 32.
         sized: Whether to put the plain size in front as a u64.
     """
-    check_words(slices, words, word_bytes=word_bytes)
+    check_prefixes(slices, words, word_bytes=word_bytes)
     # What the kernel wants for tables and heads; what is not touched is not used.
     out = empty_bytes(int((slices.size + slices.size // 64 + _HEAD_BYTES).sum()))
     sizes = np.empty(len(slices), np.int64)
     arrays = slice_arrays(slices, words)
-    status = _native.zstd_code_chunks(*arrays, as_int64s(words), word_bytes, int(sized), out, sizes)
-    return slices_of_sizes(out[: checked(status, kernel="zstd_code_chunks")], sizes)
+    status = _native.zstd_encode_prefixes(
+        *arrays, as_int64s(words), word_bytes, int(sized), out, sizes
+    )
+    return slices_of_sizes(out[: checked(status, kernel="zstd_encode_prefixes")], sizes)

@@ -43,7 +43,7 @@ def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return parts, which.astype(np.int64), rows - bounds[part]
 
 
-def place_chunks(
+def locate_chunks(
     words: Slices,
     word_bytes: int,
     num_values: Int64s,
@@ -59,10 +59,10 @@ def place_chunks(
 
     >>> words = Slices.whole(np.array([0x0A, 0x50], "<u2").view(np.uint8))
     >>> one = [np.array([number]) for number in (1030, 100, 56)]
-    >>> [x.tolist() for x in place_chunks(words, 2, *one, count_max=4096)]
+    >>> [x.tolist() for x in locate_chunks(words, 2, *one, count_max=4096)]
     [[100, 108], [8, 48], [1024, 6]]
     """
-    kernel = "place_chunks"
+    kernel = "locate_chunks"
     if word_bytes not in (2, 4):
         raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
     empty = np.empty(0, np.int64)

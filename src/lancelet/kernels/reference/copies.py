@@ -2,7 +2,7 @@
 
 source ..AA...BBB   position [2, 7]  size [2, 3]
 take_fixed        AA BB          width 2
-place_slices      AA______BBB    out_position [0, 8], pad "_"
+scatter_slices      AA______BBB    out_position [0, 8], pad "_"
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
         out[start : start + int(slices.size[index])] = slices.slice_bytes(index)
 
 
-def place_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
+def scatter_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
     """Lay slices out at ascending positions of a new buffer, with `pad` bytes in between."""
-    check_slices(slices, out_position, kernel="place_slices")
+    check_slices(slices, out_position, kernel="scatter_slices")
     check_layout(slices, out_position, out_bytes)
     out = np.full(out_bytes, pad, np.uint8)
     copy_slices(slices, out, out_position)

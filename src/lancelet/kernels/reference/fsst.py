@@ -38,7 +38,7 @@ from lancelet.kernels.arguments import CODES, check_symbols, check_tables
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets, check_offsets, offsets_of
 from lancelet.kernels.reference.copies import gather
-from lancelet.kernels.reference.variable import picked_slices, value_slices
+from lancelet.kernels.reference.variable import picked_ranges, value_slices
 
 Symbols: TypeAlias = npt.NDArray[np.uint64]
 
@@ -82,7 +82,7 @@ def pick_fsst(
     """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_fsst"
     check_tables(symbols, lengths, which, chunks=len(slices), kernel=kernel)
-    position, size = picked_slices(slices, counts, index, offset_bytes, kernel=kernel)
+    position, size = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
     return _decode(slices.source, position, size, symbols, lengths, which, out_bits, kernel)
 
 

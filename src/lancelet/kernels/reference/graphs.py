@@ -18,10 +18,10 @@ from lancelet.kernels.graph import (
     Comparison,
     Graph,
     LevelNumbers,
-    SideBySide,
+    ParallelMap,
     UInt32s,
     assemble,
-    inserted_together,
+    insertion_batches,
     new_entry,
 )
 
@@ -36,7 +36,7 @@ def build_graph(
     tops: LevelNumbers,
     connections: int,
     candidates: int,
-    side_by_side: SideBySide = map,  # noqa: ARG001 - one step after the other
+    side_by_side: ParallelMap = map,  # noqa: ARG001 - one step after the other
     parts: int = 1,  # noqa: ARG001
 ) -> Graph:
     """Return a graph of the rows of a matrix, each up to its highest level.
@@ -46,7 +46,7 @@ def build_graph(
     """
     lists: list[list[list[int]]] = [[[] for _ in range(int(top) + 1)] for top in tops]
     entry = 0
-    for first, stop in inserted_together(len(tops)):
+    for first, stop in insertion_batches(len(tops)):
         for row in range(first, stop):
             measure = _measure(vectors, comparison, vectors[row])
             near = (measure([entry])[0], entry)

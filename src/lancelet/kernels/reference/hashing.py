@@ -83,7 +83,7 @@ def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
         return _xxh64(offsets.astype(np.int64), data, seed)
 
 
-def xxh64_words(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
+def xxh64_fixed(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
     """Return the XXH64 of the bytes of every number, of 1, 2, 4 or 8 bytes."""
     check_numbers(values)
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.itemsize
@@ -144,7 +144,7 @@ def _rotate(value: Hashes, bits: int) -> Hashes:
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
-def mix_words(words: Hashes, seed: int = 0) -> Hashes:
+def mix_integers(words: Hashes, seed: int = 0) -> Hashes:
     """Return words mixed so that each bit depends on all; different words stay different."""
     check_seed(seed)
     mixed = words ^ np.uint64(seed)
@@ -164,11 +164,11 @@ def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
     return starts.astype(np.int32), np.argsort(bucket, kind="stable").astype(np.int32)
 
 
-def match_words(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
+def match_hashes(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
     """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
     bits = check_bucket_count(starts)
     if starts[0] != 0 or starts[-1] != len(ordered) or bool((starts[1:] < starts[:-1]).any()):
-        raise corrupt(Fault.BAD_OFFSETS, kernel="match_words", place=0)
+        raise corrupt(Fault.BAD_OFFSETS, kernel="match_hashes", place=0)
     bucket = (wanted >> np.uint64(64 - bits)).astype(np.int64)
     at, stop = starts[bucket].astype(np.int64), starts[bucket + 1]
     found = np.full(len(wanted), -1, np.int32)
@@ -179,18 +179,18 @@ def match_words(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
     return found
 
 
-def fill_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
+def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
     """Return filters one after another: each has the hashes up to its stop.
 
-    >>> filters = fill_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32)
+    >>> filters = build_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32)
     >>> np.unpackbits(filters.reshape(2, 32), axis=1).sum(axis=1).tolist()
     [8, 8]
     """
     check_filters((), filter_bytes)
     if (np.diff(stops, prepend=0) < 0).any() or (len(stops) and stops[-1] > len(hashes)):
-        raise corrupt(Fault.BAD_OFFSETS, kernel="fill_filters", place=0)
+        raise corrupt(Fault.BAD_OFFSETS, kernel="build_filters", place=0)
     if (stops[-1] if len(stops) else 0) != len(hashes):
-        raise corrupt(Fault.BAD_LENGTH, kernel="fill_filters", place=0)
+        raise corrupt(Fault.BAD_LENGTH, kernel="build_filters", place=0)
     bits = np.zeros(len(stops) * filter_bytes * 8, np.bool_)
     zone = np.repeat(np.arange(len(stops)), np.diff(stops, prepend=0))
     block = _blocks(hashes, np.uint64(filter_bytes // FILTER_BLOCK_BYTES)) * _BLOCK_BITS
@@ -198,14 +198,14 @@ def fill_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
     return np.packbits(bits, bitorder="little")
 
 
-def ask_filters(
+def probe_filters(
     data: Bytes, starts: Int64s, sizes: Int64s, hashes: Hashes
 ) -> npt.NDArray[np.bool_]:
     """Return for each filter, a part of `data`, and each hash whether it may have been added."""
     check_filters((len(starts), len(sizes)), sizes)
     bad = (starts < 0) | (starts + sizes > data.nbytes)
     if bad.any():
-        raise corrupt(Fault.OUT_OF_SOURCE, kernel="ask_filters", place=int(bad.argmax()))
+        raise corrupt(Fault.OUT_OF_SOURCE, kernel="probe_filters", place=int(bad.argmax()))
     num_blocks = (sizes // FILTER_BLOCK_BYTES).astype(np.uint64)
     block = _blocks(hashes[None, :], num_blocks[:, None])
     bit = block[:, :, None] * _BLOCK_BITS + _bits_of(hashes)[None, :, :]

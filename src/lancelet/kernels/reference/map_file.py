@@ -24,7 +24,7 @@ def map_file(handle: int, size: int) -> Bytes:
     return np.frombuffer(mmap.mmap(handle, size, access=mmap.ACCESS_READ), np.uint8)
 
 
-def forget_pages(source: Bytes) -> None:
+def release_pages(source: Bytes) -> None:
     """Take the pages of a map out of this process; they come back when they are looked at.
 
     The array is one that `map_file` returned, not a part of it.

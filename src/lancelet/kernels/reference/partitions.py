@@ -54,7 +54,7 @@ def scan_partitions(
     return found[kept[order]], apart[kept[order]]
 
 
-def admit_rows(
+def prefilter_rows(
     addresses: npt.NDArray[np.uint64],
     starts: Int64s,
     lengths: Int64s,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import check_counts, check_slices
 from lancelet.kernels.faults import Fault, corrupt
-from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
+from lancelet.kernels.posting_lists import BLOCKS_PER_GROUP
 
 UInt32s = npt.NDArray[np.uint32]
 RUN: Final = 128
@@ -91,7 +91,7 @@ def encode_impacts(
     for place, count in enumerate(counts.tolist()):
         if count < 0 or count > len(docs) - start:
             raise corrupt(Fault.BAD_COUNT, kernel="encode_impacts", place=place)
-        for step in (block_docs, block_docs * BLOCKS_TOGETHER):
+        for step in (block_docs, block_docs * BLOCKS_PER_GROUP):
             for first in range(start, start + count, step):
                 own = slice(first, min(first + step, start + count))
                 if int(docs[own].max()) >= len(codes):

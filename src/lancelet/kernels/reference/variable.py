@@ -13,7 +13,7 @@ import numpy as np
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
-from lancelet.kernels.offsets import Offsets, check_chunk_counts, cut_sizes, offsets_of
+from lancelet.kernels.offsets import Offsets, check_chunk_counts, offsets_of, split_sizes
 from lancelet.kernels.reference.copies import gather
 
 
@@ -30,14 +30,14 @@ def pick_variable(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
 ) -> tuple[Offsets, Bytes]:
     """Return value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
-    position, size = picked_slices(slices, counts, index, offset_bytes, kernel="pick_variable")
+    position, size = picked_ranges(slices, counts, index, offset_bytes, kernel="pick_variable")
     offsets = offsets_of(size, out_bits=out_bits, kernel="pick_variable")
     return offsets, gather(slices.source, position, size)
 
 
-def cut_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
+def split_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
     """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
-    sizes = cut_sizes(offsets, data.nbytes, counts, kernel="cut_variable")
+    sizes = split_sizes(offsets, data.nbytes, counts, kernel="split_variable")
     position = np.cumsum(sizes) - sizes
     out = np.full(int(sizes.sum()), pad, np.uint8)
     row = 0
@@ -71,7 +71,7 @@ def value_slices(
     return slices.position[chunk[first]] + offsets[first], offsets[first + 1] - offsets[first]
 
 
-def picked_slices(
+def picked_ranges(
     slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
 ) -> tuple[Int64s, Int64s]:
     """Return position and size of one value of each chunk, checked."""

@@ -120,7 +120,7 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
     return codes
 
 
-def turn_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
+def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
     """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds.
 
     In each, elements change sign and are added up crosswise:
@@ -161,7 +161,7 @@ def _crosswise(vectors: Floats) -> Floats:
     return vectors
 
 
-def round_rows(
+def quantize_rows(
     vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
 ) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
     """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps.
@@ -192,7 +192,7 @@ def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.N
     return sums
 
 
-def nearest_words(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
+def pq_encode(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
     """Return which word is the nearest of each piece of each vector, and the squared distance.
 
     Words have the shape (pieces, words, elements); there are 16, or some more times that, up to

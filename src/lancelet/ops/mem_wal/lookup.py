@@ -22,7 +22,7 @@ from lancelet.errors import ObjectNotFoundError
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.query import IsNull, OneOf
 from lancelet.index.scalar.btree.kind import BTree
-from lancelet.kernels import ask_filters
+from lancelet.kernels import probe_filters
 from lancelet.ops.mem_wal.keys import are_filtered, are_ordered, key_hashes, ordered_keys
 from lancelet.ops.mem_wal.merged import MergedRead, Projection, tables_to_read
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
@@ -109,5 +109,5 @@ def _may_have(shard: Shard, path: str, hashes: UInt64s) -> bool:
         return True
     if not 0 < len(data) <= _TOP_BYTES:
         return True
-    answers = ask_filters(data, np.zeros(1, np.int64), np.array([len(data)], np.int64), hashes)
+    answers = probe_filters(data, np.zeros(1, np.int64), np.array([len(data)], np.int64), hashes)
     return bool(answers.any())

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from lancelet import surroundings
 from lancelet.buffers import Int64s
-from lancelet.kernels import bucket_rows, match_words, mix_words, xxh64_many
+from lancelet.kernels import bucket_rows, match_hashes, mix_integers, xxh64_many
 from lancelet.ops.merge_insert.key_bytes import (
     Bools,
     key_bytes,
@@ -68,7 +68,7 @@ class Keys:
         words = key_words(columns)
         if words is not None:
             span = (words.min(), words.max()) if with_span and len(words) else None
-            return Keys(mix_words(words, _SEED), None, valid, span)
+            return Keys(mix_integers(words, _SEED), None, valid, span)
         stored = key_bytes(columns)
         return Keys(xxh64_many(*variable_buffers(stored), _SEED), stored, valid)
 
@@ -111,7 +111,7 @@ class KeyIndex:
 
     def find(self, keys: Keys) -> tuple[Int64s, Int64s]:
         """Return which keys are there, by their place among `keys`, and the first row of each."""
-        places = match_words(self._starts, self._ordered, keys.hashes)
+        places = match_hashes(self._starts, self._ordered, keys.hashes)
         hit = places >= 0
         if keys.valid is not None:
             hit &= keys.valid
@@ -132,7 +132,7 @@ class KeyIndex:
             return self.find(Keys.of(columns))
         which = np.flatnonzero(near)
         valid = key_validity(columns)
-        hashes = mix_words(words[which], _SEED)
+        hashes = mix_integers(words[which], _SEED)
         found, rows = self.find(Keys(hashes, None, None if valid is None else valid[which]))
         return which[found], rows
 

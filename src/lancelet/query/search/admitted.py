@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.kernels import RowMasks, admit_rows
+from lancelet.kernels import RowMasks, prefilter_rows
 from lancelet.query.compile import is_deterministic
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.plan import ScanPlan
@@ -63,7 +63,7 @@ class AdmittedRows:
         if len(missing):
             segment, admitted = self._segment, self._admitted
             own = segment.starts[missing], segment.lengths[missing]
-            admit_rows(addresses, *own, self._masks, admitted)
+            prefilter_rows(addresses, *own, self._masks, admitted)
             # Counts are set last: until then, other threads compute the same mask again.
             for number in missing.tolist():
                 self._counts[number] = np.count_nonzero(admitted[segment.rows_of(number)])
@@ -100,7 +100,7 @@ def admits(masks: RowMasks, addresses: UInt64s) -> npt.NDArray[np.bool_]:
     """Return the mask of admitted addresses."""
     found = np.empty(len(addresses), np.bool_)
     whole = np.zeros(1, np.int64), np.array([len(addresses)], np.int64)
-    admit_rows(addresses, *whole, masks, found)
+    prefilter_rows(addresses, *whole, masks, found)
     return found
 
 

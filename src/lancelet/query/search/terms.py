@@ -63,7 +63,7 @@ class Wanted(NamedTuple):
     hidden: npt.NDArray[np.uint8]
 
 
-def find_words(
+def find_tokens(
     partition: Partition,
     groups: Sequence[Sequence[str]],
     statistics: Statistics,
@@ -161,7 +161,7 @@ def _find_alternatives(
         hidden = np.ones(len(norms), np.uint8)
         hidden[docs] = wanted.hidden[docs] if len(wanted.hidden) else 0
         wanted = Wanted(wanted.most, hidden)
-    return find_words(partition, words, statistics, wanted, needs_all=False)
+    return find_tokens(partition, words, statistics, wanted, needs_all=False)
 
 
 def number_of(partition: Partition, token: str) -> int:

@@ -43,7 +43,7 @@ from lancelet.query.search.terms import (
     Wanted,
     expand,
     find_phrase,
-    find_words,
+    find_tokens,
     number_of,
 )
 from lancelet.query.search.text_indices import Target, TextSegment, text_indices
@@ -301,7 +301,7 @@ class TextColumn:
         if query.boost <= 0:
             wanted = Wanted(partition.corpus.num_docs, part.hidden)
         needs_all = query.operator is FullTextOperator.AND
-        docs, own = find_words(partition, words, statistics, wanted, needs_all=needs_all)
+        docs, own = find_tokens(partition, words, statistics, wanted, needs_all=needs_all)
         return docs, own * np.float32(query.boost)
 
     def _keys(self, number: int, addresses: UInt64s) -> UInt64s:

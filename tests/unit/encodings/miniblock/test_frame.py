@@ -18,7 +18,7 @@ from lancelet.encodings.miniblock.frame import (
     split_chunks,
 )
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import place_chunks
+from lancelet.kernels import locate_chunks
 
 
 def slices_of(sizes, rng):
@@ -81,7 +81,7 @@ def test_a_chunk_is_laid_out_as_specified():
 def place(words, *, num_values, data_bytes, has_large_chunks):
     numbers = [np.array([number]) for number in (num_values, 0, data_bytes)]
     width = 4 if has_large_chunks else 2
-    return place_chunks(Slices.whole(words), width, *numbers, count_max=CHUNK_VALUES_MAX)
+    return locate_chunks(Slices.whole(words), width, *numbers, count_max=CHUNK_VALUES_MAX)
 
 
 @settings(deadline=None, max_examples=30)

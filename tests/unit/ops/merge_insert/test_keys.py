@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import UnsupportedError
-from lancelet.kernels import mix_words
+from lancelet.kernels import mix_integers
 from lancelet.ops.merge_insert import key_index
 from lancelet.ops.merge_insert.key_bytes import key_bytes, key_words
 from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
@@ -92,7 +92,7 @@ def test_numbers_far_from_all_keys_are_not_looked_up(monkeypatch):
     index = KeyIndex.build(Keys.of([pa.array([904, 900])], with_span=True))
     mixed = []
     monkeypatch.setattr(
-        key_index, "mix_words", lambda words, seed: mixed.extend(words) or mix_words(words, seed)
+        key_index, "mix_integers", lambda words, seed: mixed.extend(words) or mix_integers(words, seed)
     )
     which, rows = index.find_rows([pa.array([3, 904, None, -1, 902, 2000, 900])])
     assert (which.tolist(), rows.tolist()) == ([1, 6], [0, 1])
@@ -134,7 +134,7 @@ def test_keys_with_one_hash_are_told_apart_by_their_bytes(monkeypatch):
 
 def test_a_hash_depends_on_a_secret():
     words = np.arange(3, dtype=np.uint64)
-    assert Keys.of([pa.array(words)]).hashes.tolist() != mix_words(words, 0).tolist()
+    assert Keys.of([pa.array(words)]).hashes.tolist() != mix_integers(words, 0).tolist()
 
 
 @pytest.mark.parametrize("column", [pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8()))])

@@ -39,7 +39,7 @@ from lancelet.index.parts.zones import (
     zone_runs,
 )
 from lancelet.index.query import IsNull, OneOf, ScalarQuery
-from lancelet.kernels import ask_filters, fill_filters, xxh64_many, xxh64_words
+from lancelet.kernels import build_filters, probe_filters, xxh64_fixed, xxh64_many
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -105,7 +105,7 @@ class BloomFilterSegment(ZonedSegment):
             zeros = pa.array([0.0, -0.0]).cast(values.type)
             if pc.any(pc.equal(values, zeros[0])).as_py():
                 values = pa.concat_arrays([values, zeros])
-        matches = ask_filters(self._data, self._starts, self._sizes, hashes_of(values))
+        matches = probe_filters(self._data, self._starts, self._sizes, hashes_of(values))
         mask: npt.NDArray[np.bool_] = np.logical_or.reduce(matches, axis=1)
         return mask
 
@@ -178,7 +178,7 @@ def hashes_of(values: pa.Array) -> UInt64s:
         offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset :][: len(wide) + 1]
         return xxh64_many(offsets, np.frombuffer(wide.buffers()[2] or b"", np.uint8))
     dtype = np.dtype(f"u{values.type.bit_width // 8}")
-    return xxh64_words(bits_of(values, dtype))
+    return xxh64_fixed(bits_of(values, dtype))
 
 
 _SCHEMA: Final = pa.schema(
@@ -202,7 +202,7 @@ def _filters(rows: IndexedRows, zone_rows: int, size: int, nulls: NullRows) -> I
         nulls.add(run)
         null_counts = run.null_counts()
         stops = run.stops - np.cumsum(null_counts, dtype=np.int64)
-        filters = fill_filters(hashes_of(run.values.drop_null()), stops, size)
+        filters = build_filters(hashes_of(run.values.drop_null()), stops, size)
         columns = [*run.columns(), pa.array(null_counts > 0), _to_binary_array(filters, size)]
         yield pa.Table.from_arrays(columns, schema=_SCHEMA)
 

@@ -20,7 +20,7 @@ from lancelet.index.vector.quantizers.base import (
     read_number,
     work_type,
 )
-from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes, round_rows
+from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes, quantize_rows
 from lancelet.kernels.graph import Floats
 from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.values import dataclass
@@ -66,7 +66,7 @@ class Flat:
         if self.metric is Metric.HAMMING:
             return PackedCodes(vectors.reshape(-1), row_bytes)
         is_normal = self.metric is Metric.COSINE
-        numbers, squares, steps = round_rows(vectors, center, is_normal=is_normal)
+        numbers, squares, steps = quantize_rows(vectors, center, is_normal=is_normal)
         add, share = (squares, -2) if self.metric is Metric.L2 else (NO_FLOATS, -1)
         scale = steps * np.float32(share)
         return PackedCodes(vectors.reshape(-1), row_bytes, add, scale, numbers.reshape(-1))

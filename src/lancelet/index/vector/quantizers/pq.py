@@ -44,7 +44,7 @@ from lancelet.kernels import (
     Comparison,
     Metric,
     PackedCodes,
-    nearest_words,
+    pq_encode,
 )
 from lancelet.kernels.graph import Floats
 from lancelet.values import cached_property, dataclass
@@ -124,7 +124,7 @@ class ProductCodes:
     def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:
         """Return the nearest codeword of each sub-vector."""
         residual = residuals(vectors, partitions, centroids, self.metric)
-        nearest, _ = nearest_words(residual.astype(np.float32), self._codewords.astype(np.float32))
+        nearest, _ = pq_encode(residual.astype(np.float32), self._codewords.astype(np.float32))
         codes: npt.NDArray[Any] = nearest
         if self.bits == _SMALL:
             codes = nearest[:, 0::2] | nearest[:, 1::2] << 4

@@ -1,7 +1,7 @@
 """Random rotations, which distribute information evenly over all dimensions.
 
 The fast rotation needs no matrix. It applies four rounds of random sign flips and a Hadamard
-transform, see `turn_rows`.
+transform, see `rotate_rows`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lancelet.format.wire import render_message
 from lancelet.index.parts.tensor import render_tensor
-from lancelet.kernels import turn_rows
+from lancelet.kernels import rotate_rows
 from lancelet.values import dataclass
 
 _Matrix = npt.NDArray[Any]
@@ -42,7 +42,7 @@ class FastRotation:
 
     def rotate(self, vectors: _Matrix) -> _Matrix:
         """Return the rotated vectors."""
-        return turn_rows(vectors.astype(np.float32, copy=False), self.signs)
+        return rotate_rows(vectors.astype(np.float32, copy=False), self.signs)
 
     def storage_metadata(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
         """Return the signs."""

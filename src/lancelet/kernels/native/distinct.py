@@ -1,0 +1,94 @@
+"""Repetition in groups by `native/src/distinct.cpp`; `reference/distinct.py` defines it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import (
+    Indices,
+    as_bytes,
+    check_distinct_limit,
+    check_groups,
+    check_whole_values,
+    log_terms,
+)
+from lancelet.kernels.faults import checked
+from lancelet.kernels.offsets import Offsets
+
+
+def count_distinct_fixed(
+    values: Bytes, value_bytes: int, rows: int, most: int
+) -> tuple[Int64s, Int64s]:
+    """Return how many runs each `rows` values have, and how many of them differ."""
+    count = check_whole_values(values, value_bytes)
+    check_groups(rows, most)
+    runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
+    status = _native.count_distinct_fixed(as_bytes(values), value_bytes, rows, most, runs, distinct)
+    checked(status, kernel="count_distinct_fixed")
+    return runs, distinct
+
+
+def count_distinct_strings(
+    offsets: Offsets, data: Bytes, rows: int, most: int
+) -> tuple[Int64s, Int64s]:
+    """Return the same of strings."""
+    check_groups(rows, most)
+    count = max(len(offsets) - 1, 0)
+    runs, distinct = (np.empty(-(-count // rows), np.int64) for _ in range(2))
+    status = _native.count_distinct_strings(
+        as_bytes(offsets), offsets.itemsize, as_bytes(data), rows, most, runs, distinct
+    )
+    checked(status, kernel="count_distinct_strings")
+    return runs, distinct
+
+
+def byte_entropy_sums(
+    values: Bytes, value_bytes: int, rows: int, step: int
+) -> npt.NDArray[np.float64]:
+    """Return how regular the bytes of every `step`-th of each `rows` values are.
+
+    For each group that is n log2 n added up over how often each byte occurs at its place in a
+    value, and the same over how often each difference from the byte before does.
+    """
+    count = check_whole_values(values, value_bytes)
+    check_groups(rows, step - 1)
+    out = np.empty((count // rows, 2))
+    if not len(out):
+        return out
+    logs = log_terms((rows - 1) // step + 1)
+    status = _native.byte_entropy_sums(
+        as_bytes(values), value_bytes, rows, step, as_bytes(logs), out.reshape(-1)
+    )
+    checked(status, kernel="byte_entropy_sums")
+    return out
+
+
+def dictionary_encode_fixed(
+    values: Bytes, value_bytes: int, most: int
+) -> tuple[Indices, Int64s] | None:
+    """Return which of the different values each is, and the rows where these come first."""
+    count = check_whole_values(values, value_bytes)
+    check_distinct_limit(count, most)
+    indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)
+    status = _native.dictionary_encode_fixed(
+        as_bytes(values), value_bytes, as_bytes(indices), first
+    )
+    found = checked(status, kernel="dictionary_encode_fixed")
+    return (indices, first[:found]) if found <= most else None
+
+
+def dictionary_encode_strings(
+    offsets: Offsets, data: Bytes, most: int
+) -> tuple[Indices, Int64s] | None:
+    """Return the same of strings."""
+    count = max(len(offsets) - 1, 0)
+    check_distinct_limit(count, most)
+    indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)
+    status = _native.dictionary_encode_strings(
+        as_bytes(offsets), offsets.itemsize, as_bytes(data), as_bytes(indices), first
+    )
+    found = checked(status, kernel="dictionary_encode_strings")
+    return (indices, first[:found]) if found <= most else None

@@ -1,0 +1,55 @@
+"""Finite-state maps by `native/src/fst.cpp`; `reference/fst.py` defines them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, as_int64s
+from lancelet.kernels.faults import Fault, checked
+from lancelet.kernels.fst_nodes import COMMON, HEADER_BYTES
+from lancelet.kernels.native.allocate import empty_bytes
+
+_COMMON: Final = np.frombuffer(COMMON, np.uint8)
+_CODES: Final = np.zeros(256, np.uint8)
+_CODES[_COMMON] = np.arange(1, len(COMMON) + 1)
+_NODE_BYTES_MAX: Final = 1 << 13
+"""No node takes so many bytes."""
+_WORD_BYTES: Final = 16
+"""A guess of how many bytes a word has, and its nodes in a map."""
+_GROWTH: Final = 4
+
+
+def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int]:
+    """Return the nodes of words behind room for a header, and where the first node is."""
+    root = np.empty(1, np.int64)
+    arrays = as_int64s(offsets), as_bytes(data), as_int64s(numbers)
+    room = _WORD_BYTES * len(numbers) + len(data) + _NODE_BYTES_MAX
+    while True:
+        out = empty_bytes(room)
+        used = _native.write_fst(*arrays, _CODES, out, root)
+        if not _is_full(used):
+            checked(used, kernel="write_fst")
+            out[:HEADER_BYTES] = 0
+            return out[:used], int(root[0])
+        room *= _GROWTH
+
+
+def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
+    """Return the words of a map, at most so many: their bytes, where each ends, their numbers."""
+    ends, numbers = np.empty(most, np.int64), np.empty(most, np.int64)
+    room = _WORD_BYTES * most
+    while True:
+        text = empty_bytes(room)
+        found = _native.read_fst(as_bytes(data), root, _COMMON, text, ends, numbers)
+        if not _is_full(found):
+            checked(found, kernel="read_fst")
+            return text[: ends[found - 1] if found else 0], ends[:found], numbers[:found]
+        room *= _GROWTH
+
+
+def _is_full(status: int) -> bool:
+    return status < 0 and -status % 16 == Fault.OUTPUT_FULL

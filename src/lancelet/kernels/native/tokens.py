@@ -1,0 +1,75 @@
+"""Words of texts by `native/src/tokens.cpp`; `reference/tokens.py` defines them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
+from lancelet.kernels.faults import checked
+from lancelet.kernels.native.allocate import empty
+from lancelet.kernels.token_table import TokenTable
+
+UInt32s = npt.NDArray[np.uint32]
+_UINT32 = np.dtype(np.uint32)
+_INT64 = np.dtype(np.int64)
+
+UInt64s = npt.NDArray[np.uint64]
+
+_UINT64: Final = np.dtype(np.uint64)
+_SPARE: Final = 4
+"""Two words and two numbers wait between passes for each that is sorted."""
+
+
+def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
+    """Return the words of texts, and how many each text has."""
+    kernel = "find_tokens"
+    texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
+    counts = np.empty(max(0, len(offsets) - 1), np.int64)
+    total = checked(_native.count_tokens(*texts, counts), kernel=kernel)
+    position, size = empty(total, _INT64), empty(total, _INT64)
+    checked(_native.locate_tokens(*texts, position, size), kernel=kernel)
+    return Slices(data, position, size), counts
+
+
+def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
+    """Return the number of each slice, the same for equal ones, those of before among them."""
+    ids = empty(len(slices), _UINT32)
+    source, position, size = slice_arrays(slices)
+    done = 0
+    while True:
+        own = position[done:], size[done:]
+        held = table.slots, table.hashes, table.ends, table.text, table.state
+        numbered = _native.assign_token_ids(source, *own, *held, ids[done:])
+        done += checked(numbered, kernel="assign_token_ids")
+        if done == len(slices):
+            return ids
+        if table.grow(int(size[done])):
+            status = _native.insert_hashes(table.hashes[: len(table)], table.slots)
+            checked(status, kernel="insert_hashes")
+
+
+def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
+    """Return the places of keys in ascending order, equal ones as they stand."""
+    order = empty(len(keys), _UINT32)
+    status = _native.counting_order(np.ascontiguousarray(keys), num_keys, order)
+    checked(status, kernel="counting_order")
+    return order
+
+
+def sort_pairs(words: UInt64s, numbers: UInt64s) -> tuple[UInt64s, UInt64s]:
+    """Return words in ascending order, and the numbers that belong to them."""
+    count = len(words)
+    words_out, numbers_out = empty(count, _UINT64), empty(count, _UINT64)
+    spare = empty(_SPARE * count, _UINT64)
+    arrays = _aligned(words), _aligned(numbers), words_out, numbers_out, spare
+    checked(_native.sort_pairs(*arrays), kernel="sort_pairs")
+    return words_out, numbers_out
+
+
+def _aligned(words: UInt64s) -> UInt64s:
+    return np.require(words, np.uint64, ["C", "A"])

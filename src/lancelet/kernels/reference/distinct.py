@@ -1,0 +1,129 @@
+"""How often values of many small groups repeat, such as the columns of a wide table.
+
+values [3 3 1 | 7 8 7]  rows 3    runs [2 3]  distinct [2 2]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels.arguments import (
+    Indices,
+    check_distinct_limit,
+    check_groups,
+    check_whole_values,
+    log_terms,
+)
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.offsets import Offsets
+
+
+def count_distinct_fixed(
+    values: Bytes, value_bytes: int, rows: int, most: int
+) -> tuple[Int64s, Int64s]:
+    """Return how many runs each `rows` values have, and how many of them differ.
+
+    Of different values no more than `most` + 1 are counted.
+    """
+    count = check_whole_values(values, value_bytes)
+    check_groups(rows, most)
+    each = [values[at * value_bytes : (at + 1) * value_bytes].tobytes() for at in range(count)]
+    return _survey(each, rows, most)
+
+
+def count_distinct_strings(
+    offsets: Offsets, data: Bytes, rows: int, most: int
+) -> tuple[Int64s, Int64s]:
+    """Return the same of strings."""
+    check_groups(rows, most)
+    return _survey(_strings(offsets, data, kernel="count_distinct_strings"), rows, most)
+
+
+def byte_entropy_sums(
+    values: Bytes, value_bytes: int, rows: int, step: int
+) -> npt.NDArray[np.float64]:
+    """Return how regular the bytes of every `step`-th of each `rows` values are.
+
+    For each group that is n log2 n added up over how often each byte occurs at its place in a
+    value, and the same over how often each difference from the byte before does.
+
+    >>> byte_entropy_sums(np.array([7, 7, 9, 9], np.uint8), 1, 4, 1).tolist()
+    [[4.0, 4.754887502163468]]
+    """
+    count = check_whole_values(values, value_bytes)
+    check_groups(rows, step - 1)
+    if count < rows:
+        return np.empty((0, 2))
+    groups = values[: count // rows * rows * value_bytes].reshape(-1, rows, value_bytes)
+    looked_at = groups[:, ::step].transpose(0, 2, 1)
+    changes = np.diff(looked_at, axis=2, prepend=looked_at[:, :, :1])
+    logs = log_terms(looked_at.shape[2])
+    return np.stack([_sum_of_logs(looked_at, logs), _sum_of_logs(changes, logs)], axis=1)
+
+
+def _sum_of_logs(
+    planes: npt.NDArray[np.uint8], logs: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    groups, places, _ = planes.shape
+    first = np.arange(groups * places).reshape(groups, places, 1) * 256
+    found = np.bincount((planes + first).reshape(-1), minlength=groups * places * 256)
+    # Added up from the first to the last, so that both implementations round alike.
+    sums: npt.NDArray[np.float64] = logs[found].reshape(groups, -1).cumsum(axis=1)[:, -1]
+    return sums
+
+
+def dictionary_encode_fixed(
+    values: Bytes, value_bytes: int, most: int
+) -> tuple[Indices, Int64s] | None:
+    """Return which of the different values each is, and the rows where these come first.
+
+    Values are numbered in the order in which they come first. If more than `most` differ, there
+    is nothing to return.
+    """
+    count = check_whole_values(values, value_bytes)
+    check_distinct_limit(count, most)
+    each = [values[at * value_bytes : (at + 1) * value_bytes].tobytes() for at in range(count)]
+    return _index(each, most)
+
+
+def dictionary_encode_strings(
+    offsets: Offsets, data: Bytes, most: int
+) -> tuple[Indices, Int64s] | None:
+    """Return the same of strings."""
+    check_distinct_limit(max(len(offsets) - 1, 0), most)
+    return _index(_strings(offsets, data, kernel="dictionary_encode_strings"), most)
+
+
+def _strings(offsets: Offsets, data: Bytes, *, kernel: str) -> list[bytes]:
+    count = max(len(offsets) - 1, 0)
+    start, stop = offsets[:count].astype(np.int64), offsets[1:].astype(np.int64)
+    bad = (start < 0) | (stop < start) | (stop > data.nbytes)
+    if bad.any():
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+    return [
+        data[first:last].tobytes()
+        for first, last in zip(start.tolist(), stop.tolist(), strict=True)
+    ]
+
+
+def _index(values: Sequence[bytes], most: int) -> tuple[Indices, Int64s] | None:
+    first: dict[bytes, int] = {}
+    for row, value in enumerate(values):
+        first.setdefault(value, row)
+    if len(first) > most:
+        return None
+    number = {value: place for place, value in enumerate(first)}
+    indices = np.array([number[value] for value in values], np.uint32)
+    return indices, np.array([*first.values()], np.int64)
+
+
+def _survey(values: Sequence[bytes], rows: int, most: int) -> tuple[Int64s, Int64s]:
+    groups = [values[start : start + rows] for start in range(0, len(values), rows)]
+    runs = [1 + sum(a != b for a, b in itertools.pairwise(group)) for group in groups]
+    distinct = [min(len(set(group)), most + 1) for group in groups]
+    return np.array(runs, np.int64), np.array(distinct, np.int64)

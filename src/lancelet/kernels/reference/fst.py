@@ -1,0 +1,150 @@
+"""Finite-state maps from words to numbers, written of words in order and read as a whole.
+
+    words     "ax" 1, "b" 2     written from the leaves up, so that the root is the last node
+    nodes     x: final 1        a: one way, to x       root: a, b: final 2
+
+Words share beginnings, not endings: the number of a word stands at its end, so no two ends are
+the same. Each node is written when no word that is left can add to it, the words being in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.errors import CorruptDataError
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.fst_nodes import (
+    COMMON,
+    HEADER_BYTES,
+    INDEXED_FROM,
+    WORD_BYTES_MAX,
+    read_node,
+)
+
+_COUNT_MAX: Final = 0x3F
+_NUMBER_MASK: Final = (1 << 64) - 1
+_CODES: Final = {symbol: code for code, symbol in enumerate(COMMON, 1)}
+
+
+@dataclass(slots=True)
+class _OpenNode:
+    """A node that is not written yet: where its words go on, and the number of one that ends."""
+
+    number: int | None = None
+    symbols: list[int] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+
+
+def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int]:
+    """Return the nodes of words behind room for a header, and where the first node is.
+
+    The words ascend, each is there once.
+    """
+    if len(offsets) != len(numbers) + 1:
+        raise corrupt(Fault.BAD_LENGTH, kernel="write_fst", place=0)
+    out = bytearray(HEADER_BYTES)
+    open_nodes = [_OpenNode()]
+    before, source = b"", data.tobytes()
+    for place, number in enumerate(numbers.tolist()):
+        start, stop = int(offsets[place]), int(offsets[place + 1])
+        if not 0 <= start <= stop <= len(source):
+            raise corrupt(Fault.BAD_OFFSETS, kernel="write_fst", place=place)
+        word = source[start:stop]
+        if number < 0 or (place and word <= before):
+            raise corrupt(Fault.BAD_INDEX, kernel="write_fst", place=place)
+        shared = _shared(before, word)
+        _close(out, open_nodes, before, shared)
+        open_nodes += [_OpenNode() for _ in word[shared:]]
+        open_nodes[-1].number = number
+        before = word
+    _close(out, open_nodes, before, 0)
+    root = _write(out, open_nodes[0])
+    return np.frombuffer(bytes(out), np.uint8), root
+
+
+def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
+    """Return the words of a map, at most so many: their bytes, where each ends, their numbers."""
+    source = data.tobytes()
+    text = bytearray()
+    ends: list[int] = []
+    numbers: list[int] = []
+    stack = [(b"", 0, root)]
+    while stack:
+        word, total, address = stack.pop()
+        node = read_node(source, address)
+        if node.is_final:
+            if len(ends) == most:
+                raise corrupt(Fault.BAD_COUNT, kernel="read_fst", place=most)
+            text += word
+            ends.append(len(text))
+            # What a damaged map says is added up in 64 bits, whatever comes of it.
+            numbers.append((total + node.final_output) & _NUMBER_MASK)
+        elif not node.transitions and word:
+            raise CorruptDataError("a way of a token set leads to no token", address=address)
+        if node.transitions and len(word) == WORD_BYTES_MAX:
+            raise corrupt(Fault.BAD_STREAM, kernel="read_fst", place=len(ends))
+        for symbol, output, target in reversed(node.transitions):
+            stack.append((word + bytes((symbol,)), total + output, target))
+    found = np.array(numbers, np.uint64).view(np.int64)
+    return np.frombuffer(bytes(text), np.uint8), np.array(ends, np.int64), found
+
+
+def _shared(first: bytes, second: bytes) -> int:
+    """Return how many bytes at the beginning are the same."""
+    most = min(len(first), len(second))
+    if first[:most] == second[:most]:
+        return most
+    return next(at for at in range(most) if first[at] != second[at])
+
+
+def _close(out: bytearray, open_nodes: list[_OpenNode], word: bytes, depth: int) -> None:
+    """Write the nodes of a word below a depth, the last first."""
+    for at in range(len(word), depth, -1):
+        target = _write(out, open_nodes.pop())
+        open_nodes[-1].symbols.append(word[at - 1])
+        open_nodes[-1].targets.append(target)
+
+
+def _write(out: bytearray, node: _OpenNode) -> int:
+    """Write a node and return where it is, the place of its last byte; 0 is an end numbered 0."""
+    count, last = len(node.symbols), len(out) - 1
+    if not count and node.number == 0:
+        return 0
+    if count == 1 and node.number is None and node.targets[0] == last and last >= HEADER_BYTES:
+        code = _CODES.get(node.symbols[0], 0)
+        if not code:
+            out.append(node.symbols[0])
+        out.append(0xC0 | code)
+        return len(out) - 1
+    start = len(out)
+    number = node.number or 0
+    deltas = [start - target if target else 0 for target in node.targets]
+    target_bytes, number_bytes = _width(max(deltas, default=0)), _width(number)
+    if count:
+        target_bytes = max(target_bytes, 1)  # other readers take no fewer
+    out += number.to_bytes(number_bytes, "little")
+    out += bytes(number_bytes * count)  # nothing is added on the way
+    for delta in reversed(deltas):
+        out += delta.to_bytes(target_bytes, "little")
+    out += bytes(reversed(node.symbols))
+    if count > INDEXED_FROM:
+        index = bytearray(b"\xff" * 256)
+        for place, symbol in enumerate(node.symbols):
+            index[symbol] = place & 0xFF
+        out += index
+    out.append(target_bytes << 4 | number_bytes)
+    state = 0x40 if node.number is not None else 0
+    if 0 < count <= _COUNT_MAX:
+        state |= count
+    else:
+        out.append(1 if count == 256 else count)
+    out.append(state)
+    return len(out) - 1
+
+
+def _width(number: int) -> int:
+    return -(-number.bit_length() // 8)

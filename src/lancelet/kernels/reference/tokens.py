@@ -1,0 +1,96 @@
+"""Words of texts: where runs of characters of a set are, and the numbers of words.
+
+    "to be, or"   members a-z      words 0..2  3..5  7..9
+    slices        to be to         numbers 0 1 0
+
+A set of characters has a bit for each; what is not UTF-8 is in none.
+
+Sorting numbers that carry others: equal ones stay as they stand.
+
+words     7 3 7 0      numbers  10 11 12 13
+sorted    0 3 7 7               13 11 10 12
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels.arguments import check_slices
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.reference.characters import check_texts, read_character
+from lancelet.kernels.token_table import TokenTable
+
+UInt32s = npt.NDArray[np.uint32]
+
+UInt64s = npt.NDArray[np.uint64]
+
+
+def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
+    """Return the words of texts, and how many each text has."""
+    check_texts(offsets, data, kernel="find_tokens")
+    starts: list[int] = []
+    sizes: list[int] = []
+    counts: list[int] = []
+    source = data.tobytes()
+    for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        before = len(starts)
+        word = -1
+        at = first
+        while at < last:
+            code, size = read_character(source, at, last)
+            if code < len(members) * 8 and members[code >> 3] >> (code & 7) & 1:
+                word = at if word < 0 else word
+            elif word >= 0:
+                starts.append(word)
+                sizes.append(at - word)
+                word = -1
+            at += size
+        if word >= 0:
+            starts.append(word)
+            sizes.append(last - word)
+        counts.append(len(starts) - before)
+    words = Slices(data, np.array(starts, np.int64), np.array(sizes, np.int64))
+    return words, np.array(counts, np.int64)
+
+
+def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
+    """Return the number of each slice, the same for equal ones, those of before among them."""
+    check_slices(slices, kernel="assign_token_ids")
+    known = {word: number for number, word in enumerate(table.words(0))}
+    ids = np.empty(len(slices), np.uint32)
+    source = slices.source.tobytes()
+    ends = (slices.position + slices.size).tolist()
+    for place, (start, end) in enumerate(zip(slices.position.tolist(), ends, strict=True)):
+        word = source[start:end]
+        number = known.setdefault(word, len(known))
+        if number == len(table):
+            _append(table, word)
+        ids[place] = number
+    return ids
+
+
+def _append(table: TokenTable, word: bytes) -> None:
+    """Put a new word behind the others; slots and hashes are for the native kernel alone."""
+    table.grow(len(word))
+    number, used = table.state.tolist()
+    table.text[used : used + len(word)] = np.frombuffer(word, np.uint8)
+    table.ends[number] = used + len(word)
+    table.state[:] = number + 1, used + len(word)
+
+
+def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
+    """Return the places of keys in ascending order, equal ones as they stand."""
+    large = keys >= num_keys
+    if large.any():
+        raise corrupt(Fault.BAD_INDEX, kernel="counting_order", place=int(large.argmax()))
+    return np.argsort(keys, kind="stable").astype(np.uint32)
+
+
+def sort_pairs(words: UInt64s, numbers: UInt64s) -> tuple[UInt64s, UInt64s]:
+    """Return words in ascending order, and the numbers that belong to them."""
+    if len(words) != len(numbers):
+        raise corrupt(Fault.BAD_LENGTH, kernel="sort_pairs", place=0)
+    order = np.argsort(words, kind="stable")
+    return words[order], numbers[order]

@@ -1,0 +1,68 @@
+"""Numbers for words that last: the first word that is met is 0, and no word gets another number.
+
+    number  to be or to      0 1 2 0      words to be or
+    number  be not           1 3          words to be or not
+
+Of each word the bytes and their hash are kept, and slots by which a word is found: as many as
+twice the words that fit, so that every search ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+
+UInt32s = npt.NDArray[np.uint32]
+N = TypeVar("N", bound=np.generic)
+
+_WORDS_MIN: Final = 64
+_WORD_BYTES: Final = 8
+"""A guess of how many bytes a word has."""
+NO_TOKEN: Final = 0xFFFFFFFF
+
+
+class TokenTable:
+    """The words that were numbered; grown by whoever numbers more."""
+
+    def __init__(self) -> None:
+        """Start without words."""
+        self.slots: UInt32s = np.full(2 * _WORDS_MIN, NO_TOKEN, np.uint32)
+        self.hashes = np.empty(_WORDS_MIN, np.uint64)
+        self.ends: Int64s = np.empty(_WORDS_MIN, np.int64)
+        self.text: Bytes = np.empty(_WORDS_MIN * _WORD_BYTES, np.uint8)
+        self.state: Int64s = np.zeros(2, np.int64)
+
+    def __len__(self) -> int:
+        """Return how many words there are."""
+        return int(self.state[0])
+
+    def words(self, start: int) -> list[bytes]:
+        """Return the words from a number on."""
+        ends = self.ends[start : len(self)].tolist()
+        first = int(self.ends[start - 1]) if start else 0
+        text = self.text[first : int(self.state[1])].tobytes()
+        starts = [first, *ends]
+        return [text[a - first : b - first] for a, b in zip(starts, ends, strict=False)]
+
+    def grow(self, size: int) -> bool:
+        """Make room for a word of so many bytes; return whether there are new, empty slots."""
+        used = int(self.state[1])
+        if used + size > len(self.text):
+            self.text = _grown(self.text, used, 2 * used + size)
+        if len(self) < len(self.ends):
+            return False
+        count = 2 * len(self)
+        self.hashes = _grown(self.hashes, len(self), count)
+        self.ends = _grown(self.ends, len(self), count)
+        self.slots = np.empty(2 * count, np.uint32)
+        return True
+
+
+def _grown(array: npt.NDArray[N], used: int, count: int) -> npt.NDArray[N]:
+    grown = np.empty(count, array.dtype)
+    grown[:used] = array[:used]
+    return grown
