@@ -1,6 +1,6 @@
 """Lance tables in Spark: the format `lance`, and jobs that SQL has no words for."""
 
-# ruff: noqa: TC004 - what is public is imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - public names are imported lazily; these imports are for type checkers
 
 from typing import TYPE_CHECKING
 

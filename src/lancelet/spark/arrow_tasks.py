@@ -1,11 +1,11 @@
-"""Data frames whose partitions each run one task, by `mapInArrow`.
+"""Data frames with one task per partition, by `mapInArrow`.
 
     spark.range(0, n, 1, n)         n partitions of one row, regardless of Spark's settings
       .mapInArrow(run)              each worker selects its task by the row and yields batches
 
 The tasks are pickled with the function, so only row numbers go through Spark. Spark estimates the
-size of the output from its input, and n rows look small enough to broadcast. Tables are therefore
-read over a range with about as many rows and bytes as the table:
+size of the output from its input, and assumes that n rows are small enough to broadcast. Tables are
+therefore read over a range with approximately the row count and byte size of the table:
 
     spark.range(0, rows, 1, n)      about the rows of the table
       .where(first of a partition)  one row in each partition
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _ROWS_MAX: Final = 1 << 26
 """Upper limit of the rows in a range, because Spark counts to the last one."""
 _NUMBER_BYTES: Final = 8
-"""Bytes of a range's value in Spark's estimates, to which 8 bytes per row are added."""
+"""Bytes of a range's value in Spark's estimates, in addition to 8 bytes per row."""
 _PART_BYTES: Final = {"binary": 100, "decimal(38)": 16}
 """Bytes of types in Spark's estimates, in descending order."""
 _PARTS_MAX: Final = 256

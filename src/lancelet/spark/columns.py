@@ -28,7 +28,7 @@ from typing import Any, Final, Unpack
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from lancelet.errors import InvalidInputError
 from lancelet.ops.columns.add import join_columns_to_fragment
@@ -162,23 +162,23 @@ def join_columns(
 def _join_fragments(
     table: TableRef, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Done[tuple[NewFile, ...]]:
-    """Write the new columns of fragments whose rows come in the order of their addresses."""
+    """Write the new columns of fragments from rows sorted by address."""
     snapshot = table.open()
     rows = pa.Table.from_batches((convert_batch(batch, schema) for batch in batches), schema)
     addresses = rows.column(ROW_ADDRESS).combine_chunks().to_numpy()
     if bool((addresses[1:] == addresses[:-1]).any()):
         raise MergeMatchError("several rows of the source have the same `_rowaddr`")
     numbers, starts = np.unique(addresses >> np.uint64(32), return_index=True)
-    known = {int(fragment.id): fragment for fragment in snapshot.fragments}
+    fragments_by_id = {int(fragment.id): fragment for fragment in snapshot.fragments}
     stops = [*starts.tolist(), len(addresses)][1:]
     done = []
     for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops, strict=True):
-        if number in known:
+        if number in fragments_by_id:
             stream = RowStream(schema, iter(rows.slice(start, stop - start).to_batches()))
             changed, _ = join_columns_to_fragment(
-                snapshot, known[number], stream, ROW_ADDRESS, ROW_ADDRESS
+                snapshot, fragments_by_id[number], stream, ROW_ADDRESS, ROW_ADDRESS
             )
-            done.append(NewFile(number, known[number].files, changed.files[-1]))
+            done.append(NewFile(number, fragments_by_id[number].files, changed.files[-1]))
     return Done(tuple(done), len(addresses))
 
 

@@ -1,7 +1,7 @@
 """Progress and cancellation of the Spark jobs of a thread, in classic and Connect sessions.
 
     with running(spark) as control:         all jobs that this thread starts in the block
-        frame.collect()                     meanwhile, in another thread:
+            frame.collect()                     in another thread, during the call:
                                                 control.tasks_done()    control.interrupt()
 
 A classic session uses a job group, a Connect session a progress handler and a tag.

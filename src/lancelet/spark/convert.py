@@ -1,12 +1,11 @@
-"""Turning arrays into the same values of another type, from a table's types to Spark's and back.
+"""Conversion of arrays between the types of a table and those of Spark.
 
     fixed_size_list<float16>[2]   [[1, 2], null]     ->  list<element: float>   [[1, 2], null]
     list<element: float>          [[1, 2], [3]]      ->  fixed_size_list[2]     refused: 3 items...
 
-Spark checks types, names and nullability of the first batch, and takes later ones as they come;
-so every batch is brought to one exact schema. Where only names or nullability differ nothing is
-copied. A value that the other type cannot hold is an error that names the column, never another
-value.
+Spark checks types, names and nullability of the first batch only, so every batch is converted to
+one exact schema. Nothing is copied if only names or nullability differ. A value that the target
+type cannot represent is an error that names the column.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from lancelet.spark.types import VARIANT, is_json_type, is_list
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema, taken by name, as its types; those that lack are null."""
+    """Return the columns of a schema by name, cast to its types; missing columns are null."""
     if batch.schema.equals(schema):
         return batch
-    known = set(batch.schema.names)
+    names = set(batch.schema.names)
     columns = [
         convert_column(
-            batch.column(field.name) if field.name in known else pa.nulls(batch.num_rows), field
+            batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows), field
         )
         for field in schema
     ]
@@ -37,10 +36,10 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def convert_column(array: pa.Array, field: pa.Field, *, path: str | None = None) -> pa.Array:
-    """Return the values of a column as the type of a field.
+    """Convert the values of a column to the type of a field.
 
     Raises:
-        SchemaMismatchError: There is a null where the field allows none.
+        SchemaMismatchError: The column contains nulls and the field is not nullable.
         InvalidInputError: A value does not fit the type.
     """
     path = path or field.name
@@ -90,11 +89,11 @@ def _blobs_by_uri(array: pa.Array, target: BlobType) -> pa.Array:
 def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     children = []
     for field in target:
-        place = array.type.get_field_index(field.name)
-        if place < 0:
-            raise SchemaMismatchError("a struct lacks a field", column=f"{path}.{field.name}")
-        # Beneath a null struct anything may lie; it is not looked at.
-        children.append(_convert(array.field(place), field.type, f"{path}.{field.name}"))
+        index = array.type.get_field_index(field.name)
+        if index < 0:
+            raise SchemaMismatchError("a struct has no such field", column=f"{path}.{field.name}")
+        # Values beneath a null struct are undefined, so they are not checked.
+        children.append(_convert(array.field(index), field.type, f"{path}.{field.name}"))
     mask = array.is_null() if array.null_count else None
     if not children:
         return _cast(array, target, path)
@@ -102,7 +101,7 @@ def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array
 
 
 def _json_of_variant(array: pa.Array) -> pa.Array:
-    """Return VARIANT values as JSON; Spark gives no way to do that for many at once."""
+    """Return VARIANT values as JSON; Spark has no vectorized conversion."""
     texts = [
         VariantUtils.to_json(value["value"], value["metadata"]) if value is not None else None
         for value in array.to_pylist()
@@ -111,7 +110,7 @@ def _json_of_variant(array: pa.Array) -> pa.Array:
 
 
 def _variant_of_json(array: pa.Array) -> pa.Array:
-    """Return JSON as VARIANT values, one by one like Spark itself."""
+    """Return JSON as VARIANT values, converted one at a time like in Spark itself."""
     pairs = [
         VariantUtils.parse_json(text) if text is not None else None for text in array.to_pylist()
     ]
@@ -142,7 +141,7 @@ def _convert_list(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     items = _convert(values, target.value_type, f"{path}.item")
     is_large = kinds.is_large_list(target)
     kind = pa.LargeListArray if is_large else pa.ListArray
-    # From a buffer, since making arrays of values would import pandas.
+    # Made from a buffer because arrays made of Python values would import pandas.
     number = pa.int64() if is_large else pa.int32()
     buffer = pa.py_buffer(np.ascontiguousarray(offsets, number.to_pandas_dtype()))
     numbers = pa.Array.from_buffers(number, len(offsets), [None, buffer])
@@ -158,15 +157,15 @@ def _convert_to_fixed(array: pa.Array, target: pa.DataType, path: str) -> pa.Arr
         found = _lengths(array) - {size}
     if found:
         raise InvalidInputError(
-            "lists do not have as many items as the column's dimension",
+            "the length of a list differs from the dimension of the column",
             column=path,
             dimension=size,
             found=sorted(found)[:5],
         )
     if array.null_count:
-        places = pc.subtract(pc.cumulative_sum(pc.cast(array.is_valid(), pa.int64())), 1)
+        indices = pc.subtract(pc.cumulative_sum(pc.cast(array.is_valid(), pa.int64())), 1)
         whole = _convert_to_fixed(array.drop_null(), target, path)
-        return whole.take(pc.if_else(array.is_valid(), places, None))
+        return whole.take(pc.if_else(array.is_valid(), indices, None))
     items = _convert(array.flatten(), target.value_type, f"{path}.item")
     return pa.FixedSizeListArray.from_arrays(items, type=target)
 
@@ -177,7 +176,7 @@ def _lengths(array: pa.Array) -> set[int]:
 
 
 def _bounds(array: pa.Array) -> tuple[int, int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Return the values that a sliced list array uses, and its offsets counted from the first."""
+    """Return the values used by a sliced list array, and offsets relative to the first."""
     offsets = array.offsets.to_numpy().astype(np.int64)
     if not len(offsets):
         return 0, 0, np.zeros(1, np.int64)
@@ -191,7 +190,7 @@ def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         return array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
-            f"values do not fit the type on the other side: {error}",
+            f"values do not fit the target type: {error}",
             column=path,
             found=str(array.type),
             expected=str(target),

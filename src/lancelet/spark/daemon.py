@@ -16,7 +16,7 @@ import lancelet.spark.reader
 import lancelet.spark.stream_reader
 import lancelet.spark.stream_writer
 import lancelet.spark.writer  # noqa: F401 - imported so that workers need not
-import pyspark_lance  # noqa: F401 - Spark looks for it by this name
+import pyspark_lance  # noqa: F401 - Spark imports it by this name
 
 if __name__ == "__main__":
     manager()

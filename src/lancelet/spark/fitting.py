@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from functools import partial
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 
 def cast_or_raise(
     value: Column, source: DataType, target: DataType, message: Column, *, by_name: bool
 ) -> Column:
-    """Cast a value to another type; raise an error in Spark if any part of it does not fit."""
+    """Cast a value to another type; values that do not fit raise an error in Spark."""
     if source.simpleString() == target.simpleString():
         return value
     cast = partial(cast_or_raise, message=message, by_name=by_name)

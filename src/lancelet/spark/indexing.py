@@ -5,7 +5,7 @@
                  parameters={"num_partitions": 256, "num_sub_vectors": 16}, spark=spark)
     optimize_indices(uri, spark=spark)
 
-Each task writes a segment for some fragments, and the driver commits all segments at once.
+Each task writes a segment for some fragments, and the driver commits all segments in one version.
 """
 
 from __future__ import annotations

@@ -70,10 +70,10 @@ def load(
         read_options: Options of Spark's reader.
         progress: Receives the progress of the job.
         spark: The session.
-        place: See `TableOptions`.
+        table_options: See `TableOptions`.
     """
     if mode not in MODES:
-        raise InvalidInputError("unknown mode", mode=mode, known=MODES)
+        raise InvalidInputError("unknown mode", mode=mode, expected=MODES)
     if source_format in _OWN_FORMATS:
         if read_options:
             raise InvalidInputError(

@@ -32,7 +32,7 @@ from typing import Final, Unpack
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from lancelet.errors import (
@@ -341,7 +341,7 @@ def change_rows(
     Args:
         job: The job that runs the tasks.
         table: The table.
-        changed: Returns rows with `ACTION`, by which each partition is sorted, `ADDRESS`, and,
+        changed: Returns rows with `ACTION` (the sort key of each partition), `ADDRESS`, and,
             unless all are deleted, the columns of `target_schema`.
         on: The key of inserted rows, used to detect concurrent inserts of the same key.
         watermark: Identifies a batch of a stream; a batch that was already applied is skipped.

@@ -302,7 +302,7 @@ def _checked(
         elif name not in _SPARK_NAMES and name not in _EVERY_NAME:
             near = get_close_matches(name, allowed, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise InvalidInputError(f"unknown option{hint}", option=name, known=sorted(allowed))
+            raise InvalidInputError(f"unknown option{hint}", option=name, expected=sorted(allowed))
     return given
 
 
@@ -349,7 +349,7 @@ def _choice(given: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
     """Return one of the allowed values, by default the first."""
     text = given.get(name, allowed[0]).lower()
     if text not in allowed:
-        raise InvalidInputError(f"unknown value of `{name}`", found=text, known=allowed)
+        raise InvalidInputError(f"unknown value of `{name}`", found=text, expected=allowed)
     return text
 
 
@@ -399,17 +399,17 @@ def _dimensions(given: Mapping[str, str]) -> dict[str, int]:
 
 
 def _encodings(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return what `encoding.<column>.<option>` asks, as metadata of fields by column."""
+    """Parse `encoding.<column>.<option>` options to field metadata by column."""
     found: dict[str, dict[str, str]] = {}
     for option, value in given.items():
         if option.startswith(ENCODING_PREFIX):
-            column, dot, wish = option.removeprefix(ENCODING_PREFIX).rpartition(".")
+            column, dot, key = option.removeprefix(ENCODING_PREFIX).rpartition(".")
             if not dot:
                 raise InvalidInputError(
                     "write encoding.<column>.<option>, as in encoding.name.compression",
                     option=option,
                 )
-            found.setdefault(column, {})[f"lance-encoding:{wish}"] = value
+            found.setdefault(column, {})[f"lance-encoding:{key}"] = value
     return found
 
 
@@ -419,5 +419,5 @@ def unused(names: Iterable[str], columns: Iterable[str]) -> list[str]:
     >>> unused(["v", "w"], ["V"])
     ['w']
     """
-    known = {column.lower() for column in columns}
-    return sorted(set(names) - known)
+    lower_names = {column.lower() for column in columns}
+    return sorted(set(names) - lower_names)

@@ -1,7 +1,8 @@
-"""How much a batch of a stream may read, in releases of Spark that ask for it and in others.
+"""Limits of a stream's batches.
 
-From 4.2 on Spark hands a limit to the source and asks it for its own default; it has no limit of
-versions, and passes them as its limit of files. Before, a batch is all there is.
+Spark 4.2 and later pass a limit to the source, whose default is `getDefaultReadLimit`. Spark has no
+limit of versions, so they are passed as a limit of files. Earlier releases read all new rows in
+each batch.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ except ImportError:  # before 4.2
     limits = None  # type: ignore[assignment]  # the module came later
 
     class AvailableNow:  # type: ignore[no-redef]  # stands in for the class that came later
-        """What Spark knows a source by that can end with what is there at its start."""
+        """Base class of sources that support the trigger `availableNow`."""
 
 
 HAS_LIMITS: Final = limits is not None
-"""Whether this release of Spark lets a source limit its batches."""
+"""Whether this release of Spark supports limits per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimit:
-    """The most rows, bytes and versions of a batch, by the names of Spark."""
+    """Maximum numbers of rows, bytes and versions per batch, by their names in Spark."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
@@ -38,22 +39,22 @@ class ReadLimit:
 
     @property
     def is_none(self) -> bool:
-        """Whether there is no limit."""
+        """Whether no limit is set."""
         return self.max_rows is None and self.max_bytes is None and self.max_files is None
 
 
 def check_limits(options: StreamOptions) -> None:
-    """Refuse limits where Spark would not ask for them."""
-    wanted = (options.max_rows, options.max_bytes, options.max_versions)
-    if not HAS_LIMITS and any(each is not None for each in wanted):
+    """Raise if limits are set but this release of Spark does not support them."""
+    limits = (options.max_rows, options.max_bytes, options.max_versions)
+    if not HAS_LIMITS and any(each is not None for each in limits):
         raise UnsupportedError(
-            "releases of Spark before 4.2 read all there is in each batch; leave the limit out",
+            "Spark before 4.2 reads all new rows in each batch; omit the limit",
             spark=pyspark.__version__,
         )
 
 
 def default_limit(options: StreamOptions) -> object:
-    """Return the limit that options set, as Spark's own value."""
+    """Return the limit set by options as a value of Spark."""
     if not HAS_LIMITS:
         return None
     if options.max_rows is not None:
@@ -66,7 +67,7 @@ def default_limit(options: StreamOptions) -> object:
 
 
 def limit_of(limit: object) -> ReadLimit:
-    """Return what Spark's limit says."""
+    """Convert a limit of Spark."""
     return ReadLimit(
         getattr(limit, "max_rows", None),
         getattr(limit, "max_bytes", None),

@@ -1,12 +1,12 @@
-"""Batch reads: planned once, with the version pinned, and run by tasks that open it again.
+"""Batch reads: planned once with a pinned version, and run by tasks that open this version.
 
-    .load(path)       the schema, from the latest version or the one that was named
-    first action      the version is pinned, its rows are cut into splits
+    .load(path)       returns the schema of the latest or requested version
+    first action      pins the version and divides its rows into splits
     tasks             each opens the pinned version and yields the batches of its split
 
-The schema that Spark hands to the reader is what is read: with `.schema("id long")` that is one
-column. Spark pushes nothing else down to a source in Python without returning wrong rows later,
-so filters and limits are options; see the guide.
+The columns to read are those of the schema that Spark passes to the reader; `.schema("id long")`
+reads one column. Any other pushdown of Spark into a Python source returns wrong rows when the
+source is reused, so filters and limits are options; see the guide.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def pinned(read_options: ReadOptions) -> Snapshot:
         )
     except VersionNotFoundError as error:
         error.add_note(
-            "a view or data frame keeps the version of its first use; create it again to read "
-            "the latest version"
+            "a view or data frame is pinned to the version of its first use; create it again "
+            "to read the latest version"
         )
         raise
 
@@ -197,7 +197,7 @@ def plan_tasks(
 
 
 def ref_of(snapshot: Snapshot, read_options: ReadOptions) -> TableRef:
-    """Return a reference with which tasks open the pinned version."""
+    """Return the reference that tasks use to open the pinned version."""
     table = read_options.table.pinned(snapshot)
     if read_options.tag is None:
         return table

@@ -1,11 +1,11 @@
-"""Reading a table into a data frame with everything pushed down, and counting without reading.
+"""Reads of a table with column, filter and limit pushdown, and counts from metadata.
 
     scan(spark, uri, columns=["id"], filter="price > 10", limit=100)
 
-Each task reads just the columns, zones and rows that are asked for, and hands batches over as they
-are; that is faster than `format("lance")`, where Spark takes rows. The version is pinned here and
-now. What a filter leaves of a small table is read by the driver, since workers take longer to
-start. `count` looks into the manifest, and only with a filter at rows.
+Each task reads only the requested columns, zones and rows, and returns Arrow batches; this is
+faster than `format("lance")`, which passes rows. The version is pinned by the call. If a filter
+selects few rows of a small table, the driver reads them, because starting workers takes longer.
+`count` without a filter reads only the manifest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def scan(
     uri: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    filter: str | None = None,  # noqa: A002 - the usual name
     limit: int | None = None,
     version: int | None = None,
     tag: str | None = None,
@@ -55,29 +55,29 @@ def scan(
     bytes_per_task: int | None = None,
     bytes_on_driver: int = DRIVER_BYTES,
     fresh: bool = False,
-    **place: Unpack[TableOptions],
+    **table_options: Unpack[TableOptions],
 ) -> DataFrame:
     """Return rows of a table as a data frame.
 
     Args:
-        spark: The session to read in.
+        spark: The Spark session.
         uri: The table.
-        columns: Names of columns, also of those of rows such as `_rowid`; by default all stored.
-        filter: SQL text; rows for which it is true are read.
-        limit: The most rows.
-        version: The number of the version to read; by default the latest.
+        columns: Names of columns, also virtual ones such as `_rowid`; all stored ones by default.
+        filter: A SQL predicate.
+        limit: Maximum number of rows.
+        version: The version to read; the latest by default.
         tag: The tag of the version to read.
-        asof: Reads the version that was the latest at that time.
+        asof: Read the latest version at this time.
         fragments: The ids of the fragments to read.
-        bytes_per_task: How much a task reads, about.
-        bytes_on_driver: How much the driver reads by itself, here and now, where a filter needs
-            no more and leaves no more; with 0 tasks do everything.
-        fresh: Whether to read the write-ahead log as well: the latest version with all that was put
-            durably until now, by the primary key.
-        place: See `TableOptions`.
+        bytes_per_task: The approximate input size of a task.
+        bytes_on_driver: Maximum number of bytes that the driver reads itself instead of starting
+            tasks, for both the filter and its result; 0 always starts tasks.
+        fresh: Also read the write-ahead log: return the latest version merged with all durable
+            entries by primary key.
+        table_options: See `TableOptions`.
     """
-    wanted = ReadOptions(
-        table_at(uri, place),
+    read_options = ReadOptions(
+        table_at(uri, table_options),
         None if columns is None else tuple(columns),
         filter,
         limit,
@@ -88,23 +88,27 @@ def scan(
         split_bytes=bytes_per_task,
     )
     if fresh:
-        return _fresh_frame(spark, wanted)
-    snapshot = pinned(wanted)
-    schema = schema_of_snapshot(snapshot, wanted)
+        return _fresh_frame(spark, read_options)
+    snapshot = pinned(read_options)
+    schema = schema_of_snapshot(snapshot, read_options)
     on_driver = 0 if filter is None else bytes_on_driver
-    found = small_frame(spark, snapshot, wanted, schema, on_driver)
-    return _scan_frame(spark, snapshot, wanted, schema) if found is None else found
+    found = small_frame(spark, snapshot, read_options, schema, on_driver)
+    return _scan_frame(spark, snapshot, read_options, schema) if found is None else found
 
 
-def _fresh_frame(spark: SparkSession, wanted: ReadOptions) -> DataFrame:
-    """Return rows of the latest version, but for keys of shards, and the rows of these."""
-    named = (wanted.version, wanted.tag, wanted.asof, wanted.fragments)
-    if any(each is not None for each in named) or wanted.row_columns:
-        raise InvalidInputError("a fresh read is of the latest version; leave what names another")
-    read = replace(mem_wal.fresh.fresh_read(wanted.table.locate()), filter=wanted.filter)
-    shown = tuple(read.base.schema.names if wanted.columns is None else wanted.columns)
+def _fresh_frame(spark: SparkSession, read_options: ReadOptions) -> DataFrame:
+    """Return the rows of the latest version merged with those of the shards by primary key."""
+    named = (read_options.version, read_options.tag, read_options.asof, read_options.fragments)
+    if any(each is not None for each in named) or read_options.row_columns:
+        raise InvalidInputError(
+            "a fresh read is always of the latest version; omit options that select another"
+        )
+    read = replace(
+        mem_wal.fresh.fresh_read(read_options.table.locate()), filter=read_options.filter
+    )
+    shown = tuple(read.base.schema.names if read_options.columns is None else read_options.columns)
     names = tuple(dict.fromkeys([*shown, *read.keys]))
-    table = replace(wanted, columns=names, limit=None)
+    table = replace(read_options, columns=names, limit=None)
     schema = schema_of_snapshot(read.base, table)
     newer, live = mem_wal.merged.rows_of_shards(read, names)
     rows = _scan_frame(spark, read.base, table, schema)
@@ -114,13 +118,13 @@ def _fresh_frame(spark: SparkSession, wanted: ReadOptions) -> DataFrame:
         found = _frame_of(spark, live.select(names), schema)
         rows = rows.select(*map(quoted, names)).unionAll(found)
     rows = rows.select(*map(quoted, shown))
-    return rows if wanted.limit is None else rows.limit(wanted.limit)
+    return rows if read_options.limit is None else rows.limit(read_options.limit)
 
 
 def _frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """Return a table in memory as a data frame of one task."""
-    wanted = arrow_schema(schema)
-    batches = [convert_batch(batch, wanted) for batch in table.combine_chunks().to_batches()]
+    read_options = arrow_schema(schema)
+    batches = [convert_batch(batch, read_options) for batch in table.combine_chunks().to_batches()]
 
     def rows(number: int, task: int) -> Iterator[pa.RecordBatch]:
         del number, task
@@ -133,15 +137,19 @@ def scan_version(
     spark: SparkSession, table: TableRef, snapshot: Snapshot, *, columns: Sequence[str]
 ) -> DataFrame:
     """Return columns of all rows of a version."""
-    wanted = ReadOptions(table, tuple(columns))
-    return _scan_frame(spark, snapshot, wanted, schema_of_snapshot(snapshot, wanted))
+    read_options = ReadOptions(table, tuple(columns))
+    return _scan_frame(spark, snapshot, read_options, schema_of_snapshot(snapshot, read_options))
 
 
 def _scan_frame(
-    spark: SparkSession, snapshot: Snapshot, wanted: ReadOptions, schema: StructType
+    spark: SparkSession, snapshot: Snapshot, read_options: ReadOptions, schema: StructType
 ) -> DataFrame:
-    tasks = plan_tasks(snapshot, wanted, tuple(schema.fieldNames()))
-    rows = snapshot.num_rows if wanted.limit is None else min(snapshot.num_rows, wanted.limit)
+    tasks = plan_tasks(snapshot, read_options, tuple(schema.fieldNames()))
+    rows = (
+        snapshot.num_rows
+        if read_options.limit is None
+        else min(snapshot.num_rows, read_options.limit)
+    )
     size = sum(task.split.num_bytes for task in tasks)
     read = partial(_scan, arrow_schema(schema))
     return sized_frame(spark, read, tasks, schema, rows=rows, num_bytes=size)
@@ -150,23 +158,23 @@ def _scan_frame(
 def count(
     uri: str | os.PathLike[str],
     *,
-    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    filter: str | None = None,  # noqa: A002 - the usual name
     version: int | None = None,
     tag: str | None = None,
     **running: Unpack[Running],
 ) -> int:
-    """Return how many rows a table has, or how many match a filter.
+    """Return the number of rows of a table, or of the rows that match a filter.
 
-    Without a filter nothing but the manifest is read; with one, the columns of the filter, in
-    tasks. See `scan` for the arguments.
+    Without a filter, only the manifest is read; with a filter, tasks read the columns of the
+    filter. See `scan` for the arguments.
     """
     job, table = begin(uri, running)
-    wanted = ReadOptions(table, filter=filter, version=version, tag=tag)
-    snapshot = pinned(wanted)
+    read_options = ReadOptions(table, filter=filter, version=version, tag=tag)
+    snapshot = pinned(read_options)
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=filter))
     if not plan.is_filtered or plan.is_empty:
         return count_rows(plan)
-    return sum(job.run("count", _count, plan_tasks(snapshot, wanted, ())))
+    return sum(job.run("count", _count, plan_tasks(snapshot, read_options, ())))
 
 
 def _scan(schema: pa.Schema, task: ScanTask) -> Iterator[pa.RecordBatch]:

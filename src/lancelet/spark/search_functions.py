@@ -1,4 +1,4 @@
-"""Functions of SQL that search a table at any path: by vector, by text, and by both.
+"""SQL table functions for vector, text and hybrid search of a table at any path.
 
     SELECT id, _distance FROM lance_vector_search(
         path => 's3://b/t', column => 'v', query => array(0.1, 0.2), k => 5, filter => 'price > 10')
@@ -6,9 +6,9 @@
     SELECT id, _relevance_score FROM lance_hybrid_search(
         path => 's3://b/t', text => 'red fox', column => 'v', query => array(0.1, 0.2))
 
-Options of reads, such as `columns`, `filter` and `version`, work as in `lance_scan`. A call runs in
-one task, which suits a few rows through an index; `lancelet.spark.search` spreads many queries, and
-`lancelet.spark.sql` makes a search of a large table one of many tasks.
+Read options such as `columns`, `filter` and `version` work as in `lance_scan`. A call runs in one
+task, which suits a few rows and an index. `lancelet.spark.search` distributes many queries, and
+`lancelet.spark.sql` distributes a search of a large table.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MakeSearch = Callable[[Snapshot, dict[str, Any], int], Search]
 
 
 class LanceVectorSearch:
-    """The rows whose vectors are nearest to one; the keys of `nearest` are arguments too."""
+    """The nearest rows of a query vector; the keys of `nearest` are arguments too."""
 
     @staticmethod
     def analyze(
@@ -59,34 +59,34 @@ class LanceVectorSearch:
         query: AnalyzeArgument,
         **options: AnalyzeArgument,
     ) -> AnalyzeResult:
-        """Return the columns of the rows, and `_distance`."""
+        """Return the schema: the columns of the table and `_distance`."""
         given = constants_of(options)
         make = _by_vector(constant_of(column), constant_of(query))
         return _analyzed(_plan(constant_of(path), given, _NEAREST, make))
 
     def eval(self, path: Any, column: Any, query: Any, **options: Any) -> Iterator[Row]:
-        """Yield the rows, the nearest first."""
+        """Yield the rows by ascending distance."""
         return _rows(_plan(path, options, _NEAREST, _by_vector(column, query)))
 
 
 class LanceTextSearch:
-    """The rows whose texts have the words of a query; `on` names the columns."""
+    """The best rows of a full-text query; `on` names the columns."""
 
     @staticmethod
     def analyze(
         path: AnalyzeArgument, query: AnalyzeArgument, **options: AnalyzeArgument
     ) -> AnalyzeResult:
-        """Return the columns of the rows, and `_score`."""
+        """Return the schema: the columns of the table and `_score`."""
         make = _by_text(constant_of(query))
         return _analyzed(_plan(constant_of(path), constants_of(options), {"on"}, make))
 
     def eval(self, path: Any, query: Any, **options: Any) -> Iterator[Row]:
-        """Yield the rows, the best first."""
+        """Yield the rows by descending score."""
         return _rows(_plan(path, options, {"on"}, _by_text(query)))
 
 
 class LanceHybridSearch:
-    """The rows that are best by a text and a vector together."""
+    """The best rows of a hybrid text and vector search."""
 
     NAMES: Final = _NEAREST | {"on", "fusion", "text_weight", "vector_weight", "depth"}
 
@@ -98,13 +98,13 @@ class LanceHybridSearch:
         query: AnalyzeArgument,
         **options: AnalyzeArgument,
     ) -> AnalyzeResult:
-        """Return the columns of the rows, and `_relevance_score`."""
+        """Return the schema: the columns of the table and `_relevance_score`."""
         make = _by_both(constant_of(text), constant_of(column), constant_of(query))
         given = constants_of(options)
         return _analyzed(_plan(constant_of(path), given, LanceHybridSearch.NAMES, make))
 
     def eval(self, path: Any, text: Any, column: Any, query: Any, **options: Any) -> Iterator[Row]:
-        """Yield the rows, the best first."""
+        """Yield the rows by descending relevance."""
         make = _by_both(text, column, query)
         return _rows(_plan(path, options, LanceHybridSearch.NAMES, make))
 
@@ -114,7 +114,7 @@ FUNCTION_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "lance_text_search": ("path", "query"),
     "lance_hybrid_search": ("path", "text", "column", "query"),
 }
-"""The arguments that a search must have, in the order in which they may come without names."""
+"""Required arguments of each search, in positional order."""
 
 SEARCH_FUNCTIONS: Final = {
     "lance_vector_search": LanceVectorSearch,
@@ -124,7 +124,7 @@ SEARCH_FUNCTIONS: Final = {
 
 
 def plan_function(name: str, given: Mapping[str, Any]) -> tuple[TableRef, ScanPlan]:
-    """Return the version that a call of a search function is about, and its plan."""
+    """Return the version that a call of a search function reads, and its plan."""
     first, *rest = (given[each] for each in FUNCTION_ARGUMENTS[name])
     own = {key: value for key, value in given.items() if key not in FUNCTION_ARGUMENTS[name]}
     match name:
@@ -145,58 +145,61 @@ def _plan(
 def _planned(
     path: Any, options: Mapping[str, Any], own: frozenset[str] | set[str], make: MakeSearch
 ) -> tuple[TableRef, ScanPlan]:
-    """Return the table and the plan of a search; `own` are options of that search alone."""
+    """Return the table and the plan of a search; `own` are options of this search only."""
     given = {name.lower(): value for name, value in options.items() if value is not None}
-    asked = {name: given.pop(name) for name in own | _COMMON if name in given}
+    arguments = {name: given.pop(name) for name in own | _COMMON if name in given}
     read = {name: text_of(value) for name, value in given.items()}
-    wanted = ReadOptions.parse(read | {"path": str(path)}, SEARCH_NAMES)
-    snapshot = pinned(wanted)
-    count = int(asked.pop("k", COUNT))
+    read_options = ReadOptions.parse(read | {"path": str(path)}, SEARCH_NAMES)
+    snapshot = pinned(read_options)
+    count = int(arguments.pop("k", COUNT))
     if count < 1:
-        raise InvalidInputError("a search is for one row at least", k=count)
-    prefilter = bool(asked.pop("prefilter", True))
-    indexed_only = bool(asked.pop("fast_search", False))
-    names = snapshot.schema.names if wanted.columns is None else wanted.columns
+        raise InvalidInputError("k must be at least 1", k=count)
+    prefilter = bool(arguments.pop("prefilter", True))
+    indexed_only = bool(arguments.pop("fast_search", False))
+    names = snapshot.schema.names if read_options.columns is None else read_options.columns
     scan = ScanOptions(
-        columns=(*names, *wanted.row_columns),
-        filter=wanted.filter,
+        columns=(*names, *read_options.row_columns),
+        filter=read_options.filter,
         limit=count,
         prefilter=prefilter,
         indexed_only=indexed_only,
-        search=make(snapshot, asked, count),
+        search=make(snapshot, arguments, count),
     )
-    return ref_of(snapshot, wanted), plan_scan(snapshot, scan)
+    return ref_of(snapshot, read_options), plan_scan(snapshot, scan)
 
 
 def _by_vector(column: Any, query: Any) -> MakeSearch:
-    def make(snapshot: Snapshot, asked: dict[str, Any], count: int) -> Search:
+    def make(snapshot: Snapshot, arguments: dict[str, Any], count: int) -> Search:
         return read_vector_search(
-            snapshot.schema, {**asked, "column": column, "q": _vector(query), "k": count}
+            snapshot.schema, {**arguments, "column": column, "q": _vector(query), "k": count}
         )
 
     return make
 
 
 def _by_text(query: Any) -> MakeSearch:
-    def make(snapshot: Snapshot, asked: dict[str, Any], count: int) -> Search:
+    def make(snapshot: Snapshot, arguments: dict[str, Any], count: int) -> Search:
         del count
-        return read_text_search(snapshot, _words(query, asked))
+        return read_text_search(snapshot, _text_query(query, arguments))
 
     return make
 
 
 def _by_both(text: Any, column: Any, query: Any) -> MakeSearch:
-    def make(snapshot: Snapshot, asked: dict[str, Any], count: int) -> Search:
-        words = _words(text, asked)
-        name = str(asked.pop("fusion", "reciprocal_rank"))
-        weights = float(asked.pop("text_weight", 0.5)), float(asked.pop("vector_weight", 0.5))
+    def make(snapshot: Snapshot, arguments: dict[str, Any], count: int) -> Search:
+        text_query = _text_query(text, arguments)
+        name = str(arguments.pop("fusion", "reciprocal_rank"))
+        weights = (
+            float(arguments.pop("text_weight", 0.5)),
+            float(arguments.pop("vector_weight", 0.5)),
+        )
         if name not in _FUSIONS:
-            raise InvalidInputError("no fusion has this name", found=name, known=sorted(_FUSIONS))
-        depth = asked.pop("depth", None)
+            raise InvalidInputError("unknown fusion", found=name, expected=sorted(_FUSIONS))
+        depth = arguments.pop("depth", None)
         return hybrid_search(
             snapshot,
-            words,
-            {**asked, "column": column, "q": _vector(query)},
+            text_query,
+            {**arguments, "column": column, "q": _vector(query)},
             count,
             fusion=_FUSIONS[name](weights),
             depth=None if depth is None else int(depth),
@@ -205,14 +208,14 @@ def _by_both(text: Any, column: Any, query: Any) -> MakeSearch:
     return make
 
 
-def _words(query: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    on = asked.pop("on", None)
+def _text_query(query: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    on = arguments.pop("on", None)
     columns = None if on is None else [name.strip() for name in str(on).split(",")]
     return {"query": str(query), "columns": columns}
 
 
 def _vector(query: Any) -> np.ndarray[Any, Any]:
-    # Numbers such as 0.1 are decimals in SQL.
+    # SQL literals such as 0.1 are decimals.
     return np.array([float(each) for each in query], np.float64)
 
 

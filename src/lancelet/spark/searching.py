@@ -4,7 +4,7 @@
     tasks     each searches the same version of the table for a part of the queries
     rows      query 0: id 17 at 0.03, id 4 at 0.05   query 1: ...
 
-A worker opens the table and its index once and caches what it reads for later tasks. Without an
+A worker opens the table and its index once and caches them for later tasks. Without an
 index, every task reads all vectors once for each batch of queries, so use few large tasks.
 """
 
@@ -46,14 +46,14 @@ def search(
     column: str,
     query_column: str | None = None,
     columns: Sequence[str] | None = None,
-    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    filter: str | None = None,  # noqa: A002 - the usual name
     prefilter: bool = True,
     nearest: Mapping[str, Any] | None = None,
     fast_search: bool = False,
     version: int | None = None,
     tag: str | None = None,
     queries_per_task: int = QUERIES_PER_TASK,
-    **place: Unpack[TableOptions],
+    **table_options: Unpack[TableOptions],
 ) -> DataFrame:
     """Return the `k` nearest rows for each query vector.
 
@@ -77,9 +77,9 @@ def search(
         version: The version to search; the latest by default.
         tag: The tag of the version to search.
         queries_per_task: Number of rows of a matrix per task.
-        place: See `TableOptions`.
+        table_options: See `TableOptions`.
     """
-    read_options = ReadOptions(table_at(uri, place), version=version, tag=tag)
+    read_options = ReadOptions(table_at(uri, table_options), version=version, tag=tag)
     options = ScanOptions(
         columns=None if columns is None else tuple(columns),
         filter=filter,
@@ -99,9 +99,9 @@ def nearest_join(
     query_column: str | None = None,
     k: int = 1,
     columns: Sequence[str] | None = None,
-    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    filter: str | None = None,  # noqa: A002 - the usual name
     nearest: Mapping[str, Any] | None = None,
-    **place: Unpack[TableOptions],
+    **table_options: Unpack[TableOptions],
 ) -> DataFrame:
     """Join each row of a data frame with the `k` nearest rows of a table.
 
@@ -118,7 +118,7 @@ def nearest_join(
         columns=columns,
         filter=filter,
         nearest=nearest,
-        **place,
+        **table_options,
     )
 
 
@@ -131,13 +131,13 @@ def search_text(
     on: Sequence[str] | None = None,
     query_column: str = "query",
     columns: Sequence[str] | None = None,
-    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    filter: str | None = None,  # noqa: A002 - the usual name
     prefilter: bool = True,
     fast_search: bool = False,
     version: int | None = None,
     tag: str | None = None,
     queries_per_task: int = QUERIES_PER_TASK,
-    **place: Unpack[TableOptions],
+    **table_options: Unpack[TableOptions],
 ) -> DataFrame:
     """Return the `k` best rows of a full-text search for each query.
 
@@ -158,11 +158,11 @@ def search_text(
         version: The version to search; the latest by default.
         tag: The tag of the version to search.
         queries_per_task: Number of queries of a list per task.
-        place: See `TableOptions`.
+        table_options: See `TableOptions`.
     """
     if k < 1:
         raise InvalidInputError("k must be at least 1", k=k)
-    read_options = ReadOptions(table_at(uri, place), version=version, tag=tag)
+    read_options = ReadOptions(table_at(uri, table_options), version=version, tag=tag)
     options = ScanOptions(
         columns=None if columns is None else tuple(columns),
         filter=filter,
@@ -187,7 +187,7 @@ def to_spark_schema(result: pa.Schema) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class _DistributedSearch:
-    """A distributed search whose table version is not resolved yet."""
+    """A distributed search before its table version is resolved."""
 
     read_options: ReadOptions
     kind: Kind

@@ -1,4 +1,4 @@
-"""Rows that tasks wrote and nobody committed yet, as the driver reads them."""
+"""Rows written by tasks and not committed yet, as read by the driver."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lancelet.table.snapshot import Snapshot, unsaved_snapshot
 
 
 def check_distinct(
-    beside: Snapshot, schema: Schema, fragments: Sequence[Fragment], on: tuple[str, ...]
+    snapshot: Snapshot, schema: Schema, fragments: Sequence[Fragment], on: tuple[str, ...]
 ) -> None:
-    """Refuse rows of which two have the same key; it is undefined which of them should win."""
-    key = KeyColumns.of(beside.schema, on)
+    """Raise if two rows have the same key, because the winner would be undefined."""
+    key = KeyColumns.of(snapshot.schema, on)
     keys = [
         Keys.of(key.of_rows(batch))
-        for batch in staged_rows(beside, schema, fragments, columns=tuple(key.names))
+        for batch in staged_rows(snapshot, schema, fragments, columns=tuple(key.names))
     ]
     if not keys:
         return
@@ -42,14 +42,14 @@ def check_distinct(
 
 
 def staged_rows(
-    beside: Snapshot,
+    snapshot: Snapshot,
     schema: Schema,
     fragments: Sequence[Fragment],
     *,
     columns: tuple[str, ...] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of fragments that lie beside a version and are not part of it."""
-    numbered = [replace(fragment, id=FragmentId(place)) for place, fragment in enumerate(fragments)]
-    manifest = replace(beside.manifest, schema=schema, fragments=FragmentList.of(numbered))
-    staged = unsaved_snapshot(beside.location, manifest)
+    """Yield the rows of fragments that are not part of the version."""
+    numbered = [replace(fragment, id=FragmentId(index)) for index, fragment in enumerate(fragments)]
+    manifest = replace(snapshot.manifest, schema=schema, fragments=FragmentList.of(numbered))
+    staged = unsaved_snapshot(snapshot.location, manifest)
     yield from execute(plan_scan(staged, ScanOptions(columns=columns)))

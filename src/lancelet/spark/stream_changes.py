@@ -1,12 +1,12 @@
-"""The change feed as a stream: what each version inserted, updated and deleted.
+"""The change feed as a stream of the inserted, updated and deleted rows of each version.
 
     kind     row_id   _commit_version   before                after
     insert   7        3                 null                  {id: 4, name: "d"}
     update   1        4                 {id: 2, name: "b"}    {id: 2, name: "B"}
     delete   3        5                 {id: 3, name: "c"}    null
 
-Each version is compared with the one before it, so both must be there when it is read. Which rows
-are the same row is known by stable row ids, or by the columns that the option `change_keys` names.
+Each version is compared with its predecessor, so both must exist when it is read. Rows are
+identified by stable row ids, or by the columns of the option `change_keys`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lancelet.values import dataclass
 
 VERSION_COLUMN: Final = "_commit_version"
 ID_COLUMN: Final = "row_id"
-"""What ids are called here, since no table may have a column `_rowid`, and changes go to tables."""
+"""Name of the row id column. Changes are often written to a table, where `_rowid` is reserved."""
 
 _IMAGES: Final = ("before", "after")
 _ROWS_PER_TASK: Final = 1_000_000
@@ -38,7 +38,7 @@ _ROWS_PER_TASK: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class FeedTask:
-    """Changes of a version that one task reads: from one number to before another."""
+    """A range of the changes of a version, read by one task."""
 
     feed: VersionFeed
     first: int
@@ -47,7 +47,7 @@ class FeedTask:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """The changes of versions of a table; `columns` are those of the images."""
+    """The changes of a table's versions; `columns` are those of `before` and `after`."""
 
     table: TableRef
     columns: tuple[str, ...]
@@ -55,25 +55,25 @@ class ChangedRows:
     schema: pa.Schema
 
     def count(self, at: Offset) -> int:
-        """Return how many rows the version of an offset changed."""
+        """Return the number of rows changed by the version of an offset."""
         return self._feed(at).count()
 
     def row_bytes(self, at: Offset) -> float:
-        """Return how many bytes a row of the version takes, by the sizes of files."""
+        """Return the average number of bytes per row of the version, from file sizes."""
         snapshot = open_version(self.table, at.version)
         rows = sum(snapshot.physical_rows(each) for each in snapshot.fragments)
         return max(1.0, snapshot.data_bytes / max(1, rows))
 
     def tasks(self, at: Offset, stop: int) -> Iterator[FeedTask]:
-        """Yield tasks that read the changes from an offset to before a number."""
+        """Yield tasks for the changes from an offset up to, not including, a number."""
         feed = self._feed(at)
-        # By keys all tasks of a version would compare all of it.
+        # With keys, each task would have to compare the whole version.
         step = stop - at.row if self.keys else _ROWS_PER_TASK
         for start in range(at.row, stop, step):
             yield FeedTask(feed, start, min(start + step, stop))
 
     def read(self, task: FeedTask) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a task."""
+        """Yield the change batches of a task."""
         version = task.feed.table.version
         for batch in task.feed.batches(task.first, task.stop):
             numbers = pa.array(np.full(batch.num_rows, version, np.int64))
@@ -93,9 +93,9 @@ class ChangedRows:
 
 
 def feed_schema(snapshot: Snapshot, columns: tuple[str, ...]) -> StructType:
-    """Return the schema of the changes of a table, with images of some columns."""
-    known = {field.name: scan_field(field) for field in snapshot.schema.fields}
-    image = pa.struct([known[name] for name in columns])
+    """Return the schema of the changes, with `before` and `after` of some columns."""
+    fields = {field.name: scan_field(field) for field in snapshot.schema.fields}
+    image = pa.struct([fields[name] for name in columns])
     return spark_schema(
         pa.schema(
             [
@@ -109,12 +109,12 @@ def feed_schema(snapshot: Snapshot, columns: tuple[str, ...]) -> StructType:
 
 
 def _with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return changes with nulls for columns that their version does not have yet."""
+    """Return changes with nulls for columns that are missing from their version."""
     for name in _IMAGES:
-        place = batch.schema.get_field_index(name)
-        image = batch.column(place)
-        wanted = schema.field(name).type if name in schema.names else pa.struct([])
-        missing = [field for field in wanted if image.type.get_field_index(field.name) < 0]
+        index = batch.schema.get_field_index(name)
+        image = batch.column(index)
+        target = schema.field(name).type if name in schema.names else pa.struct([])
+        missing = [field for field in target if image.type.get_field_index(field.name) < 0]
         if missing:
             nulls = [pa.nulls(len(image), field.type) for field in missing]
             whole = pa.StructArray.from_arrays(
@@ -122,5 +122,5 @@ def _with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatc
                 fields=[*image.type, *missing],
                 mask=image.is_null(),
             )
-            batch = batch.set_column(place, name, whole)
+            batch = batch.set_column(index, name, whole)
     return batch

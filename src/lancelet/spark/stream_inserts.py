@@ -1,4 +1,4 @@
-"""New rows alone: what each version inserted, in the order in which the version keeps them."""
+"""A stream of the rows inserted by each version, in the order of the version."""
 
 from __future__ import annotations
 
@@ -25,31 +25,33 @@ _ROWS_PER_TASK: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class InsertedRows:
-    """The rows that versions of a table inserted, with the columns of a schema."""
+    """The rows inserted by versions of a table, with the columns of a schema."""
 
     table: TableRef
     on_change: OnChange
     schema: pa.Schema
 
     def count(self, at: Offset) -> int:
-        """Return how many rows the version of an offset inserted."""
+        """Return the number of rows inserted by the version of an offset."""
         snapshot, inserts = self._find(at)
         scanning = ScanOptions(columns=(), filter=inserts.filter, fragments=inserts.fragments)
         return count_rows(plan_scan(snapshot, scanning))
 
     def row_bytes(self, at: Offset) -> float:
-        """Return how many bytes a row takes, by the sizes of files."""
+        """Return the average number of bytes per row, from file sizes."""
         snapshot, inserts = self._find(at)
         fragments = [snapshot.fragments.by_id(number) for number in inserts.fragments]
         size = sum(fragment.data_bytes for fragment in fragments)
         return max(1.0, size / max(1, sum(fragment.physical_rows for fragment in fragments)))
 
     def tasks(self, at: Offset, stop: int) -> Iterator[ScanTask]:
-        """Yield tasks that read the rows from an offset to before a number."""
+        """Yield tasks for the rows from an offset up to, not including, a number."""
         snapshot, inserts = self._find(at)
         table = self.table.pinned(snapshot)
-        known = set(snapshot.schema.names)
-        names = tuple(name for name in self.schema.names if name in known | ROW_FIELDS.keys())
+        names_of_table = set(snapshot.schema.names)
+        names = tuple(
+            name for name in self.schema.names if name in names_of_table | ROW_FIELDS.keys()
+        )
         if inserts.filter is not None:
             everything = Split(inserts.fragments)
             yield ScanTask(table, names, everything, inserts.filter, stop - at.row, at.row)
@@ -59,7 +61,7 @@ class InsertedRows:
             yield ScanTask(table, names, Split(inserts.fragments, start, rows))
 
     def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task."""
+        """Yield the batches of a task."""
         return run_scan(task, self.schema)
 
     def _find(self, at: Offset) -> tuple[Snapshot, Inserts]:

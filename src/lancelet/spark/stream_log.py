@@ -1,11 +1,11 @@
-"""The log of a table as the source of a stream: what was put since, shard by shard, in order.
+"""The write-ahead log of a table as a stream: new entries by shard, in order.
 
-    option log = true         the columns of the table, and `_tombstone` for rows that are deletions
-    a new stream              begins with the oldest entries that the log still has
+    option log = true         the columns of the table, and `_tombstone`, true for deletions
+    a new stream              starts with the oldest entries in the log
     {"shards": {id: 7}}       all entries up to position 7 of a shard were read
 
-A table is read as it was put together: an entry may come before the version that has its rows, and
-no version is waited for. Entries that were collected before they were read are an error.
+Entries are streamed as soon as they are durable, possibly before a version contains their rows.
+Entries that were removed from the log before they were read are an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lancelet.table.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The entries of a shard behind a position, up to another."""
+    """A range of the entries of a shard."""
 
     shard: uuid.UUID
     after: int
@@ -55,51 +55,51 @@ class LogStreamReader(DataSourceStreamReader):
     schema: pa.Schema
 
     @staticmethod
-    def prepare(wanted: StreamOptions, schema: StructType) -> LogStreamReader:
-        """Return the reader of the columns of a schema."""
-        snapshot = wanted.read.table.open()
+    def prepare(options: StreamOptions, schema: StructType) -> LogStreamReader:
+        """Return a reader of the columns of a schema."""
+        snapshot = options.read.table.open()
         mem_wal.state.require_mem_wal(snapshot)
         check_readable(schema, log_schema(snapshot, None))
-        return LogStreamReader(wanted.read.table, arrow_schema(schema))
+        return LogStreamReader(options.read.table, arrow_schema(schema))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new stream begins."""
+        """Return the start offset of a new stream."""
         return _offset({shard.shard_id: min(found) - 1 for shard, found in self._positions()})
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
-        """Return where the next batch ends."""
+        """Return the end offset of the next batch."""
         del start, limit
         return _offset({shard.shard_id: max(found) for shard, found in self._positions()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return a task for each shard that has something new."""
+        """Return a task for each shard with new entries."""
         begin = _parsed(start)
-        # A shard that nobody had written when the stream began has its first entry at 1.
+        # The first entry of a shard that had no entries when the stream started is number 1.
         entries = [
             _Entries(shard, begin.get(shard, 0), last) for shard, last in _parsed(end).items()
         ]
         return [TaskPartition(each) for each in entries if each.last > each.after]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some entries."""
-        wanted: _Entries = partition.value
+        """Yield the rows of a range of entries."""
+        entries: _Entries = partition.value
         snapshot = replace(self.table, version=None).open()
-        shard = Shard(snapshot.location, wanted.shard)
-        position = wanted.after
-        for entry in shard.entries(wanted.after):
-            if entry.position > wanted.last:
+        shard = Shard(snapshot.location, entries.shard)
+        position = entries.after
+        for entry in shard.entries(entries.after):
+            if entry.position > entries.last:
                 break
             position = entry.position
             for batch in entry.batches:
                 rows = reconcile_batch(batch, snapshot.schema)
                 yield convert_batch(rows.select(self.schema.names), self.schema)
-        if position < wanted.last:
+        if position < entries.last:
             raise VersionNotFoundError(
-                "the stream had not read an entry of the log when it was collected; start the "
-                "stream anew, or collect later than the stream may fall behind",
-                shard=str(wanted.shard),
+                "log entries were removed before the stream read them; restart the stream with a "
+                "new checkpoint, and remove entries later",
+                shard=str(entries.shard),
                 wal_entry=position + 1,
             )
 
@@ -115,17 +115,19 @@ class LogStreamReader(DataSourceStreamReader):
 
 
 def log_schema(snapshot: Snapshot, columns: tuple[str, ...] | None) -> StructType:
-    """Return the schema of a log's rows: columns of the table, and which rows are deletions."""
-    known = {field.name: field for field in plain_schema(snapshot.schema)}
+    """Return the schema of log rows: columns of the table and `_tombstone`."""
+    fields = {field.name: field for field in plain_schema(snapshot.schema)}
     stored = {field.name: scan_field(field) for field in snapshot.schema.fields}
-    chosen = list(known) if columns is None else list(columns)
+    chosen = list(fields) if columns is None else list(columns)
     for name in chosen:
-        if name not in known:
+        if name not in fields:
             raise FieldNotFoundError(
-                f"the log has no such column{similar_names(name, list(known))}", column=name
+                f"the log has no such column{similar_names(name, list(fields))}", column=name
             )
-    fields = [stored.get(name, known[name]).with_nullable(known[name].nullable) for name in chosen]
-    return spark_schema(pa.schema(fields))
+    shown = [
+        stored.get(name, fields[name]).with_nullable(fields[name].nullable) for name in chosen
+    ]
+    return spark_schema(pa.schema(shown))
 
 
 def _offset(positions: Mapping[uuid.UUID, int]) -> dict[str, Any]:
@@ -137,5 +139,5 @@ def _parsed(form: dict[str, Any]) -> dict[uuid.UUID, int]:
         return {uuid.UUID(shard): int(position) for shard, position in form["shards"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(
-            "the checkpoint has offsets that are not of this source", offset=form
+            "the checkpoint has offsets of another source", offset=form
         ) from error

@@ -1,11 +1,11 @@
-"""How far a stream of new rows has read: the version that comes next, and the rows done of it.
+"""Offsets of a stream of new rows: the next version, and the number of its rows already read.
 
-    {"version": 8, "row": 0}                      all that versions up to 7 inserted
-    {"version": 8, "row": 500}                    and the first 500 rows that version 8 inserted
-    {"version": 8, "row": 0, "snapshot": true}    nothing yet; begins with all rows of version 8
+    {"version": 8, "row": 0}                      all rows inserted by versions up to 7
+    {"version": 8, "row": 500}                    and the first 500 rows inserted by version 8
+    {"version": 8, "row": 0, "snapshot": true}    no rows; the first batch reads all of version 8
 
-Rows of a version have an order, so a large version can be read in several batches, and an offset
-says exactly where a restarted stream goes on.
+The rows of a version are ordered, so a large version can be read in several batches, and a
+restarted stream continues exactly after the last row that it read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Offset:
-    """A place in the sequence of all new rows."""
+    """A position in the sequence of all new rows."""
 
     version: int
     row: int = 0
@@ -28,7 +28,7 @@ class Offset:
 
     @staticmethod
     def parse(form: dict[str, Any]) -> Offset:
-        """Return the offset of its form in a checkpoint.
+        """Parse an offset in the form of a checkpoint.
 
         >>> Offset.parse({"version": 8, "row": 500}).to_dict()
         {'version': 8, 'row': 500}
@@ -37,26 +37,26 @@ class Offset:
             return Offset(int(form["version"]), int(form["row"]), bool(form.get("snapshot")))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                "the checkpoint has offsets that are not of this source", offset=form
+                "the checkpoint has offsets of another source", offset=form
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that goes into a checkpoint."""
+        """Return the offset in the form of a checkpoint."""
         form: dict[str, Any] = {"version": self.version, "row": self.row}
         return form | {"snapshot": True} if self.is_snapshot else form
 
 
 def open_version(table: TableRef, version: int) -> Snapshot:
-    """Open a version that a stream is about to read.
+    """Open the next version of a stream.
 
     Raises:
-        VersionNotFoundError: It was removed before.
+        VersionNotFoundError: The version was removed.
     """
     try:
         return table.at(version).open()
     except VersionNotFoundError as error:
         error.add_note(
-            "the stream had not read this version when it was removed; start the stream anew, "
-            "or clean up later than the stream may fall behind"
+            "the version was removed before the stream read it; restart the stream with a new "
+            "checkpoint, and retain versions for longer"
         )
         raise

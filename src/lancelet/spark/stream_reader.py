@@ -1,13 +1,13 @@
-"""The source of a stream: what each new version inserted or changed, exactly once and in order.
+"""The streaming source: rows inserted or changed by each new version, exactly once and in order.
 
-    begin                 all rows of the version that is the latest then, by default
-    starting_version 5    what version 5 and those after it inserted
-    starting_version latest   what versions from now on insert
-    batch                 as many rows, bytes or versions as the options allow
+    start                 with all rows of the latest version, by default
+    starting_version 5    with the rows inserted by version 5 and later versions
+    starting_version latest   with the rows inserted by future versions
+    batch                 rows, bytes or versions are limited by the options
 
-Offsets are versions and rows within them, so a restart goes on where the last batch ended. A
-version that was cleaned away before it was read is an error: what it brought is not known. The
-option `change_feed` makes the rows changes, with their values before and after.
+An offset is a version and a row number, so a restart continues after the last batch. A version
+that was removed before it was read is an error, because its rows are lost. With the option
+`change_feed`, rows are changes with values before and after.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
 
 NewRows: TypeAlias = InsertedRows | ChangedRows
-"""What a stream is made of: rows that are counted, and read in parts, version by version."""
+"""A source of a stream: counts rows, and reads ranges of them, version by version."""
 
 
 @dataclass
@@ -57,23 +57,23 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
 
     @staticmethod
     def prepare(
-        options: Mapping[str, str], schema: StructType
+        given: Mapping[str, str], schema: StructType
     ) -> LanceStreamReader | LogStreamReader:
-        """Return the reader of the columns of a schema."""
-        wanted = StreamOptions.parse(options)
-        if wanted.log:
-            return LogStreamReader.prepare(wanted, schema)
-        check_limits(wanted)
-        snapshot = wanted.read.table.open()
-        check_readable(schema, _schema_of(snapshot, wanted, every=True))
-        table, arrow = wanted.read.table, arrow_schema(schema)
-        rows: NewRows = InsertedRows(table, wanted.on_change, arrow)
-        if wanted.change_feed:
-            rows = ChangedRows(table, _image_of(snapshot, wanted), wanted.change_keys, arrow)
-        return LanceStreamReader(wanted, rows)
+        """Return a reader of the columns of a schema."""
+        options = StreamOptions.parse(given)
+        if options.log:
+            return LogStreamReader.prepare(options, schema)
+        check_limits(options)
+        snapshot = options.read.table.open()
+        check_readable(schema, _schema_of(snapshot, options, every=True))
+        table, arrow = options.read.table, arrow_schema(schema)
+        rows: NewRows = InsertedRows(table, options.on_change, arrow)
+        if options.change_feed:
+            rows = ChangedRows(table, _image_of(snapshot, options), options.change_keys, arrow)
+        return LanceStreamReader(options, rows)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new stream begins."""
+        """Return the start offset of a new stream."""
         start = self.options.starting_version
         if start is None:
             return Offset(self._latest().version, is_snapshot=True).to_dict()
@@ -83,7 +83,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
-        """Return where the next batch ends; releases before 4.2 neither say where it starts."""
+        """Return the end offset of the next batch; Spark before 4.2 passes no start."""
         end = Offset(self._last_version() + 1)
         if start is None:
             return end.to_dict()
@@ -93,11 +93,11 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
         return self._limited(begin, end, limit_of(limit)).to_dict()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """Return the limit that the options set for each batch."""
+        """Return the limit per batch that the options set."""
         return default_limit(self.options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """End the stream with the version that is the latest now."""
+        """End the stream with the current latest version."""
         self.target = self._latest().version
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -116,7 +116,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
         return self._latest().version if self.target is None else self.target
 
     def _limited(self, begin: Offset, end: Offset, limit: ReadLimit) -> Offset:
-        """Return where a batch ends that begins at an offset and keeps within a limit."""
+        """Return the end offset of the batch that starts at an offset, within a limit."""
         if limit.is_none:
             return end
         rows_left, bytes_left, versions_left = limit.max_rows, limit.max_bytes, limit.max_files
@@ -130,7 +130,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
                 by_bytes = int(bytes_left / self.rows.row_bytes(at))
                 fits = by_bytes if fits is None else min(fits, by_bytes)
             if fits is not None and count > fits:
-                # A batch without a row would never come to an end.
+                # A batch without rows would make no progress.
                 taken = max(fits, 1 if at == begin else 0)
                 return replace(at, row=at.row + taken)
             rows_left = None if rows_left is None else rows_left - count
@@ -150,33 +150,35 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
             at = end if is_last else Offset(at.version + 1)
 
     def _count(self, at: Offset) -> int:
-        """Return how many new rows there are in the version of an offset."""
+        """Return the number of new rows in the version of an offset."""
         key = replace(at, row=0)
         if key not in self._counts:
             self._counts[key] = self.rows.count(at)
         return self._counts[key]
 
 
-def stream_schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema of what options of a stream ask for."""
-    wanted = StreamOptions.parse(options)
-    snapshot = wanted.read.table.open()
-    return log_schema(snapshot, wanted.read.columns) if wanted.log else _schema_of(snapshot, wanted)
+def stream_schema(given: Mapping[str, str]) -> StructType:
+    """Return the schema of a stream with the given options."""
+    options = StreamOptions.parse(given)
+    snapshot = options.read.table.open()
+    return (
+        log_schema(snapshot, options.read.columns) if options.log else _schema_of(snapshot, options)
+    )
 
 
-def _schema_of(snapshot: Snapshot, wanted: StreamOptions, *, every: bool = False) -> StructType:
-    if wanted.change_feed:
-        return feed_schema(snapshot, _image_of(snapshot, wanted))
-    return schema_of_snapshot(snapshot, wanted.read, every=every)
+def _schema_of(snapshot: Snapshot, options: StreamOptions, *, every: bool = False) -> StructType:
+    if options.change_feed:
+        return feed_schema(snapshot, _image_of(snapshot, options))
+    return schema_of_snapshot(snapshot, options.read, every=every)
 
 
-def _image_of(snapshot: Snapshot, wanted: StreamOptions) -> tuple[str, ...]:
-    """Return the columns of the images of a change feed."""
-    known = snapshot.schema.names
-    chosen = known if wanted.read.columns is None else wanted.read.columns
+def _image_of(snapshot: Snapshot, options: StreamOptions) -> tuple[str, ...]:
+    """Return the columns of `before` and `after` in a change feed."""
+    names = snapshot.schema.names
+    chosen = names if options.read.columns is None else options.read.columns
     for name in chosen:
-        if name not in known:
+        if name not in names:
             raise FieldNotFoundError(
-                f"the table has no such column{similar_names(name, known)}", column=name
+                f"the table has no such column{similar_names(name, names)}", column=name
             )
     return tuple(chosen)

@@ -1,16 +1,16 @@
-"""The sink of a stream: each batch becomes one version, exactly once.
+"""The streaming sink: each batch becomes one version, exactly once.
 
     batch 42    tasks write files -> rows and `lancelet.stream.<id> = 42` in one version
-    crash, and Spark starts again with batch 42
-    batch 42    tasks write other files -> 42 is reached: nothing is published, the files go
+    crash, and Spark runs batch 42 again
+    batch 42    tasks write other files -> 42 is committed already: the files are deleted
 
-The number of the last batch travels in the table itself and never leaves it, so a batch may come
-again after any time. The id is that of the stream's checkpoint, or the option `stream_id`; a
-stream that starts over with a new checkpoint is another stream.
+The table stores the number of the last batch of each stream, so repeated batches are detected at
+any later time. A stream is identified by its checkpoint, or by the option `stream_id`; a stream
+that starts over with a new checkpoint is a new stream.
 
 Rows are appended, replace all others (complete mode), or with the option `upsert_on` replace those
-with the same key. With the option `log` they go to the write-ahead log of the table, by its primary
-key, and no version is made.
+with the same key. With the option `log` they are put into the write-ahead log of the table by
+primary key, without a new version.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _UPSERT_RETRIES: Final = Retries(max_retries=20, seconds=300.0)
 
 @dataclass(frozen=True)
 class LanceStreamWriter(DataSourceStreamArrowWriter):
-    """What writes the batches of one stream; Spark makes it anew for every batch."""
+    """Writes the batches of one stream; Spark creates a new instance per batch."""
 
     plan: FilePlan
     publication: Publication
@@ -74,24 +74,25 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     def prepare(
         options: Mapping[str, str], schema: StructType, *, overwrite: bool
     ) -> LanceStreamWriter:
-        """Decide which fields rows are written as, and as which stream they are known."""
+        """Determine the fields to write and the id of the stream."""
         settings = WriteSettings.parse_stream(options)
         if overwrite and settings.upsert_on:
-            raise InvalidInputError("a stream in complete mode replaces all rows; leave upsert_on")
+            raise InvalidInputError("a stream in complete mode replaces all rows; omit upsert_on")
         latest = latest_of(settings.table)
         if settings.log:
             if overwrite or settings.upsert_on:
                 raise InvalidInputError(
-                    "a log takes rows by the primary key; leave upsert_on, and complete mode"
+                    "a log upserts rows by primary key; omit upsert_on and complete mode"
                 )
             if latest is None:
                 raise DatasetNotFoundError(
-                    "a log belongs to a table; create it, and call initialize_mem_wal on it",
+                    "a log belongs to an existing table; create the table, and call "
+                    "initialize_mem_wal on it",
                     uri=settings.table.uri,
                 )
             mem_wal.ingest.check_log(latest)
         if latest is not None:
-            # The first start has made the table with them.
+            # The first start creates the table with them.
             settings = replace(settings, initial_bases=())
         plan = plan_files(settings, latest, schema, replaces=overwrite)
         keys = settings.upsert_on
@@ -107,38 +108,38 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         return Written(write_task(self.plan, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish a batch, unless the table has it already."""
+        """Commit a batch unless the table contains it already."""
         fragments = fragments_of(messages)
-        mark = BatchWatermark(self.stream_id, batchId)
+        watermark = BatchWatermark(self.stream_id, batchId)
         latest = latest_of(self.plan.table)
         if self.to_log:
             assert latest is not None, "`prepare` has opened it"
             self._log(latest, fragments, batchId)
-        elif latest is not None and mark.is_reached(latest.manifest.config):
+        elif latest is not None and watermark.is_reached(latest.manifest.config):
             delete_files(self.plan, fragments)
         elif self.upsert_on:
-            self._upsert(latest or self._created(), fragments, mark)
+            self._upsert(latest or self._created(), fragments, watermark)
         else:
-            publish_rows(self.plan, fragments, replace(self.publication, watermark=mark))
+            publish_rows(self.plan, fragments, replace(self.publication, watermark=watermark))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
-        """Delete the files of a batch that failed."""
+        """Delete the files of a failed batch."""
         delete_files(self.plan, fragments_of(messages))
 
     def _created(self) -> Snapshot:
-        """Make the table, without rows, so that the first batch is merged like any other."""
+        """Create the table without rows, so that the first batch is merged like any other."""
         publish_rows(self.plan, (), self.publication)
         return self.plan.table.open()
 
     def _upsert(
-        self, latest: Snapshot, fragments: tuple[Fragment, ...], mark: BatchWatermark
+        self, latest: Snapshot, fragments: tuple[Fragment, ...], watermark: BatchWatermark
     ) -> None:
         if not fragments:
             return
         check_distinct(latest, self.plan.schema, fragments, self.upsert_on)
         spec = MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True)
         rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
-        options = CommitOptions(watermark=mark, checks_files=True)
+        options = CommitOptions(watermark=watermark, checks_files=True)
         merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
         delete_files(self.plan, fragments)
 
@@ -152,33 +153,35 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _refuse_collations(schema: pa.Schema, keys: Sequence[str]) -> None:
-    """Raise if a key has a collation, as rows are matched by the bytes of their keys."""
+    """Raise if a key has a collation, because keys are compared by their bytes."""
     for name in keys:
         if name in schema.names and has_collation(schema.field(name)):
             raise UnsupportedError(
-                "the stream matches rows by the bytes of a key, but this key has a collation; "
+                "the stream compares keys by their bytes, but this key has a collation; "
                 "merge each batch by SQL in foreachBatch",
                 column=name,
             )
 
 
 def checkpoint_id(options: Mapping[str, str]) -> str:
-    """Return the id of the stream whose checkpoint the options name."""
+    """Return the id of the stream stored in the checkpoint that the options name."""
     folder = options.get("checkpointlocation")
     if folder is None:
         raise InvalidInputError(
-            "a stream is known by its checkpoint: give the option checkpointLocation on the "
-            "stream itself, or a stream_id of your own"
+            "a stream is identified by its checkpoint: set the option checkpointLocation on the "
+            "stream itself, or set a stream_id"
         )
     try:
         text = open_folder(folder).read(_METADATA)
     except (ObjectNotFoundError, UnsupportedError) as error:
         raise InvalidInputError(
-            "the id of the stream cannot be read from its checkpoint; give a stream_id, or the "
-            "whole path of the checkpoint",
+            "the id of the stream cannot be read from its checkpoint; set a stream_id, or the "
+            "full path of the checkpoint",
             checkpoint=folder,
         ) from error
     try:
         return str(json.loads(text)["id"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptDataError("the checkpoint does not say its id", checkpoint=folder) from error
+        raise CorruptDataError(
+            "the metadata of the checkpoint has no id", checkpoint=folder
+        ) from error

@@ -1,18 +1,18 @@
-"""Which type of Spark stands for which type of a table, in both directions.
+"""Mapping of types between tables and Spark.
 
     table                         Spark                  back
     uint8, uint16, uint32         smallint, int, bigint  int16, int32, int64
     uint64                        decimal(20,0)          decimal128(20,0)
     float16                       float                  float32
-    fixed_size_list<float>[128]   array<float>           the same, by the field's metadata
+    fixed_size_list<float>[128]   array<float>           the same, from field metadata
     dictionary<string>            string                 string
-    json                          string                 the same, by the field's metadata
-    string, collated              string collate ...     the same, by the field's metadata
+    json                          string                 the same, from field metadata
+    string, collated              string collate ...     the same, from field metadata
 
-What Spark has a type for keeps it; what it lacks becomes the narrowest type that holds every
-value. A table that is appended to decides the types of its columns; only a new table has those of
-the last column. What a field was travels in its metadata, which Spark keeps with a column that is
-selected or renamed and drops with one that is computed.
+Types that Spark lacks are widened to the narrowest type that holds every value. Rows appended to a
+table are converted to the types of its columns; the last column applies to new tables. The original
+type is stored in the metadata of the field. Spark preserves the metadata of a column that is
+selected or renamed, and drops it for computed columns.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from pyspark.sql import types as spark
 from lancelet.errors import UnsupportedError
 
 DIMENSION_KEY: Final = "arrow.fixed-size-list.size"
-"""The metadata key, shared with the JVM connector, of how many items each list has."""
+"""The metadata key of the list size, shared with the JVM connector."""
 
 JSON_KEY: Final = "lance.json"
-"""The metadata key of text that is stored as JSON."""
+"""The metadata key of strings stored as JSON."""
 
 COLLATION_KEY: Final = "spark.collation"
-"""The metadata key, in a table, of the collation of a text column."""
+"""The metadata key of the collation of a text column of a table."""
 
 ENCODING_PREFIX: Final = "lance-"
-"""Metadata keys of a table's field that Spark is told, and that it may tell us."""
+"""Metadata keys that are passed between a table's field and Spark."""
 
 SESSION_ZONE: Final = "UTC"
-"""The zone of timestamps in batches for Spark; their values are instants in any zone."""
+"""The time zone of timestamps in batches for Spark; values are instants in any zone."""
 
 _TEXTS: Final = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY_COLLATION: Final = "UTF8_BINARY"
@@ -72,7 +72,7 @@ _PLAIN: Final[dict[pa.DataType, Callable[[], spark.DataType]]] = {
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """Return Spark's schema of a table's.
+    """Return the Spark schema of a table.
 
     >>> table = pa.schema([("a", pa.uint8()), ("v", pa.list_(pa.float32(), 4))])
     >>> spark_schema(table).simpleString()
@@ -82,14 +82,14 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
 
 
 def spark_field(field: pa.Field) -> spark.StructField:
-    """Return Spark's field of a table's."""
+    """Return the Spark field of a field of a table."""
     return spark.StructField(
         field.name, _spark_type_of(field, field.name), field.nullable, _metadata_of(field)
     )
 
 
 def spark_type(data_type: pa.DataType, *, path: str = "") -> spark.DataType:
-    """Return Spark's type of a table's type; `path` is for the error if there is none."""
+    """Return the Spark type of a table's type; errors name `path`."""
     if isinstance(data_type, pa.BaseExtensionType):
         return spark_type(data_type.storage_type, path=path)
     plain = _PLAIN.get(data_type)
@@ -119,14 +119,14 @@ def spark_type(data_type: pa.DataType, *, path: str = "") -> spark.DataType:
     if kinds.is_struct(data_type):
         return spark.StructType([spark_field(child) for child in data_type])
     raise UnsupportedError(
-        "Spark has no type for the values of this column; leave it out with `columns`",
+        "Spark has no type for the values of this column; select other columns with `columns`",
         column=path,
         type=str(data_type),
     )
 
 
 def collation_of(field: pa.Field) -> str | None:
-    """Return the collation of a text column, or None if its values are compared by their bytes.
+    """Return the collation of a text column, or None if values are compared by their bytes.
 
     >>> collation_of(pa.field("s", pa.string(), metadata={COLLATION_KEY: "UTF8_LCASE"}))
     'UTF8_LCASE'
@@ -136,7 +136,7 @@ def collation_of(field: pa.Field) -> str | None:
 
 
 def has_collation(field: pa.Field) -> bool:
-    """Return whether a column or a field in it is compared by a collation."""
+    """Return whether a column or one of its fields has a collation."""
     if collation_of(field) is not None:
         return True
     data_type = field.type
@@ -146,7 +146,7 @@ def has_collation(field: pa.Field) -> bool:
 
 
 def uncollated(data_type: spark.DataType) -> spark.DataType:
-    """Return a type with the collations left out."""
+    """Return a type without collations."""
     match data_type:
         case spark.ArrayType():
             return spark.ArrayType(uncollated(data_type.elementType), data_type.containsNull)
@@ -174,17 +174,17 @@ def _value_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark wants batches of a schema to have, exactly."""
+    """Return the exact Arrow schema of batches that Spark expects for a schema."""
     return pa.schema([arrow_field(field) for field in schema])
 
 
 def arrow_field(field: spark.StructField) -> pa.Field:
-    """Return the Arrow field of a field of Spark."""
+    """Return the Arrow field of a Spark field."""
     return pa.field(field.name, arrow_type(field.dataType), field.nullable)
 
 
 def stored_field(field: spark.StructField) -> pa.Field:
-    """Return the Arrow field that a new table has for a field of Spark, with its collations."""
+    """Return the Arrow field of a new table for a Spark field, including its collation."""
     return _with_collations(arrow_field(field), field.dataType)
 
 
@@ -211,7 +211,7 @@ def _with_collations(field: pa.Field, data_type: spark.DataType) -> pa.Field:
 
 
 def arrow_type(data_type: spark.DataType) -> pa.DataType:
-    """Return the Arrow type of a type of Spark."""
+    """Return the Arrow type of a Spark type."""
     match data_type:
         case spark.ArrayType():
             item = arrow_type(data_type.elementType)
@@ -231,7 +231,7 @@ def arrow_type(data_type: spark.DataType) -> pa.DataType:
     made = _ARROW.get(type(data_type).__name__)
     if made is None:
         raise UnsupportedError(
-            "values of this type of Spark cannot be stored; cast the column first",
+            "values of this Spark type cannot be stored; cast the column first",
             type=data_type.simpleString(),
         )
     return made
@@ -243,7 +243,7 @@ VARIANT: Final = pa.struct(
         pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
     ]
 )
-"""How Spark passes values of the type VARIANT."""
+"""The representation of VARIANT values in Arrow batches of Spark."""
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "NullType": pa.null(),
@@ -267,7 +267,7 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
 
 
 def is_list(data_type: pa.DataType) -> bool:
-    """Say whether a type is a list of any form."""
+    """Return whether a type is a list of any layout."""
     return bool(
         kinds.is_list(data_type)
         or kinds.is_large_list(data_type)
@@ -278,22 +278,22 @@ def is_list(data_type: pa.DataType) -> bool:
 
 
 def is_json_type(data_type: pa.DataType) -> bool:
-    """Say whether the values of a type are JSON."""
+    """Return whether the values of a type are JSON."""
     return getattr(data_type, "extension_name", None) == "arrow.json"
 
 
 def _time_type(path: str) -> spark.DataType:
     made = getattr(spark, "TimeType", None)
     if made is None:
-        raise UnsupportedError("this release of Spark has no type for times", column=path)
+        raise UnsupportedError("this release of Spark has no time type", column=path)
     found: spark.DataType = made()
     return found
 
 
 def _metadata_of(field: pa.Field) -> dict[str, Any]:
-    known = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     found: dict[str, Any] = {
-        key: value for key, value in known.items() if key.startswith(ENCODING_PREFIX)
+        key: value for key, value in metadata.items() if key.startswith(ENCODING_PREFIX)
     }
     if kinds.is_fixed_size_list(field.type):
         found[DIMENSION_KEY] = field.type.list_size

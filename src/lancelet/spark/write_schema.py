@@ -1,13 +1,13 @@
-"""What the columns of a data frame become in a table that is there, or in a new one.
+"""The Arrow schema of the rows of a data frame in an existing or a new table.
 
     data frame   id bigint, v array<float>
-    table        id int64,  v fixed_size_list<float16>[128]     rows are converted to these
-    no table     id int64,  v fixed_size_list<float32>[128]     if an option or metadata says 128
+    table        id int64,  v fixed_size_list<float16>[128]     rows are converted to this schema
+    no table     id int64,  v fixed_size_list<float32>[128]     if an option or metadata sets 128
                             v list<float32>                     otherwise
 
-A data frame fits a table if each of its columns has the type that Spark would read the table's
-column as; a blob is brought as bytes, or as text that says by a URI where it is. What does not fit
-is refused before any task runs, with every difference.
+A data frame fits a table if each of its columns has the type that Spark reads for the table's
+column. A blob is written as bytes, or as a string with the URI of its content. All differences are
+reported before any task runs.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from lancelet.spark.types import (
 
 
 def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema that rows of a data frame are to have in an existing table.
+    """Return the Arrow schema of a data frame's rows in an existing table.
 
     Raises:
-        SchemaMismatchError: The data frame does not fit; the message says where.
+        SchemaMismatchError: The data frame does not fit; the message lists the differences.
     """
-    known = {field.name: field.to_arrow() for field in table.fields}
-    differences = list(_differences(known, frame))
+    table_fields = {field.name: field.to_arrow() for field in table.fields}
+    differences = list(_differences(table_fields, frame))
     if differences:
         raise SchemaMismatchError(
             "the data frame does not fit the table: " + "; ".join(differences),
-            expected=list(known),
+            expected=list(table_fields),
             found=frame.fieldNames(),
         )
-    return pa.schema([_written_field(known[field.name], field.dataType) for field in frame])
+    return pa.schema([_written_field(table_fields[field.name], field.dataType) for field in frame])
 
 
 def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa.Schema:
-    """Return the Arrow schema of a table that is made for a data frame.
+    """Return the Arrow schema of a new table for a data frame.
 
     Raises:
-        ReservedNameError: A column has the name of one of row ids or versions.
+        ReservedNameError: A column has the name of a virtual column such as `_rowid`.
     """
-    for wishes in (settings.dimensions, settings.encodings):
-        unknown = unused(wishes, frame.fieldNames())
+    for options in (settings.dimensions, settings.encodings):
+        unknown = unused(options, frame.fieldNames())
         if unknown:
             raise InvalidInputError(
-                "an option speaks of a column that the data frame lacks",
+                "an option refers to a column that the data frame does not have",
                 column=unknown[0],
                 found=frame.fieldNames(),
             )
@@ -73,24 +73,24 @@ def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa
     return made
 
 
-def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iterator[str]:
+def _differences(table_fields: Mapping[str, pa.Field], frame: spark.StructType) -> Iterator[str]:
     names = frame.fieldNames()
     for name in names:
         if names.count(name) > 1:
-            yield f"`{name}` is there twice"
-    for name, field in known.items():
+            yield f"`{name}` occurs twice"
+    for name, field in table_fields.items():
         if name not in names and not field.nullable:
-            yield f"`{name}` is missing and must not be null"
+            yield f"`{name}` is missing, but the column is not nullable"
     for own in frame:
-        field = known.get(own.name)
+        field = table_fields.get(own.name)
         if field is None:
-            missing = [name for name in known if name not in names]
+            missing = [name for name in table_fields if name not in names]
             yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
             continue
         expected = spark_field(brought_field(field, own.dataType)).dataType
         if is_json_type(field.type) and isinstance(own.dataType, spark.VariantType):
             continue
-        # As in Spark, the collation of a column is that of the table, whatever is stored in it.
+        # As in Spark, the collation of the table's column applies to all stored values.
         if uncollated(expected).simpleString() != uncollated(own.dataType).simpleString():
             yield (
                 f"`{own.name}` should have type {expected.simpleString()} but is "
@@ -99,7 +99,7 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
 
 
 def brought_field(field: pa.Field, brought: spark.DataType | None = None) -> pa.Field:
-    """Return what rows bring for a field of a table: for a blob, its bytes, or its URI as text."""
+    """Return the type in which values of a field are written: bytes or URI strings for blobs."""
     if not _is_blob(field):
         return field
     kind = pa.string() if isinstance(brought, spark.StringType) else pa.large_binary()
@@ -136,7 +136,7 @@ def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
 def _fixed(field: pa.Field, size: int) -> pa.DataType:
     if not pa.types.is_list(field.type):
         raise InvalidInputError(
-            "only a column of arrays can have a dimension",
+            "only array columns can have a dimension",
             column=field.name,
             type=str(field.type),
         )

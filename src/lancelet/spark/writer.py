@@ -1,10 +1,10 @@
-"""Batch writes in two phases: tasks write files under names of their own, the driver commits once.
+"""Batch writes in two phases: tasks write files with unique names, and the driver commits once.
 
-    driver   fits the schema to the table, or makes one
-    tasks    write files and return their fragments; a task that is tried again writes others
-    driver   commits all fragments as one version, or deletes the files when a task failed for good
+    driver   matches the schema with that of the table, or creates a new one
+    tasks    write files and return their fragments; a retried task writes other files
+    driver   commits all fragments as one version, or deletes the files if a task failed finally
 
-Files of attempts that died are not known to anybody; cleaning up finds them by their age.
+Files of attempts that died are removed by a cleanup.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """The result of a task: the fragments that it wrote."""
 
     fragments: tuple[Fragment, ...] = field(default=())
 
@@ -46,7 +46,7 @@ class LanceWriter(DataSourceArrowWriter):
 
     @staticmethod
     def prepare(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> LanceWriter:
-        """Decide which fields the rows are written as, before any task runs."""
+        """Determine the fields to write before any task runs."""
         settings = WriteSettings.parse(options)
         plan = plan_files(settings, latest_of(settings.table), schema, replaces=overwrite)
         publication = Publication(overwrite, settings.stable_row_ids, settings.message)
@@ -57,16 +57,16 @@ class LanceWriter(DataSourceArrowWriter):
         return Written(write_task(self.plan, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what all tasks wrote as one version."""
+        """Commit the fragments of all tasks as one version."""
         publish_rows(self.plan, fragments_of(messages), self.publication)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the files of tasks that ended well; those of others are not known."""
+        """Delete the files of completed tasks; a cleanup removes those of failed ones."""
         delete_files(self.plan, fragments_of(messages))
 
 
 def fragments_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[Fragment, ...]:
-    """Return the fragments of all tasks that sent a message, in their order."""
+    """Return the fragments of all tasks that sent a message, in task order."""
     return tuple(
         fragment
         for message in messages

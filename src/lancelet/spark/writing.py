@@ -88,7 +88,7 @@ def write(
         running: See `Running`; the session is that of the data frame.
     """
     if mode not in MODES:
-        raise InvalidInputError("unknown mode", mode=mode, known=MODES)
+        raise InvalidInputError("unknown mode", mode=mode, expected=MODES)
     if (where is not None) != (mode == "replace"):
         raise InvalidInputError("`where` belongs to the mode replace, which needs it", mode=mode)
     if config and mode not in {"create", "overwrite"}:
@@ -100,12 +100,16 @@ def write(
         raise AlreadyExistsError("Dataset already exists", uri=table.uri)
     if mode == "replace" and latest is None:
         raise DatasetNotFoundError("there is no table to replace rows of", uri=table.uri)
-    mark = None if once is None else BatchWatermark(once.sequence, once.batch)
-    if mark is not None and latest is not None and mark.is_reached(latest.manifest.config):
+    watermark = None if once is None else BatchWatermark(once.sequence, once.batch)
+    if (
+        watermark is not None
+        and latest is not None
+        and watermark.is_reached(latest.manifest.config)
+    ):
         return Finished(latest.version, 0, job.report)
     plan = plan_files(settings, latest, frame.schema, replaces=mode == "overwrite")
     publication = Publication(
-        mode == "overwrite", settings.stable_row_ids, message, mark, config=config or {}
+        mode == "overwrite", settings.stable_row_ids, message, watermark, config=config or {}
     )
     check = partial(_check_where, where) if where is not None else None
     parts = run_over(job, "write", frame, partial(_write, plan, check))
@@ -115,7 +119,7 @@ def write(
     else:
         published = publish_rows(plan, fragments, publication) or latest
     assert published is not None
-    _forget_if_repeated(plan, fragments, published, mark)
+    _forget_if_repeated(plan, fragments, published, watermark)
     return Finished(published.version, job.report.phases[0].work.rows, job.report)
 
 
@@ -150,11 +154,11 @@ def _check_where(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 def _replace(
     job: Job,
     latest: Snapshot,
-    what: tuple[TableRef, str, tuple[Fragment, ...]],
+    target: tuple[TableRef, str, tuple[Fragment, ...]],
     publication: Publication,
 ) -> Snapshot:
     """Commit new rows and the deletion of those that they replace, as one version."""
-    table, where, fragments = what
+    table, where, fragments = target
 
     def attempt(snapshot: Snapshot) -> Snapshot:
         found = combine(job.run("locate", partial(delete_part, where), plan_parts(table, snapshot)))
@@ -175,10 +179,10 @@ def _forget_if_repeated(
     plan: FilePlan,
     fragments: tuple[Fragment, ...],
     published: Snapshot,
-    mark: BatchWatermark | None,
+    watermark: BatchWatermark | None,
 ) -> None:
     """Delete the files of a batch that another writer had landed meanwhile."""
-    if mark is None:
+    if watermark is None:
         return
     paths = {file.path for fragment in published.fragments for file in fragment.files}
     unused = [each for each in fragments if each.files[0].path not in paths]

@@ -348,7 +348,7 @@ def test_a_table_decides_the_types_of_what_is_appended(uri):
     [
         (pa.table({"id": pa.array([1], pa.int32())}), "`id` should have type bigint but is int"),
         (pa.table({"id": [1], "nam": ["a"]}), "`nam` is not in the table.*name"),
-        (pa.table({"name": ["a"]}), "`id` is missing and must not be null"),
+        (pa.table({"name": ["a"]}), "`id` is missing, but the column is not nullable"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_any_task(uri, rows, message):
@@ -398,7 +398,7 @@ def test_an_append_lands_where_the_version_that_it_read_was_cleaned_up(uri):
 
 
 def test_an_option_for_a_column_that_is_not_there_is_refused(uri):
-    with pytest.raises(InvalidInputError, match="lacks"):
+    with pytest.raises(InvalidInputError, match="does not have"):
         source(uri, **{"vector.x": "2"}).writer(spark_schema(ROWS.schema), False)
 
 

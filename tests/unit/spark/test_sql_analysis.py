@@ -231,10 +231,10 @@ def test_errors_point_at_the_place():
     assert str(caught.value) == "a word is wrong\nline 2, column 1:\nFORM t\n^"
 
 
-def located(text, **known):
+def located(text, **options):
     source = Source(text)
     (found,) = find_references(source, {})
-    return locate(None, source, found, **known), found
+    return locate(None, source, found, **options), found
 
 
 def test_views_are_names_of_tables_where_a_table_stands():
@@ -267,7 +267,7 @@ def test_options_of_the_store_stand_behind_a_table():
     assert dict(table.options) == {"region": "eu", "n": "-1"}
     assert found.select_options(storage=False) == {}
     table, found = located("INSERT INTO lance.`/t` WITH (target_bases = 'hot') SELECT 1",
-                           known={"target_bases"})  # fmt: skip
+                           valid_options={"target_bases"})  # fmt: skip
     assert found.select_options(storage=False) == {"target_bases": "hot"}
     assert not table.options
     (query,) = find_references(Source("WITH a AS (SELECT 1) SELECT * FROM lance.`/t`"), {})
@@ -277,7 +277,7 @@ def test_options_of_the_store_stand_behind_a_table():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT * FROM lance.`/t` WITH (target_bases = 'a')", "no option here has the name"),
+        ("SELECT * FROM lance.`/t` WITH (target_bases = 'a')", "unknown option"),
         ("SELECT * FROM lance.`/t` WITH (storage.a = )", "expected the value of a property"),
         ("SELECT * FROM lance.`/t` WITH ('storage.a' = 'b'", "expected COMMA or"),
         ("SELECT * FROM lance.`/t` WITH ('storage.a' = 'b' 'c' = 'd')", "expected COMMA or"),

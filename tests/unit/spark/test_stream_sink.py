@@ -223,7 +223,7 @@ def test_what_a_log_cannot_take_is_refused_before_a_task_runs(tmp_path):
         Stream(tmp_path, log="true", upsert_on="id"),
         Stream(tmp_path, overwrite=True, log="true"),
     ):
-        with pytest.raises(InvalidInputError, match="leave upsert_on"):
+        with pytest.raises(InvalidInputError, match="omit upsert_on"):
             source.writer(rows(1).schema)
     (tmp_path / "other").mkdir()
     with pytest.raises(FileNotFoundError, match="initialize_mem_wal"):

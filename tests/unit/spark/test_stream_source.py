@@ -198,7 +198,7 @@ def test_a_version_that_was_removed_before_it_was_read_is_an_error(uri):
     lance.dataset(uri).cleanup_old_versions(older_than=dt.timedelta(0))
     with pytest.raises(NotFoundError) as caught:
         query.batch()
-    assert any("start the stream anew" in note for note in caught.value.__notes__)
+    assert any("restart the stream" in note for note in caught.value.__notes__)
 
 
 def test_columns_that_came_later_are_null_in_earlier_rows(uri):
@@ -230,7 +230,7 @@ def test_an_option_that_makes_no_sense_is_refused(uri, options):
 
 
 def test_offsets_of_another_source_are_refused(uri):
-    with pytest.raises(InvalidInputError, match="not of this source"):
+    with pytest.raises(InvalidInputError, match="of another source"):
         Query(uri).reader.latestOffset({"file": 3}, None)
 
 
@@ -371,7 +371,7 @@ def test_a_change_feed_needs_the_version_before(followed):
     query = FeedQuery(uri, starting_version=str(last), **options)
     with pytest.raises(NotFoundError) as caught:
         query.batch()
-    assert any("start the stream anew" in note for note in caught.value.__notes__)
+    assert any("restart the stream" in note for note in caught.value.__notes__)
     assert len(FeedQuery(uri, **options).batch()) == lance.dataset(uri).count_rows()
 
 

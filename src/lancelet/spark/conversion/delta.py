@@ -1,7 +1,7 @@
 """Delta tables, through delta-rs: a version is pinned for reading, and written by one commit.
 
-Tasks write Parquet files under names that nobody else has; the driver's commit makes those of one
-attempt each part of the table.
+Tasks write Parquet files with unique names. The driver commits the files of one attempt of each
+task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeltaFolder:
     version: int | None = None
 
     def pinned(self) -> DeltaFolder:
-        """Return the table at the version that is the latest now, if none was named."""
+        """Return the table pinned to its latest version unless a version was specified."""
         return replace(self, version=self._open().version())
 
     def sizes(self) -> list[tuple[str, int]]:
@@ -42,26 +42,26 @@ class DeltaFolder:
         return list(zip(paths, sizes, strict=True))
 
     def schema(self) -> pa.Schema:
-        """Return the schema."""
+        """Return the schema of the table, without metadata."""
         schema: pa.Schema = self._open().to_pyarrow_dataset().schema
         return schema.remove_metadata()
 
     def read(self, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some files, with the columns that paths stand for."""
+        """Yield the rows of some files, including partition columns."""
         del schema
         rows = self._open().to_pyarrow_dataset()
-        wanted = set(paths)
+        selected = set(paths)
         for fragment in rows.get_fragments():
-            if fragment.path in wanted:
+            if fragment.path in selected:
                 yield from fragment.to_batches(schema=rows.schema)
 
     def write(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
-        """Write the rows of a task into a file that no version has yet."""
+        """Write the rows of a task to a file that belongs to no version yet."""
         folder = ParquetFolder(self.uri, self.options)
         return folder.write(f"part-{uuid.uuid4()}{SUFFIX}", batches, schema)
 
     def publish(self, files: Sequence[WrittenFile], schema: pa.Schema, mode: str) -> None:
-        """Make files a version: of a new table, appended to or replacing an existing one."""
+        """Commit files as a version that creates, appends to or overwrites a table."""
         now_ms = time.time_ns() // 1_000_000
         stored = _deltalake().Schema.from_arrow(schema)
         actions = [_added(file, now_ms) for file in files if file.rows]

@@ -1,4 +1,4 @@
-"""Folders of Parquet files: read by groups of files, written under hidden names first.
+"""Folders of Parquet files: read in groups, and written under hidden names first.
 
 out/_lancelet/3f.parquet    while tasks run; readers of Parquet skip names with an underscore
 out/3f.parquet              when all tasks are done
@@ -45,8 +45,8 @@ class ParquetFolder:
         """Return the path and the bytes of each file.
 
         Raises:
-            DatasetNotFoundError: There are none.
-            UnsupportedError: Names of folders hold values of columns.
+            DatasetNotFoundError: The folder has no Parquet files.
+            UnsupportedError: The folder is partitioned by column values.
         """
         found = [(info.path, info.size) for info in self.store().list() if _is_data(info.path)]
         if not found:
@@ -54,7 +54,8 @@ class ParquetFolder:
         partitioned = [path for path, _ in found if "=" in path.rpartition("/")[0]]
         if partitioned:
             raise UnsupportedError(
-                "columns lie in the names of folders; read them by Spark and write the data frame",
+                "partitioned folders are not supported; read the folder with Spark and write the "
+                "data frame",
                 path=partitioned[0],
             )
         return found
@@ -68,13 +69,13 @@ class ParquetFolder:
         """Yield the rows of some files.
 
         Raises:
-            SchemaMismatchError: A file has other columns than the first one.
+            SchemaMismatchError: The schema of a file differs from that of the first file.
         """
         for path in paths:
             with self.open(path) as file:
                 if file.schema_arrow.names != schema.names:
                     raise SchemaMismatchError(
-                        "a file has other columns than the first one",
+                        "the columns of a file differ from those of the first file",
                         path=path,
                         expected=schema.names,
                         found=file.schema_arrow.names,
@@ -82,7 +83,7 @@ class ParquetFolder:
                 yield from file.iter_batches()
 
     def open(self, path: str) -> pq.ParquetFile:
-        """Open a file, which closes what it reads from when it is closed."""
+        """Open a file; closing it also closes the underlying reader."""
         return pq.ParquetFile(StoredFile(self.store().open_reader(path)), pre_buffer=False)
 
     def store(self) -> Store:
@@ -90,11 +91,11 @@ class ParquetFolder:
         return open_folder(self.uri, dict(self.options))
 
     def write_hidden(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
-        """Write the rows of a task under a name that nobody else has and readers skip."""
+        """Write the rows of a task under a unique hidden name."""
         return self.write(f"{_HIDDEN}/{uuid.uuid4()}{SUFFIX}", batches, schema)
 
     def write(self, path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
-        """Write a file."""
+        """Write a Parquet file."""
         rows = 0
         with (
             self.store().open_writer(path) as target,
@@ -106,7 +107,7 @@ class ParquetFolder:
         return WrittenFile(path, self.store().size(path), rows)
 
     def publish(self, files: Sequence[WrittenFile]) -> None:
-        """Give files the names under which readers see them, one after another."""
+        """Rename the files to their visible names, one at a time."""
         store = self.store()
         for file in files:
             if file.rows:

@@ -1,13 +1,13 @@
-"""Converting tables of other kinds to Lance and back, in tasks.
+"""Conversion of tables in other formats to Lance and back, in tasks.
 
-    convert("sales/", "sales.lance")                             from Parquet, by the names there
+    convert("sales/", "sales.lance")                             Parquet, detected by file names
     convert("lake/orders", "orders.lance", source_format="delta")
     convert("photos/", "photos.lance", source_format="files")    each file a blob with its path
     convert("orders.lance", "out/", target_format="parquet")
 
-One of both is Lance. What is read is pinned when the job begins, and what is written is one version
-of a Lance or Delta table; a folder of Parquet files gets them one after another at the end.
-Parquet keeps Arrow's types; Delta has the types of Spark.
+Source or target must be Lance. The version of the source is pinned when the job begins. A Lance or
+Delta target gets one new version; the files of a Parquet folder become visible one at a time at the
+end. Parquet preserves Arrow types; Delta has the types of Spark.
 """
 
 from __future__ import annotations
@@ -79,20 +79,20 @@ def convert(
     """Convert a table.
 
     Args:
-        source: What to read.
-        target: Where to write.
-        source_format: `lance`, `parquet`, `delta` or `files`; by default what lies there.
+        source: The table or folder to read.
+        target: The table or folder to write.
+        source_format: `lance`, `parquet`, `delta` or `files`; detected by default.
         target_format: `lance`, `parquet` or `delta`; by default `lance`, or `parquet` for a source
             that is Lance.
-        mode: `create` refuses where there is something, `append` adds rows, `overwrite` replaces
-            them, which folders of Parquet files cannot do.
+        mode: `create` raises if the target exists, `append` adds rows, and `overwrite` replaces all
+            rows. Parquet folders do not support `overwrite`.
         version: The version of a Lance or Delta table to read; by default the latest.
         options: Options of files of a Lance table, as for `format("lance")`.
-        bytes_per_task: How much a task reads, about.
-        running: See `Running`; storage options are those of both sides.
+        bytes_per_task: The approximate input size of a task.
+        running: See `Running`; storage options apply to both sides.
     """
     if mode not in MODES:
-        raise InvalidInputError("unknown mode", mode=mode, known=MODES)
+        raise InvalidInputError("unknown mode", mode=mode, expected=MODES)
     here, there = os.fspath(source), os.fspath(target)
     stored = tuple(sorted((running.get("storage_options") or {}).items()))
     kind = source_format or _format_at(here, stored)
@@ -110,13 +110,13 @@ def convert(
             folder = DeltaFolder(here, stored, version).pinned()
         case _:
             raise InvalidInputError(
-                "there is no way from this format to that", source=kind, target=into, known=FORMATS
+                "unsupported conversion", source=kind, target=into, expected=FORMATS
             )
     return _import(folder, there, mode, options, bytes_per_task, running)
 
 
 def _format_at(uri: str, stored: tuple[tuple[str, str], ...]) -> str:
-    """Return what lies at a place, by the names there."""
+    """Detect the format of a table or folder from its file names."""
     listing = open_folder(uri, dict(stored)).list_delimited()
     folders = {folder.rstrip("/").rpartition("/")[2] for folder in listing.folders}
     for name, kind in (("_versions", "lance"), ("_delta_log", "delta")):
@@ -124,7 +124,7 @@ def _format_at(uri: str, stored: tuple[tuple[str, str], ...]) -> str:
             return kind
     if any(info.path.endswith(".parquet") for info in listing.objects):
         return "parquet"
-    raise InvalidInputError("say by `source_format` what the source is", uri=uri, known=FORMATS)
+    raise InvalidInputError("unknown source format; set `source_format`", uri=uri, expected=FORMATS)
 
 
 def _import(
@@ -161,13 +161,13 @@ def _plan(
 ) -> FilePlan:
     settings = write_settings(table, options)
     latest = latest_of(table)
-    known = None if latest is None else with_actual_version(latest.manifest).data_version
-    if latest is not None and known is not None and mode == "append":
+    file_version = None if latest is None else with_actual_version(latest.manifest).data_version
+    if latest is not None and file_version is not None and mode == "append":
         fields = fit_to_table(latest.schema, schema)
         arrow = pa.schema([latest.schema.to_arrow().field(name) for name in schema.names])
-        return file_plan(settings, latest, arrow, fields, known)
+        return file_plan(settings, latest, arrow, fields, file_version)
     check_new_schema(schema)
-    version = settings.version or known or DEFAULT_VERSION
+    version = settings.version or file_version or DEFAULT_VERSION
     fields = Schema.from_arrow(schema, blob_v2=version >= FileVersion.V2_2)
     return file_plan(settings, latest, schema, fields, version)
 
@@ -187,10 +187,10 @@ def _export(
     running: Running,
 ) -> Finished:
     job, table = begin(source, running)
-    wanted = ReadOptions(table, version=version, split_bytes=bytes_per_task)
-    snapshot = pinned(wanted)
-    spark_types = schema_of_snapshot(snapshot, wanted)
-    tasks = plan_tasks(snapshot, wanted, tuple(spark_types.fieldNames()))
+    read_options = ReadOptions(table, version=version, split_bytes=bytes_per_task)
+    snapshot = pinned(read_options)
+    spark_types = schema_of_snapshot(snapshot, read_options)
+    tasks = plan_tasks(snapshot, read_options, tuple(spark_types.fieldNames()))
     if into == "delta":
         schema = arrow_schema(spark_types)
         delta = DeltaFolder(target, table.options)
@@ -221,7 +221,7 @@ def export_delta(folder: DeltaFolder, schema: pa.Schema, task: ScanTask) -> Done
 def _check_folder(folder: ParquetFolder, mode: str) -> None:
     if mode == "overwrite":
         raise InvalidInputError(
-            "files of Parquet cannot be replaced at once; write into an empty folder",
+            "a folder of Parquet files cannot be overwritten atomically; write to an empty folder",
             target=folder.uri,
         )
     if mode == "create" and any(True for _ in folder.store().list()):

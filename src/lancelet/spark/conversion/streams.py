@@ -1,4 +1,4 @@
-"""Objects of any store as Python files, which is how other libraries read and write them."""
+"""Objects of any store as Python file objects, for other libraries."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from lancelet.io.store import ObjectReader, ObjectWriter
 
 
 class StoredFile(io.RawIOBase):
-    """An object that reads like a file, from anywhere."""
+    """A seekable file object that reads a stored object."""
 
     def __init__(self, reader: ObjectReader) -> None:
-        """Read from the start; closing closes the reader."""
+        """Read from the start; `close` closes the reader."""
         self._reader = reader
         self._position = 0
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say that it can be read from anywhere."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position."""
+        """Move to a position and return it."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._reader.size}
         self._position = max(0, start[whence] + offset)
         return self._position
@@ -36,7 +36,7 @@ class StoredFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer with the bytes from the position on, as far as there are any."""
+        """Read bytes into a buffer and return their number, 0 at the end."""
         view = memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._reader.size - self._position))
         if size:
@@ -53,18 +53,18 @@ class StoredFile(io.RawIOBase):
 
 
 class UnfinishedFile(io.RawIOBase):
-    """An object that is written like a file; nobody sees it before it is closed."""
+    """A file object that writes a stored object, which becomes visible on `close`."""
 
     def __init__(self, writer: ObjectWriter) -> None:
         """Write from the start."""
         self._writer = writer
 
     def writable(self) -> bool:
-        """Say that it can be written."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the number of bytes written."""
         return self._writer.position
 
     def write(self, data: Any) -> int:

@@ -139,7 +139,7 @@ class Aggregation:
 
 
 def final_text(merged: str) -> str:
-    """Return the expression that replaces an aggregate if there is one row per group.
+    """Return the expression that replaces an aggregate over groups of one row each.
 
     >>> final_text("coalesce(sum(__lancelet_0), 0L)")
     'coalesce(__lancelet_0, 0L)'
@@ -477,7 +477,7 @@ def aggregate_batch(
         labels = [f"{name}_{suffixes[name]}" if name in suffixes else name for name in columns]
         table = table.select(labels)
     table = table.combine_chunks()
-    arrays = [_shown(table.column(place), field) for place, field in enumerate(schema)]
+    arrays = [_shown(table.column(index), field) for index, field in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

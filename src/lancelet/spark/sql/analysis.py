@@ -256,11 +256,11 @@ class _TableNodes:
     @staticmethod
     def of(tree: exp.Query, columns: Mapping[str, TableColumns]) -> _TableNodes:
         """Collect the tables in one walk of the tree."""
-        places: dict[int, list[exp.Table]] = {}
+        tables_by_select: dict[int, list[exp.Table]] = {}
         for node in tree.find_all(exp.Table):
             if node.name in columns:
-                places.setdefault(id(node.parent_select), []).append(node)
-        return _TableNodes(columns, places)
+                tables_by_select.setdefault(id(node.parent_select), []).append(node)
+        return _TableNodes(columns, tables_by_select)
 
     def within(self, select: exp.Expression) -> Sequence[exp.Table]:
         """Return the tables of one SELECT, without its subqueries."""
@@ -268,7 +268,7 @@ class _TableNodes:
 
 
 def _scope(select: exp.Expression) -> exp.Expression:
-    """Return a SELECT with its enclosing parentheses, whose ORDER BY may name its columns."""
+    """Return a SELECT with its enclosing parentheses; ORDER BY may refer to its columns."""
     while isinstance(select.parent, exp.Subquery):
         select = select.parent
     return select
@@ -355,7 +355,7 @@ def _same_keys(
     node: exp.Table,
     table_nodes: _TableNodes,
 ) -> Iterator[SameKey]:
-    """Yield columns of a table whose values must occur in a column of another table.
+    """Yield the columns of a table that are restricted to the values of another table's column.
 
     The other table is in the same SELECT, in an enclosing one, or in an IN subquery.
     """

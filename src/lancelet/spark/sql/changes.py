@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 from sqlglot import exp
@@ -36,11 +36,11 @@ from lancelet.spark.reader import pinned
 from lancelet.spark.running import Running, begin
 from lancelet.spark.sql.analysis import TableColumns, parts
 from lancelet.spark.sql.names import Reference, locate
+from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.predicates import Translator
 from lancelet.spark.sql.query import Plan, Session, plan_query
 from lancelet.spark.sql.reading import OpenTable
 from lancelet.spark.sql.source import Source, edited, parse_query
-from lancelet.spark.sql.words import Words
 from lancelet.spark.writing import write, write_settings
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
@@ -69,12 +69,12 @@ class Target:
         session: Session,
         source: Source,
         reference: Reference,
-        known: AbstractSet[str] = frozenset(),
+        valid_options: AbstractSet[str] = frozenset(),
     ) -> Target:
         """Find the table; only its latest version can change. `known` are its valid options."""
         if reference.is_pinned:
             source.fail("only the latest version can be changed; remove AS OF", reference.start)
-        table = locate(session.spark, source, reference, known=known)
+        table = locate(session.spark, source, reference, valid_options=valid_options)
         return Target(session, source, reference, table)
 
     @property
@@ -96,7 +96,7 @@ class Target:
         return pinned(ReadOptions(self.table))
 
     def query(self, snapshot: Snapshot, text: str, **frames: DataFrame) -> DataFrame:
-        """Run a query generated from the statement, in which the table is `lance.`#target``."""
+        """Run a query generated from the statement, with the table as `lance.`#target``."""
         opened = OpenTable(ReadOptions(self.table.at(snapshot.version)), snapshot)
         session = replace(
             self.session,
@@ -113,49 +113,51 @@ class Target:
         ]
         if len(found) != 1:
             self.source.fail(
-                f"the table has no column `{name}`{similar_names(name, names)}", start, known=names
+                f"the table has no column `{name}`{similar_names(name, names)}",
+                start,
+                expected=names,
             )
         return found[0]
 
 
-def insert(session: Session, words: Words) -> DataFrame | None:
+def insert(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run INSERT INTO or INSERT OVERWRITE."""
-    words.need("INSERT")
-    overwrites = words.take_any("INTO", "OVERWRITE") == "OVERWRITE"
-    words.take("TABLE")
-    reference = words.table(by_view=True)
+    parser.need("INSERT")
+    overwrites = parser.take_any("INTO", "OVERWRITE") == "OVERWRITE"
+    parser.take("TABLE")
+    reference = parser.table(by_view=True)
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference, {*ROW_NAMES, "commit_message"})
+    target = Target.of(session, parser.source, reference, {*ROW_NAMES, "commit_message"})
     snapshot = target.open()
     schema = target_schema(snapshot)
     where = "true" if overwrites else None
     column_names: list[str] | None = None
-    if words.at("PARTITION"):
-        words.fail("Lance tables have no partitions")
-    if words.at("L_PAREN") and not any(words.at("L_PAREN", *each) for each in _QUERY):
-        start = words.position
-        column_names = [target.column(schema, name, start) for name in words.names("a column")]
-    by_name = words.take("BY", "NAME")
-    if words.take("REPLACE", "WHERE"):
-        start = words.position
-        condition = words.text_until(*_QUERY)
+    if parser.at("PARTITION"):
+        parser.fail("Lance tables have no partitions")
+    if parser.at("L_PAREN") and not any(parser.at("L_PAREN", *each) for each in _QUERY):
+        start = parser.position
+        column_names = [target.column(schema, name, start) for name in parser.names("a column")]
+    by_name = parser.take("BY", "NAME")
+    if parser.take("REPLACE", "WHERE"):
+        start = parser.position
+        condition = parser.text_until(*_QUERY)
         where = exact_filter(session, snapshot, condition)
         if where is None:
-            words.source.fail(
+            parser.source.fail(
                 "REPLACE WHERE supports comparisons of columns with constants",
                 start,
                 found=condition,
             )
-    start = words.position
-    text = _with_nulls(words.source.text[start:])
-    frame = plan_query(session, Source(text, words.source)).run()
+    start = parser.position
+    text = _with_nulls(parser.source.text[start:])
+    frame = plan_query(session, Source(text, parser.source)).run()
     columns = frame.columns
     names = columns if by_name else (column_names or schema.fieldNames())
     if by_name:
         names = [target.column(schema, name, start) for name in columns]
     if len(set(names)) < len(names) or len(names) != len(columns):
-        words.source.fail(
+        parser.source.fail(
             "the columns of the query differ from those of the table",
             start,
             expected=names,
@@ -189,18 +191,18 @@ def _with_nulls(text: str) -> str:
     return edited(text, edits)
 
 
-def delete(session: Session, words: Words) -> DataFrame | None:
+def delete(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run DELETE FROM."""
-    words.need("DELETE")
-    words.take("FROM")
-    reference = words.table(by_view=True)
+    parser.need("DELETE")
+    parser.take("FROM")
+    reference = parser.table(by_view=True)
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
+    target = Target.of(session, parser.source, reference)
     snapshot = target.open()
-    alias = _alias(words, reference, ("WHERE",))
-    condition = words.text_until() if words.take("WHERE") else "true"
-    words.end()
+    alias = _alias(parser, reference, ("WHERE",))
+    condition = parser.text_until() if parser.take("WHERE") else "true"
+    parser.end()
     where = exact_filter(session, snapshot, condition, alias)
     if where is not None:
         done = change.delete(target.table.uri, where, **target.running)
@@ -214,32 +216,32 @@ def delete(session: Session, words: Words) -> DataFrame | None:
     return _counts(session, deleted=found.counts.deleted)
 
 
-def truncate(session: Session, words: Words) -> DataFrame | None:
+def truncate(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run TRUNCATE TABLE."""
-    words.need("TRUNCATE", "TABLE")
-    reference = words.table()
+    parser.need("TRUNCATE", "TABLE")
+    reference = parser.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
-    words.end()
+    target = Target.of(session, parser.source, reference)
+    parser.end()
     done = change.delete(target.table.uri, "true", **target.running)
     return _counts(session, deleted=done.num_rows)
 
 
-def update(session: Session, words: Words) -> DataFrame | None:
+def update(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run UPDATE."""
-    words.need("UPDATE")
-    reference = words.table(by_view=True)
+    parser.need("UPDATE")
+    reference = parser.table(by_view=True)
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference, ROW_NAMES)
+    target = Target.of(session, parser.source, reference, ROW_NAMES)
     schema = target_schema(target.open())
-    alias = _alias(words, reference, ("SET",))
-    words.need("SET")
-    start = words.position
-    values = _assignments(words, target, schema, alias, ("WHERE",))
-    condition = words.text_until() if words.take("WHERE") else "true"
-    words.end()
+    alias = _alias(parser, reference, ("SET",))
+    parser.need("SET")
+    start = parser.position
+    values = _assignments(parser, target, schema, alias, ("WHERE",))
+    condition = parser.text_until() if parser.take("WHERE") else "true"
+    parser.end()
 
     def changed(snapshot: Snapshot) -> DataFrame:
         columns = target_schema(snapshot)
@@ -275,30 +277,30 @@ class _Clause:
     start: int
 
 
-def merge(session: Session, words: Words) -> DataFrame | None:
+def merge(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run MERGE INTO."""
-    words.need("MERGE")
-    if words.at("WITH", "SCHEMA", "EVOLUTION"):
-        words.fail("a merge does not add columns; add them with ALTER TABLE first")
-    words.take("INTO")
-    reference = words.table(by_view=True)
+    parser.need("MERGE")
+    if parser.at("WITH", "SCHEMA", "EVOLUTION"):
+        parser.fail("a merge does not add columns; add them with ALTER TABLE first")
+    parser.take("INTO")
+    reference = parser.table(by_view=True)
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference, ROW_NAMES)
+    target = Target.of(session, parser.source, reference, ROW_NAMES)
     schema = target_schema(target.open())
-    alias = _alias(words, reference, ("USING",))
-    words.need("USING")
-    plan, own = merge_source(session, words)
+    alias = _alias(parser, reference, ("USING",))
+    parser.need("USING")
+    plan, own = merge_source(session, parser)
     frame = plan.run()
-    words.need("ON")
-    condition = words.text_until(("WHEN", "MATCHED"), ("WHEN", "NOT"))
+    parser.need("ON")
+    condition = parser.text_until(("WHEN", "MATCHED"), ("WHEN", "NOT"))
     clauses = []
-    while words.token is not None:
-        clauses.append(_clause(words, target, schema, alias))
+    while parser.token is not None:
+        clauses.append(_clause(parser, target, schema, alias))
     if not clauses:
-        words.fail("expected WHEN")
+        parser.fail("expected WHEN")
     if own.lower() == alias.lower():
-        words.source.fail(
+        parser.source.fail(
             "the source has the same name as the table; use an alias", reference.start
         )
     made = _Merge(target, frame, own, alias, condition, tuple(clauses))
@@ -308,12 +310,12 @@ def merge(session: Session, words: Words) -> DataFrame | None:
 
 
 def update_columns(
-    session: Session, words: Words, target: Target, names: Sequence[str], base: Snapshot
+    session: Session, parser: StatementParser, target: Target, names: Sequence[str], base: Snapshot
 ) -> MergeResult:
-    """Run ALTER TABLE ... UPDATE COLUMNS ... FROM, whose source identifies rows by `_rowaddr`."""
-    start = words.position
-    plan, _ = merge_source(session, words)
-    words.end()
+    """Run ALTER TABLE ... UPDATE COLUMNS ... FROM a source with a `_rowaddr` column."""
+    start = parser.position
+    plan, _ = merge_source(session, parser)
+    parser.end()
     frame = with_row_addresses(target, plan, names, base, start)
     own, alias = f"{_SOURCE}_rows", f"{_SOURCE}_table"
     values = {name: f"{quoted(own)}.{quoted(name)}" for name in names}
@@ -352,79 +354,79 @@ def with_row_addresses(
     return frame.select(F.col(quoted(source_columns["_rowaddr"])).alias("_rowaddr"), *chosen)
 
 
-def merge_source(session: Session, words: Words) -> tuple[Plan, str]:
+def merge_source(session: Session, parser: StatementParser) -> tuple[Plan, str]:
     """Read the source of a merge, and return the query of its rows, and its name."""
-    start = words.number
-    if words.at("L_PAREN"):
-        words.number += 1
-        text = words.text_until()
-        words.need("R_PAREN")
+    start = parser.number
+    if parser.at("L_PAREN"):
+        parser.number += 1
+        text = parser.text_until()
+        parser.need("R_PAREN")
         default = "source"
     else:
-        reference = words.table(by_view=True)
-        if words.take("L_BRACE"):
-            default = words.name("a data frame")
-            words.need("R_BRACE")
+        reference = parser.table(by_view=True)
+        if parser.take("L_BRACE"):
+            default = parser.name("a data frame")
+            parser.need("R_BRACE")
         elif reference is None:
-            default = words.path("a table or a query in parentheses").rpartition(".")[2]
-            if words.at("L_PAREN"):
-                words.number += 1
-                words.text_until()
-                words.need("R_PAREN")
+            default = parser.path("a table or a query in parentheses").rpartition(".")[2]
+            if parser.at("L_PAREN"):
+                parser.number += 1
+                parser.text_until()
+                parser.need("R_PAREN")
         else:
             default = reference.own
-        tokens = words.source.tokens
-        text = words.source.text[tokens[start].start : tokens[words.number - 1].stop]
+        tokens = parser.source.tokens
+        text = parser.source.text[tokens[start].start : tokens[parser.number - 1].stop]
         text = f"SELECT * FROM {text}"
-    has_as = words.take("AS")
-    is_bare = not has_as and (words.token is None or words.at("ON"))
-    own = default if is_bare else words.name("a name")
-    if words.at("L_PAREN"):
-        names = ", ".join(map(quoted, words.names("a column")))
+    has_as = parser.take("AS")
+    is_bare = not has_as and (parser.token is None or parser.at("ON"))
+    own = default if is_bare else parser.name("a name")
+    if parser.at("L_PAREN"):
+        names = ", ".join(map(quoted, parser.names("a column")))
         text = f"SELECT * FROM ({text}) AS {quoted(own)} ({names})"
-    return plan_query(session, Source(text, words.source)), own
+    return plan_query(session, Source(text, parser.source)), own
 
 
-def _clause(words: Words, target: Target, schema: StructType, alias: str) -> _Clause:
-    start = words.position
-    words.need("WHEN")
+def _clause(parser: StatementParser, target: Target, schema: StructType, alias: str) -> _Clause:
+    start = parser.position
+    parser.need("WHEN")
     case = "matched"
-    if words.take("NOT", "MATCHED"):
+    if parser.take("NOT", "MATCHED"):
         case = "source"
-        if words.take("BY", "SOURCE"):
+        if parser.take("BY", "SOURCE"):
             case = "target"
         else:
-            words.take("BY", "TARGET")
+            parser.take("BY", "TARGET")
     else:
-        words.need("MATCHED")
-    condition = words.text_until(("THEN",)) if words.take("AND") else None
-    words.need("THEN")
+        parser.need("MATCHED")
+    condition = parser.text_until(("THEN",)) if parser.take("AND") else None
+    parser.need("THEN")
     stops = (("WHEN", "MATCHED"), ("WHEN", "NOT"))
-    if case != "source" and words.take("DELETE"):
+    if case != "source" and parser.take("DELETE"):
         return _Clause(case, Action.DELETE, condition, {}, start)
     if case == "source":
-        words.need("INSERT")
-        if words.take("STAR"):
+        parser.need("INSERT")
+        if parser.take("STAR"):
             return _Clause(case, Action.INSERT, condition, None, start)
-        position = words.position
+        position = parser.position
         names = [
-            target.column(schema, _last(name, alias), position) for name in words.names("a column")
+            target.column(schema, _last(name, alias), position) for name in parser.names("a column")
         ]
-        words.need("VALUES")
-        words.need("L_PAREN")
-        values = [_value_text(words, ("COMMA",), ("R_PAREN",))]
-        while words.take("COMMA"):
-            values.append(_value_text(words, ("COMMA",), ("R_PAREN",)))
-        words.need("R_PAREN")
+        parser.need("VALUES")
+        parser.need("L_PAREN")
+        values = [_value_text(parser, ("COMMA",), ("R_PAREN",))]
+        while parser.take("COMMA"):
+            values.append(_value_text(parser, ("COMMA",), ("R_PAREN",)))
+        parser.need("R_PAREN")
         if len(values) != len(names) or len(set(names)) < len(names):
-            words.source.fail("INSERT needs one value per column", position, columns=names)
+            parser.source.fail("INSERT needs one value per column", position, columns=names)
         return _Clause(case, Action.INSERT, condition, dict(zip(names, values, strict=True)), start)
-    if not words.take("UPDATE"):
-        words.fail("expected UPDATE or DELETE")
-    words.need("SET")
-    if case == "matched" and words.take("STAR"):
+    if not parser.take("UPDATE"):
+        parser.fail("expected UPDATE or DELETE")
+    parser.need("SET")
+    if case == "matched" and parser.take("STAR"):
         return _Clause(case, Action.UPDATE, condition, None, start)
-    given = _assignments(words, target, schema, alias, *stops)
+    given = _assignments(parser, target, schema, alias, *stops)
     return _Clause(case, Action.UPDATE, condition, given, start)
 
 
@@ -485,10 +487,10 @@ class _Merge:
                         clause.start,
                     )
             bare = own - {name.lower()}
-            places = [(word, start) for word, start in _unqualified_names(text) if word in bare]
-            if sorted(word for word, _ in places) != sorted(each for each in found if each in bare):
+            names = [(word, start) for word, start in _unqualified_names(text) if word in bare]
+            if sorted(word for word, _ in names) != sorted(each for each in found if each in bare):
                 return text  # such a token is not always a name
-            return edited(text, [(start, start, f"{quoted(name)}.") for _, start in places])
+            return edited(text, [(start, start, f"{quoted(name)}.") for _, start in names])
 
         condition = None if clause.condition is None else qualified(clause.condition)
         values = clause.values and {each: qualified(text) for each, text in clause.values.items()}
@@ -634,7 +636,7 @@ class _Merge:
 
 
 def _unqualified_names(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the tokens of an expression that neither follow a dot nor are called."""
+    """Yield the tokens of an expression that do not follow a dot and are not function names."""
     tokens = Source(text).tokens
     for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
         is_inner = before is not None and before.kind in {"DOT", "COLON"}
@@ -702,72 +704,72 @@ def _cast(
     target: Target,
     value: Column,
     found: DataType,
-    wanted: DataType,
+    expected: DataType,
     name: str,
     start: int,
     *,
     by_name: bool,
 ) -> Column:
-    if by_name and not has_same_names(found, wanted):
+    if by_name and not has_same_names(found, expected):
         target.source.fail(
-            f"`{name}` has type {wanted.simpleString()}, whose fields are not those of "
+            f"`{name}` has type {expected.simpleString()}; its fields differ from those of "
             f"{found.simpleString()}",
             start,
         )
-    if not is_storable(found, wanted, by_name=by_name):
+    if not is_storable(found, expected, by_name=by_name):
         target.source.fail(
-            f"`{name}` has type {wanted.simpleString()}, which values of type "
-            f"{found.simpleString()} are not stored as; cast them",
+            f"`{name}` has type {expected.simpleString()}, which cannot store values of type "
+            f"{found.simpleString()}; add a cast",
             start,
         )
-    message = F.lit(f"a value does not fit `{name}`, which has type {wanted.simpleString()}")
-    return cast_or_raise(value, found, wanted, message, by_name=by_name)
+    message = F.lit(f"a value does not fit `{name}`, which has type {expected.simpleString()}")
+    return cast_or_raise(value, found, expected, message, by_name=by_name)
 
 
-def is_storable(found: DataType, wanted: DataType, *, by_name: bool = False) -> bool:
-    """Say whether Spark stores values of a type in a column of another without a cast."""
+def is_storable(found: DataType, target: DataType, *, by_name: bool = False) -> bool:
+    """Return whether Spark stores values of a type in a column of another without a cast."""
     storable = partial(is_storable, by_name=by_name)
     number, text = spark_types.NumericType, spark_types.StringType
     times = (spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType)
-    match found, wanted:
+    match found, target:
         case spark_types.NullType(), _:
             return True
         case ArrayType(), ArrayType():
-            return storable(found.elementType, wanted.elementType)
+            return storable(found.elementType, target.elementType)
         case MapType(), MapType():
-            is_key = storable(found.keyType, wanted.keyType)
-            return is_key and storable(found.valueType, wanted.valueType)
+            is_key = storable(found.keyType, target.keyType)
+            return is_key and storable(found.valueType, target.valueType)
         case StructType(), StructType():
-            return len(found) == len(wanted) and all(
+            return len(found) == len(target) and all(
                 storable(one.dataType, two.dataType)
-                for one, two in pair_fields(found, wanted, by_name=by_name)
+                for one, two in pair_fields(found, target, by_name=by_name)
             )
-    if isinstance(found, number) and isinstance(wanted, number):
+    if isinstance(found, number) and isinstance(target, number):
         return True
-    if isinstance(found, times) and isinstance(wanted, times):
+    if isinstance(found, times) and isinstance(target, times):
         return True
     is_plain = not isinstance(found, ArrayType | MapType | StructType | spark_types.BinaryType)
-    return found == wanted or (isinstance(wanted, text) and is_plain)
+    return found == target or (isinstance(target, text) and is_plain)
 
 
 def _assignments(
-    words: Words, target: Target, schema: StructType, alias: str, *stops: tuple[str, ...]
+    parser: StatementParser, target: Target, schema: StructType, alias: str, *stops: tuple[str, ...]
 ) -> dict[str, str]:
     """Read `a = x, b = y`."""
     found: dict[str, str] = {}
     inner: dict[str, dict[str, str]] = {}
     while True:
-        start = words.position
-        path = _last(words.path("a column"), alias)
+        start = parser.position
+        path = _last(parser.path("a column"), alias)
         whole, _, rest = path.partition(".")
         is_field = rest and path.lower() not in {each.lower() for each in schema.fieldNames()}
         name = target.column(schema, whole if is_field else path, start)
-        if not words.take("EQ"):
-            words.fail("expected =")
+        if not parser.take("EQ"):
+            parser.fail("expected =")
         fields = inner.setdefault(name, {}) if is_field else None
         if name in found or (name in inner and (fields is None or rest.lower() in fields)):
-            words.source.fail(f"`{path}` is set twice", start)
-        value = _value_text(words, ("COMMA",), *stops)
+            parser.source.fail(f"`{path}` is set twice", start)
+        value = _value_text(parser, ("COMMA",), *stops)
         if fields is None:
             found[name] = value
         else:
@@ -775,8 +777,10 @@ def _assignments(
             column = f"{quoted(alias)}.{quoted(name)}"
             text = _with_fields(schema[name].dataType, column, fields)
             if text is None:
-                words.source.fail(f"`{name}` has no field `{rest}`, or one in it is set too", start)
-        if not words.take("COMMA"):
+                parser.source.fail(
+                    f"`{name}` has no field `{rest}`, or one in it is set too", start
+                )
+        if not parser.take("COMMA"):
             for each, fields in inner.items():
                 column = f"{quoted(alias)}.{quoted(each)}"
                 text = _with_fields(schema[each].dataType, column, fields)
@@ -784,9 +788,9 @@ def _assignments(
             return found
 
 
-def _value_text(words: Words, *stops: Sequence[str]) -> str:
+def _value_text(parser: StatementParser, *stops: Sequence[str]) -> str:
     """Read a value; DEFAULT is null, as columns have no other."""
-    text = words.text_until(*stops)
+    text = parser.text_until(*stops)
     return "NULL" if text.upper() == "DEFAULT" else text
 
 
@@ -814,16 +818,20 @@ def _last(path: str, alias: str) -> str:
     return path[len(alias) + 1 :] if path.lower().startswith(f"{alias.lower()}.") else path
 
 
-def _alias(words: Words, reference: Reference, stop: tuple[str, ...]) -> str:
-    has_as = words.take("AS")
-    if has_as or (words.token is not None and not words.at(*stop)):
-        return words.name("a name")
+def _alias(parser: StatementParser, reference: Reference, stop: tuple[str, ...]) -> str:
+    has_as = parser.take("AS")
+    if has_as or (parser.token is not None and not parser.at(*stop)):
+        return parser.name("a name")
     return reference.own
 
 
 def _refuse_blobs(snapshot: Snapshot, schema: StructType, values: Mapping[str, str] | None) -> None:
-    kept = [] if values is None else [each for each in schema.fieldNames() if each not in values]
-    blobs = [each.name for each in snapshot.schema.fields if each.is_blob and each.name in kept]
+    unchanged = (
+        [] if values is None else [each for each in schema.fieldNames() if each not in values]
+    )
+    blobs = [
+        each.name for each in snapshot.schema.fields if each.is_blob and each.name in unchanged
+    ]
     if blobs:
         raise UnsupportedError(
             "rows with blobs can only be updated if the statement sets them too", columns=blobs
@@ -831,7 +839,7 @@ def _refuse_blobs(snapshot: Snapshot, schema: StructType, values: Mapping[str, s
 
 
 def counted(session: Session, done: MergeResult) -> DataFrame:
-    """Return what a merge did as the result of its statement."""
+    """Return the counts of a merge as the result of its statement."""
     counts = done.counts
     return _counts(
         session, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted

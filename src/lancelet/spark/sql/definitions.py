@@ -47,9 +47,9 @@ from lancelet.spark.sql.names import (
     named_table,
     record_view,
 )
+from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
-from lancelet.spark.sql.words import Words
 from lancelet.spark.types import arrow_field, has_collation, stored_field
 from lancelet.spark.writing import write
 
@@ -63,58 +63,58 @@ def dataset_of(target: Target) -> LanceDataset:
     return dataset if table.branch is None else dataset.checkout_version((table.branch, None))
 
 
-def nothing(session: Session) -> DataFrame:
+def empty_result(session: Session) -> DataFrame:
     """Return the result of statements that have none."""
     return session.spark.createDataFrame([], "result string").select()
 
 
-def create(session: Session, words: Words) -> DataFrame | None:
+def create(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run CREATE [OR REPLACE] TABLE and REPLACE TABLE."""
-    if words.at("CREATE") and any(
-        words.source.tokens[1:2] and words.source.tokens[1].word == each for each in _NAMESPACES
+    if parser.at("CREATE") and any(
+        parser.source.tokens[1:2] and parser.source.tokens[1].word == each for each in _NAMESPACES
     ):
-        return _create_namespace(session, words)
-    replaces = words.take("REPLACE", "TABLE")
+        return _create_namespace(session, parser)
+    replaces = parser.take("REPLACE", "TABLE")
     if not replaces:
-        words.need("CREATE")
-        replaces = words.take("OR", "REPLACE")
-        if not words.take("TABLE"):
+        parser.need("CREATE")
+        replaces = parser.take("OR", "REPLACE")
+        if not parser.take("TABLE"):
             return None
-    must_be_new = not words.take("IF", "NOT", "EXISTS")
-    reference = words.table()
+    must_be_new = not parser.take("IF", "NOT", "EXISTS")
+    reference = parser.table()
     if reference is None:
         return None
     if reference.is_pinned or reference.branch is not None:
-        words.source.fail("a table is made without a version or branch", reference.start)
-    kind = words.take_any("SHALLOW", "DEEP")
+        parser.source.fail("a table is made without a version or branch", reference.start)
+    kind = parser.take_any("SHALLOW", "DEEP")
     if kind is not None:
-        words.need("CLONE")
-        return _clone(session, words, reference, is_shallow=kind == "SHALLOW")
+        parser.need("CLONE")
+        return _clone(session, parser, reference, is_shallow=kind == "SHALLOW")
     schema: StructType | None = None
-    if words.at("L_PAREN"):
-        schema = _columns(session, words)
+    if parser.at("L_PAREN"):
+        schema = _columns(session, parser)
     properties: dict[str, str] = {}
     message = None
-    while not words.at("AS") and words.token is not None:
-        if words.take("USING"):
-            start = words.position
-            if words.name("a format").lower() != "lance":
-                words.source.fail("a table at such a place has the format lance", start)
-        elif words.take_any("TBLPROPERTIES", "OPTIONS"):
-            properties |= words.properties()
-        elif words.take("COMMENT"):
-            message = words.string("a comment")
-        elif words.at("PARTITIONED") or words.at("CLUSTERED"):
-            words.fail("Lance tables have no partitions or buckets; leave it out")
+    while not parser.at("AS") and parser.token is not None:
+        if parser.take("USING"):
+            start = parser.position
+            if parser.name("a format").lower() != "lance":
+                parser.source.fail("the format of a table in this catalog must be lance", start)
+        elif parser.take_any("TBLPROPERTIES", "OPTIONS"):
+            properties |= parser.properties()
+        elif parser.take("COMMENT"):
+            message = parser.string("a comment")
+        elif parser.at("PARTITIONED") or parser.at("CLUSTERED"):
+            parser.fail("Lance tables have no partitions or buckets; omit this clause")
         else:
-            words.fail("expected AS, USING, TBLPROPERTIES or COMMENT")
-    if words.take("AS"):
+            parser.fail("expected AS, USING, TBLPROPERTIES or COMMENT")
+    if parser.take("AS"):
         if schema is not None:
-            words.fail("the columns come from the query; leave the list out")
-        text = words.source.text[words.position :]
-        frame = plan_query(session, Source(text, words.source)).run()
+            parser.fail("the query determines the columns; omit the column list")
+        text = parser.source.text[parser.position :]
+        frame = plan_query(session, Source(text, parser.source)).run()
     elif schema is None:
-        words.fail("expected columns or AS and a query")
+        parser.fail("expected columns or AS and a query")
     else:
         frame = session.spark.createDataFrame([], schema)
     properties |= dict(reference.options)
@@ -124,7 +124,7 @@ def create(session: Session, words: Words) -> DataFrame | None:
     options = {name: value for name, value in options.items() if not _is_storage(name)}
     reference = replace(reference, options=tuple(storage.items()))
     return _make(
-        session, words, reference, frame, (replaces, must_be_new), options, config, message
+        session, parser, reference, frame, (replaces, must_be_new), options, config, message
     )
 
 
@@ -138,22 +138,22 @@ def _is_storage(name: str) -> bool:
     return name.lower().startswith(STORAGE_PREFIX)
 
 
-def _columns(session: Session, words: Words) -> StructType:
-    start = words.position
-    words.need("L_PAREN")
-    text = words.text_until(("R_PAREN",))
-    words.need("R_PAREN")
+def _columns(session: Session, parser: StatementParser) -> StructType:
+    start = parser.position
+    parser.need("L_PAREN")
+    text = parser.text_until(("R_PAREN",))
+    parser.need("R_PAREN")
     try:
         found: StructType = session.spark.createDataFrame([], text).schema
     except PySparkException as error:
-        # Spark's own message has positions in a text that nobody wrote.
-        words.source.fail(f"the columns cannot be understood: {str(error).splitlines()[0]}", start)
+        # The positions in Spark's own message refer to a generated text.
+        parser.source.fail(f"invalid column definitions: {str(error).splitlines()[0]}", start)
     return found
 
 
 def _make(
     session: Session,
-    words: Words,
+    parser: StatementParser,
     reference: Reference,
     frame: DataFrame,
     how: tuple[bool, bool],
@@ -162,12 +162,12 @@ def _make(
     message: str | None,
 ) -> DataFrame:
     replaces, must_be_new = how
-    table, named = _place(session, words.source, reference)
+    table, named = _locate_new(session, parser.source, reference)
     latest = None if table is None else latest_of(table)
     if latest is not None and not replaces:
         if must_be_new:
-            raise AlreadyExistsError("there is a table already", table=reference.title)
-        return nothing(session)
+            raise AlreadyExistsError("the table exists already", table=reference.title)
+        return empty_result(session)
     declared = table is None and named is not None
     if table is None:
         assert named is not None
@@ -189,19 +189,19 @@ def _make(
                 namespace_module().DeregisterTableRequest(id=list(named.table_id))
             )
         raise
-    return nothing(session)
+    return empty_result(session)
 
 
 def _new_table(named: NamedTable, reference: Reference) -> TableRef:
-    """Take the name of a table that is not there, and return where it goes."""
-    uri = named.uri_to_write(creates=True)  # only then there is something to ask about
+    """Reserve the name of a new table and return its location."""
+    uri = named.uri_to_write(creates=True)
     return TableRef.of(uri, {**named.storage_options(), **reference.select_options(storage=True)})
 
 
-def _place(
+def _locate_new(
     session: Session, source: Source, reference: Reference
 ) -> tuple[TableRef | None, NamedTable | None]:
-    """Return where a table is or goes; for a name that is free, there is no place yet."""
+    """Return the location of a table, or the namespace entry of a name without a table."""
     if reference.is_path:
         return locate(session.spark, source, reference), None
     named = named_table(session.spark, source, reference)
@@ -214,13 +214,15 @@ def _place(
     return TableRef.of(uri, {**options, **reference.select_options(storage=True)}), named
 
 
-def _clone(session: Session, words: Words, reference: Reference, *, is_shallow: bool) -> DataFrame:
-    origin = words.need_table()
-    words.end()
-    table, named = _place(session, words.source, reference)
+def _clone(
+    session: Session, parser: StatementParser, reference: Reference, *, is_shallow: bool
+) -> DataFrame:
+    origin = parser.need_table()
+    parser.end()
+    table, named = _locate_new(session, parser.source, reference)
     if table is not None and latest_of(table) is not None:
-        raise AlreadyExistsError("there is a table already", table=reference.title)
-    source_table = locate(session.spark, words.source, origin)
+        raise AlreadyExistsError("the table exists already", table=reference.title)
+    source_table = locate(session.spark, parser.source, origin)
     dataset = LanceDataset(source_table.uri, storage_options=dict(source_table.options))
     version: Any = origin.version
     if version is not None and version.isdigit():
@@ -232,61 +234,63 @@ def _clone(session: Session, words: Words, reference: Reference, *, is_shallow: 
         table = _new_table(named, reference)
     run = dataset.shallow_clone if is_shallow else dataset.deep_clone
     run(table.uri, version, dict(table.options) or None)
-    return nothing(session)
+    return empty_result(session)
 
 
-def drop(session: Session, words: Words) -> DataFrame | None:
+def drop(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run DROP TABLE and DROP NAMESPACE."""
-    words.need("DROP")
-    if words.take_any(*_NAMESPACES):
-        return _drop_namespace(session, words)
-    if not words.take("TABLE"):
+    parser.need("DROP")
+    if parser.take_any(*_NAMESPACES):
+        return _drop_namespace(session, parser)
+    if not parser.take("TABLE"):
         return None
-    may_be_missing = words.take("IF", "EXISTS")
-    reference = words.table()
+    may_be_missing = parser.take("IF", "EXISTS")
+    reference = parser.table()
     if reference is None:
         return None
     if reference.is_pinned or reference.branch is not None:
-        words.source.fail("a table is dropped with all its versions and branches", reference.start)
-    words.take("PURGE")
-    words.end()
+        parser.source.fail(
+            "DROP TABLE drops all versions and branches; omit the suffix", reference.start
+        )
+    parser.take("PURGE")
+    parser.end()
     if reference.is_path:
-        table = locate(session.spark, words.source, reference)
+        table = locate(session.spark, parser.source, reference)
         LanceDataset.drop(table.uri, dict(table.options), ignore_not_found=may_be_missing)
-        return nothing(session)
-    named = named_table(session.spark, words.source, reference)
+        return empty_result(session)
+    named = named_table(session.spark, parser.source, reference)
     try:
         named.client.drop_table(namespace_module().DropTableRequest(id=list(named.table_id)))
     except Exception as error:
         if not is_missing(error):
             raise
         if may_be_missing:
-            return nothing(session)
-        raise NotFoundError("there is no table to drop", table=reference.title) from error
-    return nothing(session)
+            return empty_result(session)
+        raise NotFoundError("the table does not exist", table=reference.title) from error
+    return empty_result(session)
 
 
-def namespace_parts(session: Session, words: Words) -> tuple[Any, list[str]] | None:
+def namespace_parts(session: Session, parser: StatementParser) -> tuple[Any, list[str]] | None:
     """Read `lake` or `lake.db`, and return the namespace and the parts below it."""
-    start = words.number
-    if words.token is None:
+    start = parser.number
+    if parser.token is None:
         return None
-    parts = words.path("a namespace").split(".")
+    parts = parser.path("a namespace").split(".")
     client = attached(session.spark).get(parts[0].lower())
     if client is None:
-        words.number = start
+        parser.number = start
         return None
     return client, parts[1:]
 
 
-def _create_namespace(session: Session, words: Words) -> DataFrame | None:
-    words.need("CREATE")
-    words.take_any(*_NAMESPACES)
-    may_be_there = words.take("IF", "NOT", "EXISTS")
-    found = namespace_parts(session, words)
+def _create_namespace(session: Session, parser: StatementParser) -> DataFrame | None:
+    parser.need("CREATE")
+    parser.take_any(*_NAMESPACES)
+    may_be_there = parser.take("IF", "NOT", "EXISTS")
+    found = namespace_parts(session, parser)
     if found is None:
         return None
-    words.end()
+    parser.end()
     client, parts = found
     names = namespace_module()
     request = names.CreateNamespaceRequest(id=parts, mode="ExistOk" if may_be_there else "Create")
@@ -294,111 +298,113 @@ def _create_namespace(session: Session, words: Words) -> DataFrame | None:
         client.create_namespace(request)
     except Exception as error:
         if may_be_there and "AlreadyExists" in type(error).__name__:
-            return nothing(session)
+            return empty_result(session)
         raise
-    return nothing(session)
+    return empty_result(session)
 
 
-def _drop_namespace(session: Session, words: Words) -> DataFrame | None:
-    may_be_missing = words.take("IF", "EXISTS")
-    found = namespace_parts(session, words)
+def _drop_namespace(session: Session, parser: StatementParser) -> DataFrame | None:
+    may_be_missing = parser.take("IF", "EXISTS")
+    found = namespace_parts(session, parser)
     if found is None:
         return None
-    behavior = "Cascade" if words.take("CASCADE") else "Restrict"
-    words.take("RESTRICT")
-    words.end()
+    behavior = "Cascade" if parser.take("CASCADE") else "Restrict"
+    parser.take("RESTRICT")
+    parser.end()
     client, parts = found
     request = namespace_module().DropNamespaceRequest(id=parts, behavior=behavior)
     try:
         client.drop_namespace(request)
     except Exception as error:
         if may_be_missing and is_missing(error):
-            return nothing(session)
+            return empty_result(session)
         raise
-    return nothing(session)
+    return empty_result(session)
 
 
-def alter(session: Session, words: Words) -> DataFrame | None:
+def alter(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run ALTER TABLE."""
-    words.need("ALTER", "TABLE")
-    reference = words.table()
+    parser.need("ALTER", "TABLE")
+    reference = parser.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
-    if words.take("ADD"):
-        _add(session, words, target)
-    elif words.take("UPDATE"):
-        if not (words.take("COLUMNS") or words.take("COLUMN")):
-            words.fail("expected COLUMNS")
-        start = words.position
+    target = Target.of(session, parser.source, reference)
+    if parser.take("ADD"):
+        _add(session, parser, target)
+    elif parser.take("UPDATE"):
+        if not (parser.take("COLUMNS") or parser.take("COLUMN")):
+            parser.fail("expected COLUMNS")
+        start = parser.position
         base = target.open()
         schema = target_schema(base)
-        names = [target.column(schema, name, start) for name in _list(words)]
-        words.need("FROM")
-        return counted(session, update_columns(session, words, target, names, base))
-    elif words.take("DROP", "COLUMN") or words.take("DROP", "COLUMNS"):
-        may_be_missing = words.take("IF", "EXISTS")
-        names = words.names("a column") if words.at("L_PAREN") else _list(words)
+        names = [target.column(schema, name, start) for name in _list(parser)]
+        parser.need("FROM")
+        return counted(session, update_columns(session, parser, target, names, base))
+    elif parser.take("DROP", "COLUMN") or parser.take("DROP", "COLUMNS"):
+        may_be_missing = parser.take("IF", "EXISTS")
+        names = parser.names("a column") if parser.at("L_PAREN") else _list(parser)
         dataset = dataset_of(target)
-        known = [_column(words, dataset, each, fails=not may_be_missing) for each in names]
-        words.end()
-        dataset.drop_columns([each for each in known if each is not None])
-    elif words.take("RENAME", "COLUMN"):
+        paths = [_column(parser, dataset, each, fails=not may_be_missing) for each in names]
+        parser.end()
+        dataset.drop_columns([each for each in paths if each is not None])
+    elif parser.take("RENAME", "COLUMN"):
         dataset = dataset_of(target)
-        path = _column(words, dataset, words.path("a column"))
+        path = _column(parser, dataset, parser.path("a column"))
         assert path is not None
-        words.need("TO")
-        new = words.name("a name")
-        words.end()
+        parser.need("TO")
+        new = parser.name("a name")
+        parser.end()
         dataset.alter_columns({"path": path, "name": new})
-    elif words.take("RENAME", "TO"):
-        _rename(session, words, reference)
-    elif words.take("ALTER") or words.take("CHANGE"):
-        words.take("COLUMN")
-        _alter_column(session, words, target)
-    elif words.take("SET", "TBLPROPERTIES"):
-        values = words.properties()
-        words.end()
+    elif parser.take("RENAME", "TO"):
+        _rename(session, parser, reference)
+    elif parser.take("ALTER") or parser.take("CHANGE"):
+        parser.take("COLUMN")
+        _alter_column(session, parser, target)
+    elif parser.take("SET", "TBLPROPERTIES"):
+        values = parser.properties()
+        parser.end()
         dataset_of(target).update_config(values)
-    elif words.take("UNSET", "TBLPROPERTIES"):
-        words.take("IF", "EXISTS")
-        names = _texts(words)
-        words.end()
+    elif parser.take("UNSET", "TBLPROPERTIES"):
+        parser.take("IF", "EXISTS")
+        names = _texts(parser)
+        parser.end()
         dataset_of(target).update_config(dict.fromkeys(names))
     else:
-        words.fail(
+        parser.fail(
             "expected ADD, UPDATE COLUMNS, DROP COLUMN, RENAME, ALTER COLUMN, SET or UNSET "
             "TBLPROPERTIES"
         )
-    return nothing(session)
+    return empty_result(session)
 
 
-def _texts(words: Words) -> list[str]:
-    words.need("L_PAREN")
-    found = [words.string("a property")]
-    while words.take("COMMA"):
-        found.append(words.string("a property"))
-    words.need("R_PAREN")
+def _texts(parser: StatementParser) -> list[str]:
+    parser.need("L_PAREN")
+    found = [parser.string("a property")]
+    while parser.take("COMMA"):
+        found.append(parser.string("a property"))
+    parser.need("R_PAREN")
     return found
 
 
-def _list(words: Words) -> list[str]:
-    found = [words.path("a column")]
-    while words.take("COMMA"):
-        found.append(words.path("a column"))
+def _list(parser: StatementParser) -> list[str]:
+    found = [parser.path("a column")]
+    while parser.take("COMMA"):
+        found.append(parser.path("a column"))
     return found
 
 
-def _column(words: Words, dataset: LanceDataset, path: str, *, fails: bool = True) -> str | None:
+def _column(
+    parser: StatementParser, dataset: LanceDataset, path: str, *, fails: bool = True
+) -> str | None:
     """Return the path of a column as the table spells it."""
     paths = _paths(dataset)
     found = [each for each in paths if each.lower() == path.lower()]
     if len(found) == 1:
         return found[0]
     if fails:
-        number = words.number - 1
-        start = words.source.tokens[number].start
-        words.source.fail(f"the table has no column `{path}`{similar_names(path, paths)}", start)
+        number = parser.number - 1
+        start = parser.source.tokens[number].start
+        parser.source.fail(f"the table has no column `{path}`{similar_names(path, paths)}", start)
     return None
 
 
@@ -407,96 +413,94 @@ def _paths(dataset: LanceDataset) -> list[str]:
     return [schema.path_of(node.id) for node in schema.walk()]
 
 
-def _add(session: Session, words: Words, target: Target) -> None:
+def _add(session: Session, parser: StatementParser, target: Target) -> None:
     dataset = dataset_of(target)
-    if words.take("BASE"):
-        name = words.name("a name")
-        words.need("AT")
-        base = DatasetBasePath(words.string("a path"), name)
-        words.end()
+    if parser.take("BASE"):
+        name = parser.name("a name")
+        parser.need("AT")
+        base = DatasetBasePath(parser.string("a path"), name)
+        parser.end()
         dataset.add_bases([base])
         return
-    words.take("COLUMNS") or words.take("COLUMN")
-    first = words.number
-    if not words.at("L_PAREN"):
-        names = _list(words)
-        if words.take("FROM"):
-            _add_from(session, words, target, names)
+    parser.take("COLUMNS") or parser.take("COLUMN")
+    first = parser.number
+    if not parser.at("L_PAREN"):
+        names = _list(parser)
+        if parser.take("FROM"):
+            _add_from(session, parser, target, names)
             return
-        words.number = first
-    if words.at("L_PAREN"):
-        schema = _columns(session, words)
+        parser.number = first
+    if parser.at("L_PAREN"):
+        schema = _columns(session, parser)
     else:
-        start = words.position
-        text = words.text_until()
+        start = parser.position
+        text = parser.text_until()
         try:
             schema = session.spark.createDataFrame([], text).schema
         except PySparkException as error:
             message = str(error).splitlines()[0]
-            words.source.fail(f"the columns cannot be understood: {message}", start)
-    words.end()
+            parser.source.fail(f"invalid column definitions: {message}", start)
+    parser.end()
     required = [each.name for each in schema if not each.nullable]
     if required and dataset.count_rows():
-        words.source.fail(
-            "a column of a table with rows begins as null, so it cannot be NOT NULL",
+        parser.source.fail(
+            "new columns of existing rows are null, so the column cannot be NOT NULL",
             0,
             columns=required,
         )
     dataset.add_columns([stored_field(each) for each in schema])
 
 
-def _add_from(session: Session, words: Words, target: Target, names: list[str]) -> None:
-    """Run ADD COLUMNS ... FROM a source that has them beside the addresses of rows."""
-    start = words.position
+def _add_from(session: Session, parser: StatementParser, target: Target, names: list[str]) -> None:
+    """Run ADD COLUMNS ... FROM a source with a `_rowaddr` column."""
+    start = parser.position
     base = target.open()
     taken = {each.lower() for each in base.schema.names}
     there = [name for name in names if name.lower() in taken]
     if there:
-        words.source.fail(
-            "the table has a column of that name; use UPDATE COLUMNS", start, columns=there
-        )
-    plan, _ = merge_source(session, words)
-    words.end()
+        parser.source.fail("the column exists already; use UPDATE COLUMNS", start, columns=there)
+    plan, _ = merge_source(session, parser)
+    parser.end()
     frame = with_row_addresses(target, plan, names, base, start)
     join_columns(target.table.uri, frame, version=base.version, **target.running)
 
 
-def _alter_column(session: Session, words: Words, target: Target) -> None:
+def _alter_column(session: Session, parser: StatementParser, target: Target) -> None:
     dataset = dataset_of(target)
-    path = _column(words, dataset, words.path("a column"))
+    path = _column(parser, dataset, parser.path("a column"))
     assert path is not None
     change: AlterColumn = {"path": path}
-    if words.take("TYPE"):
-        start = words.position
-        text = words.text_until()
+    if parser.take("TYPE"):
+        start = parser.position
+        text = parser.text_until()
         try:
             field = session.spark.createDataFrame([], f"a {text}").schema[0]
         except PySparkException as error:
-            words.source.fail(f"no type: {str(error).splitlines()[0]}", start)
+            parser.source.fail(f"invalid type: {str(error).splitlines()[0]}", start)
         before = dataset.snapshot.schema.field_by_path(path).to_arrow()
         if has_collation(stored_field(field)) or has_collation(before):
-            words.source.fail(
-                "the type of a column with a collation cannot be changed, and no column takes on "
-                "a collation; add another column",
+            parser.source.fail(
+                "the collation of a column cannot be changed, and the type of a column with a "
+                "collation cannot be changed; add a new column",
                 start,
             )
         change["data_type"] = arrow_field(field).type
-    elif words.take("SET", "NOT", "NULL"):
+    elif parser.take("SET", "NOT", "NULL"):
         change["nullable"] = False
-    elif words.take("DROP", "NOT", "NULL"):
+    elif parser.take("DROP", "NOT", "NULL"):
         change["nullable"] = True
     else:
-        words.fail("expected TYPE, SET NOT NULL or DROP NOT NULL")
-    words.end()
+        parser.fail("expected TYPE, SET NOT NULL or DROP NOT NULL")
+    parser.end()
     dataset.alter_columns(change)
 
 
-def _rename(session: Session, words: Words, reference: Reference) -> None:
+def _rename(session: Session, parser: StatementParser, reference: Reference) -> None:
     if reference.is_path:
-        words.fail("a table that is named by its path is renamed by moving its folder")
-    named = named_table(session.spark, words.source, reference)
-    parts = words.path("a name").split(".")
-    words.end()
+        parser.fail("a table at a path cannot be renamed; move its folder")
+    named = named_table(session.spark, parser.source, reference)
+    parts = parser.path("a name").split(".")
+    parser.end()
     if len(parts) > 1 and parts[0].lower() == reference.parts[0].lower():
         parts = parts[1:]
     request = namespace_module().RenameTableRequest(
@@ -507,30 +511,30 @@ def _rename(session: Session, words: Words, reference: Reference) -> None:
     named.client.rename_table(request)
 
 
-def create_view(session: Session, words: Words) -> DataFrame | None:
-    """Run CREATE TEMPORARY VIEW: over Lance tables, whose versions are those of now, or of one.
+def create_view(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run CREATE TEMPORARY VIEW over Lance tables, pinned to their current or specified versions.
 
-    What is made of a path alone is a name for the table from then on.
+    A view created with only a path always refers to the latest version.
     """
-    words.need("CREATE")
-    replaces = words.take("OR", "REPLACE")
-    if not words.take_any("TEMPORARY", "TEMP") or not words.take("VIEW"):
+    parser.need("CREATE")
+    replaces = parser.take("OR", "REPLACE")
+    if not parser.take_any("TEMPORARY", "TEMP") or not parser.take("VIEW"):
         return None
-    start = words.position
-    name = words.name("a name")
-    if words.take("USING", "LANCE") and words.take("OPTIONS"):
-        given = {key.lower(): value for key, value in words.properties().items()}
-        words.end()
-        done = plan_query(session, words.source).run()
+    start = parser.position
+    name = parser.name("a name")
+    if parser.take("USING", "LANCE") and parser.take("OPTIONS"):
+        given = {key.lower(): value for key, value in parser.properties().items()}
+        parser.end()
+        done = plan_query(session, parser.source).run()
         path = given.pop("path", "")
         if path and all(map(_is_storage, given)):
             made = Reference((PATHS, path), start, start, options=tuple(given.items()))
             record_view(session.spark, name, made)
         return done
-    if not words.take("AS"):
+    if not parser.take("AS"):
         return None
-    text = words.source.text[words.position :]
-    plan = plan_query(session, Source(text, words.source))
+    text = parser.source.text[parser.position :]
+    plan = plan_query(session, Source(text, parser.source))
     if not plan.reads:
         return None
     frame = plan.run()
@@ -538,4 +542,4 @@ def create_view(session: Session, words: Words) -> DataFrame | None:
         frame.createOrReplaceTempView(name)
     else:
         frame.createTempView(name)
-    return nothing(session)
+    return empty_result(session)

@@ -1,4 +1,4 @@
-"""Statements that describe: DESCRIBE, SHOW and EXPLAIN."""
+"""DESCRIBE, SHOW and EXPLAIN statements."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from lancelet.spark.sql.analysis import Use
 from lancelet.spark.sql.changes import Target
 from lancelet.spark.sql.definitions import dataset_of, namespace_parts
 from lancelet.spark.sql.names import Reference, read_options, table_names
+from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.query import Plan, Session, plan_query
 from lancelet.spark.sql.source import Source
-from lancelet.spark.sql.words import Words
 from lancelet.spark.types import spark_schema
 
 _MODES: Final = ("EXTENDED", "FORMATTED", "CODEGEN", "COST")
 
 
-def describe(session: Session, words: Words) -> DataFrame | None:
+def describe(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run DESCRIBE [TABLE] [EXTENDED | FORMATTED | HISTORY | DETAIL]."""
-    if not words.take_any("DESCRIBE", "DESC"):
+    if not parser.take_any("DESCRIBE", "DESC"):
         return None
-    words.take("TABLE")
-    kind = words.take_any("EXTENDED", "FORMATTED", "HISTORY", "DETAIL")
-    reference = words.table()
+    parser.take("TABLE")
+    kind = parser.take_any("EXTENDED", "FORMATTED", "HISTORY", "DETAIL")
+    reference = parser.table()
     if reference is None:
         return None
-    words.end()
+    parser.end()
     if kind == "HISTORY":
-        return _versions(session, words, reference)
-    wanted = read_options(session.spark, words.source, reference)
-    snapshot = pinned(wanted)
+        return _versions(session, parser, reference)
+    options = read_options(session.spark, parser.source, reference)
+    snapshot = pinned(options)
     schema = spark_schema(snapshot.schema.to_arrow())
     rows = [
         (field.name, field.dataType.simpleString(), None if field.nullable else "NOT NULL")
@@ -43,7 +43,7 @@ def describe(session: Session, words: Words) -> DataFrame | None:
     if kind is not None:
         manifest = snapshot.manifest
         facts = {
-            "Location": wanted.table.uri,
+            "Location": options.table.uri,
             "Version": snapshot.version,
             "Rows": snapshot.num_rows,
             "Fragments": len(snapshot.fragments),
@@ -59,33 +59,33 @@ def describe(session: Session, words: Words) -> DataFrame | None:
     return session.spark.createDataFrame(rows, "col_name string, data_type string, comment string")
 
 
-def show(session: Session, words: Words) -> DataFrame | None:
+def show(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run SHOW TABLES, NAMESPACES, VERSIONS, BRANCHES, TAGS, INDEXES, FILES, BASES, COLUMNS."""
-    words.need("SHOW")
-    if words.token is None:
+    parser.need("SHOW")
+    if parser.token is None:
         return None
-    kind = words.name("what to show").upper()
+    kind = parser.name("what to show").upper()
     if kind in {"NAMESPACES", "SCHEMAS", "DATABASES", "TABLES"}:
-        if not words.take_any("IN", "FROM"):
+        if not parser.take_any("IN", "FROM"):
             return None
-        found = namespace_parts(session, words)
-        return None if found is None else _names(session, words, kind, *found)
-    words.take_any("IN", "FROM", "ON", "OF")
-    words.take("TABLE")
-    reference = words.table()
+        found = namespace_parts(session, parser)
+        return None if found is None else _names(session, parser, kind, *found)
+    parser.take_any("IN", "FROM", "ON", "OF")
+    parser.take("TABLE")
+    reference = parser.table()
     if reference is None:
         return None
-    words.end()
+    parser.end()
     if kind in {"VERSIONS", "HISTORY"}:
-        return _versions(session, words, reference)
+        return _versions(session, parser, reference)
     if kind == "COLUMNS":
-        snapshot = pinned(read_options(session.spark, words.source, reference))
+        snapshot = pinned(read_options(session.spark, parser.source, reference))
         rows: list[Any] = [(name,) for name in snapshot.schema.names]
         return session.spark.createDataFrame(rows, "col_name string")
     if kind == "FILES":
-        snapshot = pinned(read_options(session.spark, words.source, reference))
+        snapshot = pinned(read_options(session.spark, parser.source, reference))
         return _frame(session, *describe_files(snapshot))
-    dataset = dataset_of(Target.of(session, words.source, reference))
+    dataset = dataset_of(Target.of(session, parser.source, reference))
     if kind == "TBLPROPERTIES":
         rows = sorted(dataset.config().items())
         return session.spark.createDataFrame(rows, "key string, value string")
@@ -122,14 +122,14 @@ def show(session: Session, words: Words) -> DataFrame | None:
             "name string, kind string, columns array<string>, rows_indexed long, "
             "rows_unindexed long, segments long",
         )
-    words.number = 1
-    return words.fail(
+    parser.number = 1
+    return parser.fail(
         "expected VERSIONS, TAGS, BRANCHES, INDEXES, FILES, BASES, COLUMNS or TBLPROPERTIES"
     )
 
 
-def _versions(session: Session, words: Words, reference: Reference) -> DataFrame:
-    snapshot = pinned(read_options(session.spark, words.source, reference))
+def _versions(session: Session, parser: StatementParser, reference: Reference) -> DataFrame:
+    snapshot = pinned(read_options(session.spark, parser.source, reference))
     return _frame(session, *describe_versions(snapshot.location))
 
 
@@ -137,8 +137,10 @@ def _frame(session: Session, schema: Any, rows: list[Any]) -> DataFrame:
     return session.spark.createDataFrame(rows, spark_schema(schema))
 
 
-def _names(session: Session, words: Words, kind: str, client: Any, parts: list[str]) -> DataFrame:
-    words.end()
+def _names(
+    session: Session, parser: StatementParser, kind: str, client: Any, parts: list[str]
+) -> DataFrame:
+    parser.end()
     if kind == "TABLES":
         rows = [(".".join(parts), name, False) for name in table_names(client, tuple(parts))]
         ddl = "namespace string, tableName string, isTemporary boolean"
@@ -148,12 +150,12 @@ def _names(session: Session, words: Words, kind: str, client: Any, parts: list[s
     return session.spark.createDataFrame(names, "namespace string")
 
 
-def explain(session: Session, words: Words) -> DataFrame | None:
-    """Run EXPLAIN of a query over Lance tables: what will be read, and Spark's plan."""
-    words.need("EXPLAIN")
-    mode = words.take_any(*_MODES)
-    text = words.source.text[words.position :] if words.token is not None else ""
-    plan = plan_query(session, Source(text, words.source))
+def explain(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run EXPLAIN for a query over Lance tables: the reads of each table, and Spark's plan."""
+    parser.need("EXPLAIN")
+    mode = parser.take_any(*_MODES)
+    text = parser.source.text[parser.position :] if parser.token is not None else ""
+    plan = plan_query(session, Source(text, parser.source))
     if not plan.reads:
         return None
     shown = plan.run(f"EXPLAIN {mode or ''} ").collect()[0][0]
@@ -170,7 +172,7 @@ def _keys(plan: Plan, use: Use) -> list[str]:
 
 
 def explain_reads(plan: Plan) -> list[str]:
-    """Return a paragraph for each table that a query reads."""
+    """Return a paragraph for each table in a query."""
     lines = ["== Lance tables =="]
     for read in plan.reads:
         opened, use, aggregation = read.opened, read.use, read.aggregation

@@ -1,12 +1,12 @@
-"""`%%lance_sql` in notebooks: a statement of SQL in a cell, its result below it.
+"""The notebook magic `%%lance_sql`, which runs an SQL statement and shows its result.
 
     %load_ext lancelet.spark.sql.magic
 
     %%lance_sql result --rows 50
     SELECT day, sum(price) FROM lance.`/data/orders` WHERE day >= :first GROUP BY day
 
-Values of `:name` and data frames of `{name}` are variables of the notebook, as is `spark`. A name
-behind the magic is the variable that the result becomes.
+Parameters `:name` and data frames `{name}` refer to variables of the notebook, as does `spark`. The
+result is assigned to the variable named after the magic.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Shown:
     """The first rows of a result, as a notebook or a terminal shows them."""
 
     def __init__(self, rows: pa.Table, *, is_cut: bool) -> None:
-        """Show rows; `is_cut` says that there are more."""
+        """Show rows; `is_cut` means that there are more."""
         self.rows = rows
         self._is_cut = is_cut
 
     def __repr__(self) -> str:
-        """Return the rows, one a line."""
+        """Return the rows as text, one per line."""
         lines = [" | ".join(self.rows.column_names)]
         lines += [" | ".join(map(str, row.values())) for row in self.rows.to_pylist()]
         return "\n".join([*lines, *(["..."] if self._is_cut else [])])
@@ -54,7 +54,7 @@ class Shown:
 
 
 def run_cell(names: dict[str, Any], line: str, cell: str) -> Shown:
-    """Run a cell with the variables of a notebook, and return its first rows."""
+    """Run a cell with the variables of the notebook and return the first rows."""
     parser = argparse.ArgumentParser(
         prog="%%lance_sql", exit_on_error=False, add_help=False, allow_abbrev=False
     )
@@ -64,11 +64,11 @@ def run_cell(names: dict[str, Any], line: str, cell: str) -> Shown:
         options = parser.parse_args(line.split())
     except (argparse.ArgumentError, SystemExit) as error:
         raise InvalidInputError(
-            "write %%lance_sql [variable] [--rows 20]", found=line.strip()
+            "invalid arguments; write %%lance_sql [variable] [--rows 20]", found=line.strip()
         ) from error
     spark = names.get("spark")
     if spark is None:
-        raise InvalidInputError("the notebook has no session in a variable `spark`")
+        raise InvalidInputError("the notebook has no variable `spark`; assign the session to it")
     values = {name: names[name] for name in _MARKER.findall(cell) if name in names}
     frames = {
         name: names[name] for name in _FRAME.findall(cell) if isinstance(names.get(name), DataFrame)
@@ -83,7 +83,7 @@ def run_cell(names: dict[str, Any], line: str, cell: str) -> Shown:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Make the magic known to a notebook."""
+    """Register the magic in a notebook."""
 
     def lance_sql(line: str, cell: str) -> Shown:
         return run_cell(shell.user_ns, line, cell)

@@ -146,7 +146,7 @@ class Reference:
         return self.version is not None or self.asof is not None
 
     def select_options(self, *, storage: bool) -> dict[str, str]:
-        """Return the storage options without their prefix, or the other options."""
+        """Return the storage options without their prefix, or all options except those."""
         if not storage:
             return {key: value for key, value in self.options if not key.startswith(STORAGE_PREFIX)}
         start = len(STORAGE_PREFIX)
@@ -274,14 +274,15 @@ def properties_at(source: Source, number: int) -> tuple[dict[str, str], int]:
     """Parse properties such as ('a.b' = 'c', d = 3); return them and the next token's index."""
     tokens = source.tokens
 
-    def token(kind: str | None, what: str) -> Token:
+    def token(kind: str | None, description: str) -> Token:
         nonlocal number
         properties = tokens[number] if number < len(tokens) else None
         if properties is None or (
             properties.kind != kind if kind else properties.kind in _ENDS_OF_VALUES
         ):
             source.fail(
-                f"expected {what}", len(source.text) if properties is None else properties.start
+                f"expected {description}",
+                len(source.text) if properties is None else properties.start,
             )
         number += 1
         return properties
@@ -358,15 +359,15 @@ def locate(
     source: Source,
     reference: Reference,
     *,
-    known: AbstractSet[str] = frozenset(),
+    valid_options: AbstractSet[str] = frozenset(),
 ) -> TableRef:
     """Return the location of the table that a statement names; unknown names are an error."""
     for name in reference.select_options(storage=False):
-        if name not in known:
+        if name not in valid_options:
             source.fail(
-                f"no option here has the name `{name}`{similar_names(name, sorted(known))}",
+                f"unknown option `{name}`{similar_names(name, sorted(valid_options))}",
                 reference.start,
-                known=[*sorted(known), f"{STORAGE_PREFIX}<name>"],
+                valid_options=[*sorted(valid_options), f"{STORAGE_PREFIX}<name>"],
             )
     storage = reference.select_options(storage=True)
     if reference.is_path:
@@ -395,7 +396,7 @@ def named_table(spark: SparkSession, source: Source, reference: Reference) -> Na
     """Return a table of an attached namespace, which may not exist."""
     client = attached(spark).get(reference.parts[0].lower())
     if client is None:
-        source.fail("no attached namespace has this name", reference.start)
+        source.fail("unknown namespace; call lancelet.spark.attach", reference.start)
     return NamedTable(client, reference.parts[1:])
 
 

@@ -1,4 +1,4 @@
-"""Reading a statement word by word, with errors that point at the word."""
+"""A recursive descent parser for statements, with errors that point to the next token."""
 
 from __future__ import annotations
 
@@ -9,93 +9,93 @@ from lancelet.spark.sql.names import Reference, properties_at, reference_at
 from lancelet.spark.sql.source import Source, Token
 
 
-class Words:
-    """The words of a statement, of which some were read."""
+class StatementParser:
+    """Parses a statement token by token; `number` is the index of the next token."""
 
     def __init__(
         self, source: Source, catalogs: Mapping[str, Any], views: Mapping[str, Reference]
     ) -> None:
-        """Begin at the first word; tables of `catalogs` are known, and those `views` stand for."""
+        """Start at the first token; names resolve to tables of `catalogs` and of `views`."""
         self.source = source
         self.number = 0
         self._catalogs, self._views = catalogs, views
 
     @property
     def token(self) -> Token | None:
-        """The next word, or None at the end."""
+        """The next token, or None at the end."""
         tokens = self.source.tokens
         return tokens[self.number] if self.number < len(tokens) else None
 
     @property
     def position(self) -> int:
-        """Where the next word stands in the text."""
+        """The offset of the next token in the text."""
         return self.source.text.__len__() if self.token is None else self.token.start
 
     def at(self, *words: str) -> bool:
-        """Say whether these words, in upper case, come next."""
+        """Return whether these upper-case words are the next tokens."""
         ahead = self.source.tokens[self.number : self.number + len(words)]
         return len(ahead) == len(words) and all(
             word in {token.word, token.kind} for word, token in zip(words, ahead, strict=True)
         )
 
     def take(self, *words: str) -> bool:
-        """Read these words if they come next, and say whether they did."""
+        """Consume these words if they are the next tokens; return whether they were."""
         if not self.at(*words):
             return False
         self.number += len(words)
         return True
 
     def take_any(self, *words: str) -> str | None:
-        """Read one of some words if it comes next, and return it."""
+        """Consume and return the next token if it is one of these words."""
         return next((word for word in words if self.take(word)), None)
 
     def need(self, *words: str) -> None:
-        """Read these words, which must come next."""
+        """Consume these words; raise if they are not the next tokens."""
         if not self.take(*words):
             self.fail(f"expected {' '.join(words)}")
 
     def fail(self, message: str, **facts: Any) -> NoReturn:
-        """Raise an error that points at the next word."""
+        """Raise an error that points to the next token."""
         self.source.fail(message, self.position, **facts)
 
-    def name(self, what: str) -> str:
-        """Read a name."""
+    def name(self, description: str) -> str:
+        """Parse a name; errors call it `description`."""
         token = self.token
         is_name = token is not None and (
             token.kind == "IDENTIFIER" or token.text.replace("-", "_").isidentifier()
         )
         if token is None or not is_name:
-            self.fail(f"expected {what}")
+            self.fail(f"expected {description}")
         self.number += 1
         return token.text
 
-    def path(self, what: str) -> str:
-        """Read a name with dots, such as that of a field of a struct."""
-        parts = [self.name(what)]
+    def path(self, description: str) -> str:
+        """Parse a dotted name, such as the path of a struct field."""
+        parts = [self.name(description)]
         while self.take("DOT"):
-            parts.append(self.name(what))
+            parts.append(self.name(description))
         return ".".join(parts)
 
-    def string(self, what: str) -> str:
-        """Read a text in quotes."""
+    def string(self, description: str) -> str:
+        """Parse a quoted string."""
         token = self.token
         if token is None or token.kind != "STRING":
-            self.fail(f"expected {what} in quotes")
+            self.fail(f"expected {description} in quotes")
         self.number += 1
         return token.text
 
-    def whole(self, what: str) -> int:
-        """Read a number."""
+    def whole(self, description: str) -> int:
+        """Parse an integer."""
         token = self.token
         if token is None or token.kind != "NUMBER" or not token.text.isdigit():
-            self.fail(f"expected {what}, a whole number")
+            self.fail(f"expected {description}, a whole number")
         self.number += 1
         return int(token.text)
 
     def table(self, *, by_view: bool = False) -> Reference | None:
-        """Read the name of a Lance table, or return None if something else comes next.
+        """Parse the name of a Lance table; return None if the next token is something else.
 
-        A view stands for its table where that is what a statement of Spark would mean.
+        With `by_view`, the name may also be a view of a whole table.
         """
         views = self._views if by_view else None
         found = reference_at(self.source, self.number, self._catalogs, views)
@@ -105,30 +105,30 @@ class Words:
         return reference
 
     def need_table(self) -> Reference:
-        """Read the name of a Lance table."""
+        """Parse the name of a Lance table; raise if there is none."""
         found = self.table()
         if found is None:
             self.fail("expected a Lance table, as lance.`/path` or in an attached namespace")
         return found
 
-    def names(self, what: str) -> list[str]:
-        """Read names in parentheses."""
+    def names(self, description: str) -> list[str]:
+        """Parse a list of names in parentheses."""
         self.need("L_PAREN")
-        found = [self.path(what)]
+        found = [self.path(description)]
         while self.take("COMMA"):
-            found.append(self.path(what))
+            found.append(self.path(description))
         self.need("R_PAREN")
         return found
 
     def properties(self) -> dict[str, str]:
-        """Read properties in parentheses: ('a.b' = 'c', d = 3)."""
+        """Parse properties in parentheses: ('a.b' = 'c', d = 3)."""
         found, self.number = properties_at(self.source, self.number)
         return found
 
     def text_until(self, *stops: Sequence[str]) -> str:
-        """Read up to any of some phrases outside parentheses, or to the end, as it is written.
+        """Return the text up to one of the phrases `stops`, or to the end.
 
-        Words between CASE and END are not looked at either.
+        Phrases within parentheses and within CASE ... END are ignored.
         """
         start, stop = self.position, self.position
         depth = 0
@@ -149,6 +149,6 @@ class Words:
         return self.source.text[start:stop]
 
     def end(self) -> None:
-        """Refuse words behind the end of the statement."""
+        """Raise if the statement has further tokens."""
         if self.token is not None:
             self.fail("the statement should end here")

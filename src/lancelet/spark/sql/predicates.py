@@ -1,13 +1,13 @@
-"""Conditions of a query as filters of a table, where both mean the same for every row.
+"""Translation of the conditions of a query to filters of a table.
 
     l_shipdate < DATE '1995-01-01' + INTERVAL '1' MONTH     `l_shipdate` < DATE '1995-02-01'
     (a = 1 AND o.b = 2) OR (a = 3 AND o.b = 4)              `a` = 1 OR `a` = 3, which is implied
     a = rand()                                              nothing
 
-Spark evaluates its conditions again on the rows that are read, so a filter may keep more rows than
-the condition, never fewer. Whether both keep the same rows is said by `is_exact`. A comparison is
-only taken where Spark and a scan compare values of the column's type alike: constants that Spark
-casts by the session's zone, or with a loss, stay with Spark.
+Spark evaluates its conditions again on the rows it receives, so a filter may return more rows than
+the condition, never fewer. `is_exact` means that both select the same rows. A comparison is pushed
+down only if Spark and a scan order the values of the column's type in the same way. Constants whose
+cast depends on the session's time zone or loses information are left to Spark.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Find = Callable[[exp.Column], pa.Field | None]
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """A filter, and whether it keeps the same rows as the condition that it was made of."""
+    """A filter, and whether it selects the same rows as the original condition."""
 
     text: str
     is_exact: bool = True
@@ -76,11 +76,11 @@ class Translator:
                 return self.filter_of(condition.this)
             case exp.And():
                 found = [self.filter_of(condition.left), self.filter_of(condition.right)]
-                known = [each for each in found if each is not None]
-                if not known:
+                translated = [each for each in found if each is not None]
+                if not translated:
                     return None
-                is_exact = len(known) == 2 and all(each.is_exact for each in known)
-                return Pushed(joined([each.text for each in known]), is_exact)
+                is_exact = len(translated) == 2 and all(each.is_exact for each in translated)
+                return Pushed(joined([each.text for each in translated]), is_exact)
             case exp.Or():
                 left, right = self.filter_of(condition.left), self.filter_of(condition.right)
                 if left is None or right is None:
@@ -124,8 +124,10 @@ class Translator:
     def _compared(self, sign: str, left: exp.Expression, right: exp.Expression) -> str | None:
         column, other = self._column(left), self._column(right)
         if column is not None and other is not None:
-            alike = _compared(column) == _compared(other) and is_comparable(_compared(column))
-            return f"{_quoted(column)} {sign} {_quoted(other)}" if alike else None
+            is_comparable_pair = _compared(column) == _compared(other) and is_comparable(
+                _compared(column)
+            )
+            return f"{_quoted(column)} {sign} {_quoted(other)}" if is_comparable_pair else None
         if column is None:
             if other is None:
                 return None
@@ -138,12 +140,12 @@ class Translator:
         if column is None or not node.expressions:
             return None
         found = [self.constant(each, _compared(column)) for each in node.expressions]
-        known = [each for each in found if each is not None]
+        translated = [each for each in found if each is not None]
         # Without ANSI mode, Spark casts the times to texts here.
         has_texts = any(isinstance(self._value(each), str) for each in node.expressions)
-        if len(known) < len(found) or (has_texts and kinds.is_timestamp(_compared(column))):
+        if len(translated) < len(found) or (has_texts and kinds.is_timestamp(_compared(column))):
             return None
-        return f"{_quoted(column)} IN ({', '.join(known)})"
+        return f"{_quoted(column)} IN ({', '.join(translated)})"
 
     def _is(self, node: exp.Is) -> str | None:
         column = self._column(node.this)
@@ -152,8 +154,8 @@ class Translator:
         match node.expression:
             case exp.Null():
                 return f"{_quoted(column)} IS NULL"
-            case exp.Boolean(this=bool() as truth) if kinds.is_boolean(_compared(column)):
-                return f"{_quoted(column)} IS {'TRUE' if truth else 'FALSE'}"
+            case exp.Boolean(this=bool() as value) if kinds.is_boolean(_compared(column)):
+                return f"{_quoted(column)} IS {'TRUE' if value else 'FALSE'}"
         return None
 
     def _like(self, node: exp.Like) -> str | None:
@@ -275,7 +277,7 @@ def joined(conditions: Sequence[str]) -> str:
 
 
 def is_comparable(data_type: pa.DataType) -> bool:
-    """Say whether Spark and a scan order the values of a type alike."""
+    """Return whether Spark and a scan order the values of a type in the same way."""
     return bool(
         kinds.is_boolean(data_type)
         or is_whole(data_type)
@@ -289,12 +291,12 @@ def is_comparable(data_type: pa.DataType) -> bool:
 
 
 def is_whole(data_type: pa.DataType) -> bool:
-    """Say whether values are integers that Spark keeps as integers."""
+    """Return whether a type is an integer type in Spark too."""
     return bool(kinds.is_integer(data_type) and not kinds.is_uint64(data_type))
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Say whether values are texts of any layout."""
+    """Return whether a type is a string of any layout."""
     return bool(
         kinds.is_string(data_type)
         or kinds.is_large_string(data_type)
@@ -352,7 +354,7 @@ def _digits(value: int | Decimal) -> str:
 
 
 def _text_for(value: str, data_type: pa.DataType) -> str | None:
-    """Return a text beside a column: Spark casts it to the type of a date, and not of a number."""
+    """Return a string literal cast to a date; None for types that Spark casts otherwise."""
     if is_text(data_type):
         return _text_of(value)
     if kinds.is_date32(data_type) and _DATE.fullmatch(value):
@@ -379,7 +381,7 @@ def _time_of(value: datetime, data_type: pa.DataType) -> str | None:
 
 
 def _is_small(value: Any) -> bool:
-    """Say whether a sum of such constants is exact in every type that Spark may give it."""
+    """Return whether a sum of such constants is exact in every type that Spark may use."""
     is_exact = isinstance(value, int | Decimal) and not isinstance(value, bool)
     return is_exact and abs(value) < _SMALL and len(str(value)) <= _SMALL_DIGITS
 
@@ -399,7 +401,7 @@ def _instant(text: str) -> datetime | None:
 
 
 def _fits(text: str, data_type: exp.DataType) -> bool:
-    """Say whether a decimal has no more digits than the type it is cast to."""
+    """Return whether a decimal fits the precision of its target type."""
     sizes = [int(each.name) for each in data_type.expressions]
     if len(sizes) != 2:
         return False

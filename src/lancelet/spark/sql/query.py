@@ -98,7 +98,7 @@ class Session:
     open_tables: Mapping[str, OpenTable] = field(default_factory=dict)
 
     def run(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Run a query text in which `{name}` is a data frame and `:name` a parameter."""
+        """Run a query with data frames for `{name}` and parameters for `:name`."""
         all_frames = {**self.frames, **frames}
         values = dict(self.values) or None
         return (
@@ -244,7 +244,7 @@ def _error_position(error: AnalysisException, source: Source, text: str) -> int 
     """Return the position in the source of an error in a generated text.
 
     Both texts contain the tokens of the source in the same order: the third `id` of one is the
-    third of the other. Only data frame names have a different length for Spark.
+    third of the larger side. Only data frame names have a different length for Spark.
     """
     contexts = [] if isinstance(error, ParseException) else error.getQueryContext()
     if not contexts or contexts[0].contextType() is not QueryContextType.SQL:
@@ -429,7 +429,7 @@ def _open(
 
 
 def _is_plain(session: Session, source: Source) -> bool:
-    """Return whether the session and the parser read quotes and TIMESTAMP alike."""
+    """Return whether the session and the parser read quotes and TIMESTAMP in the same way."""
     conf = session.spark.conf
     has_times = any(each.word == "TIMESTAMP" for each in source.tokens)
     if has_times and conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") != "TIMESTAMP_LTZ":

@@ -1,6 +1,6 @@
 """Data frames for the tables of a statement, with columns, filters and limits pushed down.
 
-The driver reads small tables, so Spark knows their exact size and joins them without a shuffle.
+The driver reads small tables, so Spark gets their exact size and joins them without a shuffle.
 Tasks read large tables; their data frame has a realistic row count for Spark's estimates. If a
 filter leaves few rows of a joined table, their join keys become a filter of the other table:
 
@@ -43,7 +43,7 @@ _KEYS_MAX: Final = 10_000
 _SELECTIVE: Final = 4
 """Join keys become a filter if at most 1 in this many rows of their table remain."""
 _FILES_MAX: Final = 256
-"""Maximum number of files whose statistics the driver reads."""
+"""Maximum number of files to read statistics of on the driver."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _final_frame(
 def _from_statistics(
     snapshot: Snapshot, aggregation: Aggregation, schema: pa.Schema
 ) -> tuple[list[pa.RecordBatch], tuple[int, ...] | None]:
-    """Return partial aggregates computed from file statistics, and the other fragments."""
+    """Return partial aggregates computed from file statistics, and the remaining fragments."""
     if not 0 < len(snapshot.fragments) <= _FILES_MAX:
         return [], None
     batches, rest = [], []

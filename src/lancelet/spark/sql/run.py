@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lancelet.spark.sql import changes, definitions, listing, upkeep
 from lancelet.spark.sql.names import attached, views_in
+from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.source import Source
-from lancelet.spark.sql.words import Words
 
-Handler = Callable[[Session, Words], DataFrame | None]
+Handler = Callable[[Session, StatementParser], DataFrame | None]
 
 _HANDLERS: Final[Mapping[str, tuple[Handler, ...]]] = {
     "INSERT": (changes.insert,),
@@ -37,19 +37,19 @@ _HANDLERS: Final[Mapping[str, tuple[Handler, ...]]] = {
     "RESTORE": (upkeep.restore,),
     "REFRESH": (upkeep.refresh,),
 }
-"""What runs a statement by its first word; None says that it is not about Lance tables."""
+"""Functions that run a statement, by its first word; they return None if no table is Lance."""
 
 
 def sql(spark: SparkSession, text: str, **parameters: Any) -> DataFrame:
-    """Run a statement of SQL in which Lance tables are known, and return its result.
+    """Run an SQL statement on Lance tables and return its result.
 
-    A table is named by its path, as ``lance.`/data/t` ``, in a namespace that was attached, as
-    `lake.db.t`, or, without Connect, by a view that was made here with `USING lance`. `@branch`,
-    `VERSION AS OF` and `TIMESTAMP AS OF` may follow. What is not about Lance tables goes to Spark
-    as it is.
+    A table is named by its path, as ``lance.`/data/t` ``, by its name in an attached namespace, as
+    `lake.db.t`, or, without Connect, by a view created here with `USING lance`. The suffixes
+    `@branch`, `VERSION AS OF` and `TIMESTAMP AS OF` select a version. Other statements are passed
+    to Spark unchanged.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         text: One statement; the guide has the grammar.
         parameters: Values of `:name`, and data frames for `{name}`.
     """
@@ -59,7 +59,9 @@ def sql(spark: SparkSession, text: str, **parameters: Any) -> DataFrame:
     source = Source(text)
     if source.tokens:
         for handler in _HANDLERS.get(source.tokens[0].word, ()):
-            done = handler(session, Words(source, attached(spark), views_in(spark, source)))
+            done = handler(
+                session, StatementParser(source, attached(spark), views_in(spark, source))
+            )
             if done is not None:
                 return done
     return plan_query(session, source).run()

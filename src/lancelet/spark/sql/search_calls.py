@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lancelet.ops.jobs.split import plan_splits
@@ -153,7 +153,7 @@ def _best_of_both(
 
 
 def split_search(plan: ScanPlan) -> list[ScanOptions]:
-    """Split a search into scans whose best rows together contain the result.
+    """Split a search into scans; their best rows together contain the result.
 
     A full-text search has one scan for the index and some for groups of unindexed fragments.
     A vector search has one scan per index segment and some for groups of unindexed fragments.
@@ -257,7 +257,7 @@ def _arguments(
     try:
         return dict(session.run(f"SELECT {shown}", {}).collect()[0].asDict())
     except PySparkException:
-        return None  # columns of other tables; the function tells what is wrong with others
+        return None  # columns of other tables; the table function reports any other error
 
 
 _OPENING: Final = frozenset({"L_PAREN", "L_BRACKET"})

@@ -1,4 +1,4 @@
-"""The text of a statement: its tokens, and errors that point at a place in it.
+"""The text of a statement: its tokens, and errors with a line and a caret.
 
 UPDATE lance.`/data/t` SE x = 1
                        ^
@@ -22,12 +22,12 @@ _FIRST: Final = "x "
 
 
 class StatementError(InvalidInputError):
-    """A statement cannot be understood or is not possible; the message points at the place."""
+    """A statement that cannot be parsed or run; the message contains the line and a caret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of a statement: `text` without quotes, and where it stands."""
+    """A token of a statement: its text without quotes, and its range in the statement."""
 
     kind: str
     text: str
@@ -36,36 +36,36 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The text in upper case, or nothing for what is quoted."""
+        """The text in upper case; empty for quoted tokens."""
         return "" if self.kind in {"IDENTIFIER", "STRING"} else self.text.upper()
 
     @property
     def clause(self) -> str:
-        """The first of words that are read as one, such as GROUP BY."""
+        """The first word of tokens such as GROUP BY."""
         return self.word.split(" ", 1)[0]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a statement; `origin` is what the user wrote, if this was made of it."""
+    """The text of a statement; `origin` is the user's statement if this one was derived from it."""
 
     text: str
     origin: Source | None = None
 
     @property
     def is_written(self) -> bool:
-        """Whether the user wrote it as it is, alone or at the end of a statement."""
+        """Whether the text is the user's statement or the end of it."""
         return self.origin is None or self.origin.text.endswith(self.text)
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
-        """The words of the text, without comments; none if it has no words of SQL."""
+        """The tokens without comments; empty if the text cannot be tokenized."""
         try:
-            # Behind a first word such as SHOW the tokenizer would read no further.
+            # After a first word such as SHOW, the tokenizer treats the rest as one token.
             found = _DIALECT.tokenize(_FIRST + self.text)[1:]
         except SqlglotError:
             return ()
-        # A literal such as 1L comes as three tokens at one place; the first has the digits.
+        # A literal such as 1L yields three tokens at one position; the first has the digits.
         made: list[Token] = []
         for each in found:
             if not made or each.start - len(_FIRST) >= made[-1].stop:
@@ -76,11 +76,11 @@ class Source:
         return tuple(made)
 
     def fail(self, message: str, start: int, **facts: Any) -> NoReturn:
-        """Raise an error that points at a character."""
+        """Raise an error that points to a character."""
         raise StatementError(f"{message}\n{self.pointer(start)}", **facts)
 
     def pointer(self, start: int) -> str:
-        """Return the line of a character with a caret beneath, and where that is.
+        """Return the position of a character, and its line with a caret.
 
         >>> print(Source("FORM t").pointer(5))
         line 1, column 6:
@@ -98,7 +98,7 @@ class Source:
         return f"line {number}, column {column + 1}:\n{line}\n{' ' * column}^"
 
     def _in_origin(self, start: int) -> int:
-        """Return where the word at a place was taken from, or else where that text begins."""
+        """Return the position in the original statement, or of its start if there is none."""
         assert self.origin is not None
         at_end = self.origin.text.rfind(self.text)
         if at_end >= 0:
@@ -108,7 +108,7 @@ class Source:
 
 
 def call_stop(tokens: Sequence[Token], number: int) -> int:
-    """Return where the parenthesis behind the name of a function closes."""
+    """Return the end of a function call; `number` is the index of the function name."""
     depth = 0
     for token in tokens[number + 1 :]:
         depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
@@ -118,7 +118,7 @@ def call_stop(tokens: Sequence[Token], number: int) -> int:
 
 
 def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """Return a text with other words from places to places of it."""
+    """Return a text with the given ranges replaced."""
     made, done = [], 0
     for start, stop, word in sorted(edits):
         made += [text[done:start], word]
@@ -127,7 +127,7 @@ def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
 
 
 def parse_query(text: str) -> exp.Query | None:
-    """Return the tree of a query, or None if the parser does not understand all of it."""
+    """Parse a query; return None if the parser does not support all of it."""
     try:
         found = sqlglot.parse(text, read=_DIALECT)
     except (SqlglotError, RecursionError):

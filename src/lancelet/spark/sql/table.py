@@ -1,4 +1,4 @@
-"""`LanceTable`: the names that users of Delta's Python API know, in both spellings.
+"""`LanceTable`: Delta's Python API for Lance tables, in both spellings.
 
     from lancelet.spark import LanceTable as DeltaTable
 
@@ -6,7 +6,7 @@
     (table.alias("t").merge(updates, "t.id = s.id")
         .whenMatchedUpdateAll().whenNotMatchedInsertAll().execute())
 
-Conditions and values are SQL text. Each call is a statement of `sql`, so it is one version or none.
+Conditions and values are SQL text. Each call runs one statement of `sql`, which is atomic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SOURCE = "lancelet_merged"
 
 @dataclass(frozen=True, slots=True)
 class LanceTable:
-    """A table in a session; `name` is what statements call it, `own` an alias for conditions."""
+    """A table in a session; `name` identifies it in statements, `own` is its alias."""
 
     spark: SparkSession
     name: str
@@ -41,7 +41,7 @@ class LanceTable:
     def for_path(
         cls, spark: SparkSession, path: str, storage_options: Mapping[str, str] | None = None
     ) -> LanceTable:
-        """Return the table at a path, which must be there."""
+        """Return the table at a path; the table must exist."""
         name = f"lance.{quoted(path)}"
         if storage_options:
             shown = [(f"storage.{key}", value) for key, value in storage_options.items()]
@@ -52,19 +52,19 @@ class LanceTable:
 
     @classmethod
     def for_name(cls, spark: SparkSession, name: str) -> LanceTable:
-        """Return a table of an attached namespace, as `lake.db.t`."""
+        """Return a table of an attached namespace, such as `lake.db.t`."""
         found = cls(spark, name)
         found.to_df()
         return found
 
     @staticmethod
     def is_lance_table(spark: SparkSession, path: str) -> bool:
-        """Say whether there is a table at a path."""
+        """Return whether a path contains a Lance table."""
         del spark
         return latest_of(TableRef.of(path)) is not None
 
     def alias(self, name: str) -> LanceTable:
-        """Return the table with a name for conditions and values."""
+        """Return the table with an alias for conditions and values."""
         return replace(self, own=name)
 
     def to_df(self) -> DataFrame:
@@ -72,30 +72,30 @@ class LanceTable:
         return self._run("SELECT * FROM <>")
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """Return what each version did, the latest first."""
+        """Return the operation of each version, latest first."""
         found = self._run("DESCRIBE HISTORY <>").orderBy("version", ascending=False)
         return found if limit is None else found.limit(limit)
 
     def detail(self) -> DataFrame:
-        """Return where the table is, and how large."""
+        """Return the location and size of the table."""
         return self._run("DESCRIBE DETAIL <>")
 
     def delete(self, condition: str | None = None) -> DataFrame:
-        """Delete the rows for which a condition is true, or all."""
+        """Delete the rows that match a condition, or all rows."""
         where = "" if condition is None else f" WHERE {_text(condition)}"
         return self._run(f"DELETE FROM <> AS {quoted(self.own)}{where}")
 
     def update(
         self, condition: str | None = None, set: Mapping[str, str] | None = None
     ) -> DataFrame:
-        """Set columns to what SQL computes, in the rows for which a condition is true."""
+        """Set columns to SQL expressions in the rows that match a condition, or in all rows."""
         if not set:
             raise InvalidInputError("an update needs columns and their values: set={...}")
         where = "" if condition is None else f" WHERE {_text(condition)}"
         return self._run(f"UPDATE <> AS {quoted(self.own)} SET {_values(set)}{where}")
 
     def merge(self, source: DataFrame, condition: str) -> MergeBuilder:
-        """Begin a merge of a data frame; the condition says what it is called."""
+        """Start a merge of a data frame; the condition determines its alias."""
         tree = parse_query(f"SELECT 1 FROM t WHERE {_text(condition)}")
         names = (
             set()
@@ -105,27 +105,29 @@ class LanceTable:
         others = sorted(each for each in names if each.lower() != self.own.lower())
         if len(others) > 1:
             raise InvalidInputError(
-                f"the condition has names beside that of the table, `{self.own}`, and one source",
+                f"the condition refers to more than one source besides the table `{self.own}`",
                 found=others,
             )
         return MergeBuilder(self, source, others[0] if others else "source", condition)
 
     def optimize(self) -> OptimizeBuilder:
-        """Begin to join small fragments."""
+        """Start a compaction."""
         return OptimizeBuilder(self)
 
     def vacuum(self, retention_hours: float | None = None) -> DataFrame:
-        """Delete old versions, and files that nothing mentions."""
-        kept = "" if retention_hours is None else f" RETAIN {round(retention_hours * 60)} MINUTES"
-        return self._run(f"VACUUM <>{kept}")
+        """Delete old versions and unreferenced files."""
+        retention = (
+            "" if retention_hours is None else f" RETAIN {round(retention_hours * 60)} MINUTES"
+        )
+        return self._run(f"VACUUM <>{retention}")
 
     def restore_to_version(self, version: int | str) -> DataFrame:
-        """Make a version, by its number or tag, the latest again."""
+        """Restore a version by number or tag."""
         shown = str(version) if isinstance(version, int) else literal(version)
         return self._run(f"RESTORE TABLE <> TO VERSION AS OF {shown}")
 
     def restore_to_timestamp(self, timestamp: str) -> DataFrame:
-        """Make the version of a time the latest again."""
+        """Restore the version at a time."""
         return self._run(f"RESTORE TABLE <> TO TIMESTAMP AS OF {literal(timestamp)}")
 
     def _run(self, text: str, **frames: Any) -> DataFrame:
@@ -142,17 +144,17 @@ class LanceTable:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeBuilder:
-    """A compaction that is being described."""
+    """A compaction under construction; `execute_compaction` runs it."""
 
     table: LanceTable
     condition: str | None = None
 
     def where(self, condition: str) -> OptimizeBuilder:
-        """Take only fragments with rows for which a condition is true."""
+        """Compact only fragments with rows that match a condition."""
         return replace(self, condition=condition)
 
     def execute_compaction(self) -> DataFrame:
-        """Do it."""
+        """Run the compaction."""
         where = "" if self.condition is None else f" WHERE {_text(self.condition)}"
         return self.table._run(f"OPTIMIZE <>{where}")  # noqa: SLF001 - its own builder
 
@@ -161,7 +163,7 @@ class OptimizeBuilder:
 
 @dataclass(frozen=True, slots=True)
 class MergeBuilder:
-    """A merge that is being described; nothing happens before `execute`."""
+    """A merge under construction; `execute` runs it."""
 
     table: LanceTable
     source: DataFrame
@@ -207,7 +209,7 @@ class MergeBuilder:
         return self._with("NOT MATCHED BY SOURCE", condition, "DELETE")
 
     def execute(self) -> DataFrame:
-        """Do it, and return how many rows it changed."""
+        """Run the merge and return the numbers of changed rows."""
         text = (
             f"MERGE INTO <> AS {quoted(self.table.own)} "
             f"USING (SELECT * FROM {{{_SOURCE}}}) AS {quoted(self.own)} "
@@ -230,7 +232,7 @@ class MergeBuilder:
 
 def _values(given: Mapping[str, str]) -> str:
     if not given:
-        raise InvalidInputError("an update needs columns and their values: set={...}")
+        raise InvalidInputError("an update requires columns and values: set={...}")
     return ", ".join(f"{_path(name)} = {_text(value)}" for name, value in given.items())
 
 
@@ -239,9 +241,9 @@ def _path(name: str) -> str:
 
 
 def _text(value: object) -> str:
-    """Return SQL text; a column of a data frame has no text that a statement could have."""
+    """Return SQL text; Column expressions have no SQL text."""
     if not isinstance(value, str):
         raise InvalidInputError(
-            "conditions and values are SQL text, as 't.n + 1'", found=type(value).__name__
+            "conditions and values must be SQL text, such as 't.n + 1'", found=type(value).__name__
         )
     return value

@@ -1,4 +1,4 @@
-"""Statements that keep tables in shape, and name versions.
+"""Statements for maintenance, indices, tags and branches.
 
 OPTIMIZE t    VACUUM t RETAIN 7 DAYS DRY RUN    RESTORE TABLE t TO VERSION AS OF 3
 CREATE INDEX by_id ON t (id) USING BTREE        REFRESH INDEX by_id ON t
@@ -19,33 +19,35 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.spark import change, indexing
 from lancelet.spark.reader import pinned
 from lancelet.spark.sql.changes import Target, exact_filter
-from lancelet.spark.sql.definitions import dataset_of, nothing
+from lancelet.spark.sql.definitions import dataset_of, empty_result
 from lancelet.spark.sql.names import Reference, read_options
+from lancelet.spark.sql.parser import StatementParser
 from lancelet.spark.sql.query import Session
-from lancelet.spark.sql.words import Words
 
 _UNITS: Final = {"HOUR": "hours", "DAY": "days", "WEEK": "weeks", "MINUTE": "minutes"}
 
 
-def optimize(session: Session, words: Words) -> DataFrame | None:
-    """Run OPTIMIZE: small fragments are joined, deleted rows dropped."""
-    words.need("OPTIMIZE")
-    reference = words.table()
+def optimize(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run OPTIMIZE: compact small fragments and remove deleted rows."""
+    parser.need("OPTIMIZE")
+    reference = parser.table()
     if reference is None:
         return None
     options = _given(reference)
-    target = Target.of(session, words.source, reference, options.keys())
-    if words.take("WHERE"):
-        start = words.position
-        condition = words.text_until(("WITH",))
+    target = Target.of(session, parser.source, reference, options.keys())
+    if parser.take("WHERE"):
+        start = parser.position
+        condition = parser.text_until(("WITH",))
         snapshot = target.open()
         where = exact_filter(session, snapshot, condition)
         if where is None:
-            words.source.fail("OPTIMIZE takes comparisons of columns with constants", start)
+            parser.source.fail(
+                "OPTIMIZE supports only comparisons of columns with constants", start
+            )
         options["excluded_fragment_ids"] = _without(snapshot, where)
-    if words.take("WITH"):
-        options |= {name: _value(text) for name, text in words.properties().items()}
-    words.end()
+    if parser.take("WITH"):
+        options |= {name: _value(text) for name, text in parser.properties().items()}
+    parser.end()
     done = change.compact(target.table.uri, options=options, **target.running)
     row = (
         done.version,
@@ -62,7 +64,7 @@ def optimize(session: Session, words: Words) -> DataFrame | None:
 
 
 def _without(snapshot: Any, where: str) -> tuple[int, ...]:
-    """Return the fragments that have no row for which a condition is true."""
+    """Return the fragments without rows that match a condition."""
     found = []
     for fragment in snapshot.fragments:
         number = int(fragment.id)
@@ -72,26 +74,26 @@ def _without(snapshot: Any, where: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def vacuum(session: Session, words: Words) -> DataFrame | None:
-    """Run VACUUM: old versions and files of failed jobs go."""
-    words.need("VACUUM")
-    reference = words.table()
+def vacuum(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run VACUUM: delete old versions and files of failed jobs."""
+    parser.need("VACUUM")
+    reference = parser.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
+    target = Target.of(session, parser.source, reference)
     older_than, versions = None, None
-    if words.take("RETAIN"):
-        amount = words.whole("how long or how many")
-        if words.take("VERSIONS") or words.take("VERSION"):
+    if parser.take("RETAIN"):
+        amount = parser.whole("a retention period or a number of versions")
+        if parser.take("VERSIONS") or parser.take("VERSION"):
             versions = amount
         else:
-            unit = words.name("HOURS, DAYS or VERSIONS").upper().removesuffix("S")
+            unit = parser.name("HOURS, DAYS or VERSIONS").upper().removesuffix("S")
             if unit not in _UNITS:
-                words.number -= 1
-                words.fail("expected HOURS, DAYS or VERSIONS")
+                parser.number -= 1
+                parser.fail("expected HOURS, DAYS or VERSIONS")
             older_than = timedelta(**{_UNITS[unit]: amount})
-    is_dry = words.take("DRY", "RUN")
-    words.end()
+    is_dry = parser.take("DRY", "RUN")
+    parser.end()
     if is_dry:
         if older_than is None and versions is None:
             older_than = timedelta(days=14)
@@ -115,21 +117,21 @@ def vacuum(session: Session, words: Words) -> DataFrame | None:
     )
 
 
-def restore(session: Session, words: Words) -> DataFrame | None:
+def restore(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run RESTORE: an old version becomes the latest again, as a new version."""
-    words.need("RESTORE")
-    words.take("TABLE")
-    reference = words.table()
+    parser.need("RESTORE")
+    parser.take("TABLE")
+    reference = parser.table()
     if reference is None:
         return None
     if not reference.is_pinned:
-        words.need("TO")
-        reference = _pinned(words, reference)
-    words.end()
-    wanted = read_options(session.spark, words.source, reference)
-    snapshot = pinned(wanted)
+        parser.need("TO")
+        reference = _pinned(parser, reference)
+    parser.end()
+    options = read_options(session.spark, parser.source, reference)
+    snapshot = pinned(options)
     plain = Reference(reference.parts, reference.start, reference.stop, reference.branch)
-    dataset = dataset_of(Target.of(session, words.source, plain))
+    dataset = dataset_of(Target.of(session, parser.source, plain))
     old = dataset.checkout_version(snapshot.version)
     old.restore()
     return session.spark.createDataFrame(
@@ -137,115 +139,115 @@ def restore(session: Session, words: Words) -> DataFrame | None:
     )
 
 
-def _pinned(words: Words, reference: Reference) -> Reference:
-    """Read VERSION AS OF or TIMESTAMP AS OF behind a table."""
-    if words.take("VERSION", "AS", "OF"):
-        token = words.token
+def _pinned(parser: StatementParser, reference: Reference) -> Reference:
+    """Parse VERSION AS OF or TIMESTAMP AS OF after a table."""
+    if parser.take("VERSION", "AS", "OF"):
+        token = parser.token
         if token is None or token.kind not in {"NUMBER", "STRING"}:
-            words.fail("expected the number or the tag of a version")
-        words.number += 1
+            parser.fail("expected the number or tag of a version")
+        parser.number += 1
         return Reference(
             reference.parts, reference.start, token.stop, reference.branch, version=token.text
         )
-    words.need("TIMESTAMP", "AS", "OF")
-    text = words.string("a time")
-    stop = words.source.tokens[words.number - 1].stop
+    parser.need("TIMESTAMP", "AS", "OF")
+    text = parser.string("a time")
+    stop = parser.source.tokens[parser.number - 1].stop
     return Reference(reference.parts, reference.start, stop, reference.branch, asof=text)
 
 
-def create_ref(session: Session, words: Words) -> DataFrame | None:
+def create_ref(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run CREATE TAG and CREATE BRANCH."""
-    words.need("CREATE")
-    replaces = words.take("OR", "REPLACE")
-    kind = words.take_any("TAG", "BRANCH")
+    parser.need("CREATE")
+    replaces = parser.take("OR", "REPLACE")
+    kind = parser.take_any("TAG", "BRANCH")
     if kind is None:
         return None
-    may_be_there = words.take("IF", "NOT", "EXISTS")
-    name = words.name("a name")
-    if not words.take_any("ON", "FOR"):
-        words.fail("expected ON and a table")
-    reference = words.need_table()
-    words.end()
-    wanted = read_options(session.spark, words.source, reference)
+    may_be_there = parser.take("IF", "NOT", "EXISTS")
+    name = parser.name("a name")
+    if not parser.take_any("ON", "FOR"):
+        parser.fail("expected ON and a table")
+    reference = parser.need_table()
+    parser.end()
+    options = read_options(session.spark, parser.source, reference)
     plain = Reference(reference.parts, reference.start, reference.stop, reference.branch)
-    dataset = dataset_of(Target.of(session, words.source, plain))
-    version = pinned(wanted).version
-    at = version if wanted.table.branch is None else (wanted.table.branch, version)
+    dataset = dataset_of(Target.of(session, parser.source, plain))
+    version = pinned(options).version
+    at = version if options.table.branch is None else (options.table.branch, version)
     if kind == "TAG":
         if name in dataset.tags.list():
             if replaces:
                 dataset.tags.update(name, at)
-                return nothing(session)
+                return empty_result(session)
             if may_be_there:
-                return nothing(session)
+                return empty_result(session)
         dataset.tags.create(name, at)
     elif not (may_be_there and name in dataset.branches.list()):
         dataset.create_branch(name, at)
-    return nothing(session)
+    return empty_result(session)
 
 
-def drop_ref(session: Session, words: Words) -> DataFrame | None:
+def drop_ref(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run DROP TAG, DROP BRANCH and DROP INDEX."""
-    words.need("DROP")
-    kind = words.take_any("TAG", "BRANCH", "INDEX")
+    parser.need("DROP")
+    kind = parser.take_any("TAG", "BRANCH", "INDEX")
     if kind is None:
         return None
-    may_be_missing = words.take("IF", "EXISTS")
-    name = words.name("a name")
-    words.need("ON")
-    words.take("TABLE")
-    reference = words.table()
+    may_be_missing = parser.take("IF", "EXISTS")
+    name = parser.name("a name")
+    parser.need("ON")
+    parser.take("TABLE")
+    reference = parser.table()
     if reference is None:
         return None
-    words.end()
-    dataset = dataset_of(Target.of(session, words.source, reference))
+    parser.end()
+    dataset = dataset_of(Target.of(session, parser.source, reference))
     if kind == "INDEX":
-        known = {each.name for each in dataset.describe_indices()}
+        names = {each.name for each in dataset.describe_indices()}
     else:
-        known = set(dataset.tags.list() if kind == "TAG" else dataset.branches.list())
-    if may_be_missing and name not in known:
-        return nothing(session)
+        names = set(dataset.tags.list() if kind == "TAG" else dataset.branches.list())
+    if may_be_missing and name not in names:
+        return empty_result(session)
     if kind == "INDEX":
         dataset.drop_index(name)
     else:
         (dataset.tags if kind == "TAG" else dataset.branches).delete(name)
-    return nothing(session)
+    return empty_result(session)
 
 
-def create_index(session: Session, words: Words) -> DataFrame | None:
+def create_index(session: Session, parser: StatementParser) -> DataFrame | None:
     """Run CREATE INDEX ... USING."""
-    if not words.take("CREATE", "INDEX"):
+    if not parser.take("CREATE", "INDEX"):
         return None
-    may_be_there = words.take("IF", "NOT", "EXISTS")
-    name = words.name("a name")
-    words.need("ON")
-    words.take("TABLE")
-    reference = words.table()
+    may_be_there = parser.take("IF", "NOT", "EXISTS")
+    name = parser.name("a name")
+    parser.need("ON")
+    parser.take("TABLE")
+    reference = parser.table()
     if reference is None:
         return None
-    target = Target.of(session, words.source, reference)
+    target = Target.of(session, parser.source, reference)
     column = kind = None
     options: dict[str, Any] = {}
-    while words.token is not None:
-        if words.at("L_PAREN"):
-            place = words.position
-            columns = words.names("a column")
+    while parser.token is not None:
+        if parser.at("L_PAREN"):
+            start = parser.position
+            columns = parser.names("a column")
             if len(columns) > 1:
-                words.source.fail("an index is of one column", place)
+                parser.source.fail("an index has exactly one column", start)
             column = columns[0]
-        elif words.take("USING"):
-            kind = words.name("a kind of index").upper()
-        elif words.take_any("WITH", "OPTIONS"):
-            options |= {key: _value(text) for key, text in words.properties().items()}
+        elif parser.take("USING"):
+            kind = parser.name("a kind of index").upper()
+        elif parser.take_any("WITH", "OPTIONS"):
+            options |= {key: _value(text) for key, text in parser.properties().items()}
         else:
-            words.fail("expected (column), USING or WITH")
+            parser.fail("expected (column), USING or WITH")
     if column is None or kind is None:
-        words.fail("expected a column in parentheses and USING with a kind of index")
+        parser.fail("expected a column in parentheses and USING with a kind of index")
     dataset = dataset_of(target)
     if name in {each.name for each in dataset.describe_indices()}:
         if may_be_there:
-            return nothing(session)
-        words.source.fail("there is an index of that name; drop it first", words.position)
+            return empty_result(session)
+        parser.source.fail("the index exists already; drop it first", parser.position)
     metric = str(options.pop("metric", "L2"))
     done = indexing.create_index(
         target.table.uri,
@@ -263,34 +265,34 @@ def create_index(session: Session, words: Words) -> DataFrame | None:
 _INDEXED: Final = "version long, num_rows long"
 
 
-def refresh(session: Session, words: Words) -> DataFrame | None:
-    """Run REFRESH INDEX: rows that were written since become part of it."""
-    words.need("REFRESH")
-    if words.take("INDEX"):
-        names: list[str] | None = [words.name("a name")]
-    elif words.take_any("INDEXES", "INDICES"):
+def refresh(session: Session, parser: StatementParser) -> DataFrame | None:
+    """Run REFRESH INDEX: add unindexed rows to indices."""
+    parser.need("REFRESH")
+    if parser.take("INDEX"):
+        names: list[str] | None = [parser.name("a name")]
+    elif parser.take_any("INDEXES", "INDICES"):
         names = None
     else:
         return None
-    words.need("ON")
-    words.take("TABLE")
-    reference = words.table()
+    parser.need("ON")
+    parser.take("TABLE")
+    reference = parser.table()
     if reference is None:
         return None
     options = _given(reference)
-    target = Target.of(session, words.source, reference, options.keys())
-    words.end()
+    target = Target.of(session, parser.source, reference, options.keys())
+    parser.end()
     done = indexing.optimize_indices(target.table.uri, names=names, **options, **target.running)
     return session.spark.createDataFrame([(done.version, done.num_rows)], _INDEXED)
 
 
 def _given(reference: Reference) -> dict[str, Any]:
-    """Return the options of a statement that stand behind its table."""
+    """Return the options in the WITH clause of a table."""
     return {name: _value(text) for name, text in reference.select_options(storage=False).items()}
 
 
 def _value(text: str) -> Any:
-    """Return the value of an option: a number, truth or text."""
+    """Parse the value of an option: a number, a boolean or text."""
     try:
         return json.loads(text.lower() if text.lower() in {"true", "false"} else text)
     except ValueError:
