@@ -32,7 +32,7 @@ def documents_to_storage(texts: pa.Array) -> pa.Array:
         # Imported on demand: loads the reference kernels, which nothing else needs.
         from lancelet.kernels.reference.jsonb import json_fault  # noqa: PLC0415
 
-        row = error.facts["place"]
+        row = error.facts["index"]
         assert isinstance(row, int)
         text = data[offsets[row] : offsets[row + 1]].tobytes()
         raise InvalidInputError(

@@ -266,12 +266,12 @@ class PlannedColumns:
         data = pa.py_buffer(taken.data)
         arrays: list[pa.Array | None] = []
         for form, columns in self._used:
-            offsets = [index for index in taken.places[columns] if index is not None]
+            offsets = [index for index in taken.outputs[columns] if index is not None]
             is_complete = len(offsets) == columns.stop - columns.start
             arrays.append(form.to_arrow(data, count, offsets) if is_complete else None)
         for index in self._missing:
             arrays.insert(index, None)
-        return PlannedRows(arrays, taken.num_ranges, taken.num_bytes, taken.learned)
+        return PlannedRows(arrays, taken.num_ranges, taken.num_bytes, taken.bytes_added)
 
 
 def _lists(data_type: pa.DataType, count: int, bits: pa.Buffer | None, values: pa.Buffer) -> Any:

@@ -79,7 +79,7 @@ def check_slices(slices: Slices, counts: Int64s | None = None, *, kernel: str) -
     bad |= slices.size > slices.source.nbytes
     bad |= slices.position > slices.source.nbytes - slices.size
     if bad.any():
-        raise corrupt(Fault.OUT_OF_SOURCE, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.OUT_OF_SOURCE, kernel=kernel, index=int(bad.argmax()))
 
 
 def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
@@ -99,7 +99,7 @@ def check_counts(counts: Int64s, *, most: int, kernel: str) -> None:
     """Check that every count is between 0 and `most`, so that their sum is honest."""
     bad = (counts < 0) | (counts > most)
     if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
 
 
 def check_packed_chunk(chunk: int) -> None:
@@ -129,16 +129,16 @@ def out_of_line_shape(
     """Return the bytes of the full blocks, those of the tail, and whether the tail is plain."""
     kernel = "unpack_blocks"
     if not 0 <= width <= word_bits:
-        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, index=0)
     if count < 0:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=0)
     block_bytes = width * (BLOCK // 8)
     full_bytes = count // BLOCK * block_bytes
     plain_bytes = count % BLOCK * (word_bits // 8)
     plain = count % BLOCK == 0 or data_bytes == full_bytes + plain_bytes
     tail_bytes = plain_bytes if plain else block_bytes
     if data_bytes < full_bytes + tail_bytes:
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=0)
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=0)
     return full_bytes, tail_bytes, plain
 
 
@@ -149,7 +149,7 @@ CODES: Final = 256
 def check_tables(
     symbols: npt.NDArray[np.uint64],
     lengths: Bytes,
-    which: Int64s | None,
+    table_indices: Int64s | None,
     *,
     chunks: int,
     kernel: str,
@@ -158,24 +158,26 @@ def check_tables(
 
     In a whole table codes without a symbol have the length 0.
     """
-    if which is None:
+    if table_indices is None:
         check_symbols(symbols, lengths, kernel=kernel)
         return
-    if len(symbols) != len(lengths) or len(symbols) % CODES or len(which) != chunks:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=len(symbols))
+    if len(symbols) != len(lengths) or len(symbols) % CODES or len(table_indices) != chunks:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=len(symbols))
     if len(lengths) and int(lengths.max()) > _SYMBOL_BYTES_MAX:
-        raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(lengths.argmax()))
-    if len(which) and not (int(which.min()) >= 0 and int(which.max()) < len(symbols) // CODES):
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=len(symbols))
+        raise corrupt(Fault.BAD_CODE, kernel=kernel, index=int(lengths.argmax()))
+    if len(table_indices) and not (
+        int(table_indices.min()) >= 0 and int(table_indices.max()) < len(symbols) // CODES
+    ):
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=len(symbols))
 
 
 def check_symbols(symbols: npt.NDArray[np.uint64], lengths: Bytes, *, kernel: str) -> None:
     """Check a symbol table: at most 255 symbols, each of one to eight bytes."""
     if len(symbols) != len(lengths) or len(symbols) > 255:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=len(symbols))
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=len(symbols))
     bad = (lengths < 1) | (lengths > _SYMBOL_BYTES_MAX)
     if bad.any():
-        raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_CODE, kernel=kernel, index=int(bad.argmax()))
 
 
 def check_value_bytes(value_bytes: int) -> None:
@@ -248,14 +250,14 @@ def check_run_counts(
     runs = lengths.size // length_bytes
     bad = (counts < 0) | (counts > runs * ((1 << 8 * length_bytes) - 1))
     if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
 
 
 def check_plane_sizes(slices: Slices, counts: Int64s, value_bytes: int, *, kernel: str) -> None:
     """Check that each chunk is long enough for the planes of its values."""
     bad = (counts < 0) | (counts > slices.size // value_bytes)
     if bad.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(bad.argmax()))
 
 
 def slices_of_sizes(source: Bytes, sizes: Int64s) -> Slices:
@@ -280,18 +282,18 @@ def plain_sizes(
         empty = slices.size == 0
         short = ~empty & (slices.size < 4)
         if short.any():
-            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
-        which = np.flatnonzero(~empty)
-        head = slices.source[slices.position[which][:, None] + np.arange(4)]
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(short.argmax()))
+        nonempty = np.flatnonzero(~empty)
+        head = slices.source[slices.position[nonempty][:, None] + np.arange(4)]
         out_sizes = np.zeros(len(slices), np.int64)
-        out_sizes[which] = head.view("<u4").reshape(-1)
+        out_sizes[nonempty] = head.view("<u4").reshape(-1)
         skip = np.where(empty, 0, 4)
         blocks = Slices(slices.source, slices.position + skip, slices.size - skip)
     bad = (out_sizes < 0) | (out_sizes > (blocks.size + 1) * LZ4_RATIO_MAX)
     if most is not None:
         bad |= out_sizes > most
     if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
     return blocks, out_sizes
 
 
@@ -346,9 +348,9 @@ def check_documents(
         raise InvalidInputError("every document is null or not", documents=len(offsets) - 1)
     backwards = np.flatnonzero(np.diff(offsets) < 0)
     if len(backwards):
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(backwards[0]))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(backwards[0]))
     if offsets[0] < 0 or offsets[-1] > data.nbytes:
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=0)
 
 
 def check_buckets(count: int, bits: int) -> None:

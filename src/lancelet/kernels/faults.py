@@ -56,13 +56,13 @@ class OffsetOverflowError(LanceletError, OverflowError):
     """The values exceed 2 GiB, so they need 64-bit offsets or have to be read in parts."""
 
 
-def corrupt(fault: Fault, *, kernel: str, place: int) -> LanceletError:
-    """Return the error for a fault; `place` is the index of the slice, block or value."""
+def corrupt(fault: Fault, *, kernel: str, index: int) -> LanceletError:
+    """Return the error for a fault; `index` is the index of the slice, block or value."""
     if fault is Fault.TOO_LARGE:
-        return OffsetOverflowError(_WORDS[fault], kernel=kernel, place=place)
+        return OffsetOverflowError(_WORDS[fault], kernel=kernel, index=index)
     if fault in (Fault.NO_MEMORY, Fault.OUTPUT_FULL):
-        return InternalError(_WORDS[fault], kernel=kernel, place=place)
-    return CorruptDataError(_WORDS[fault], kernel=kernel, place=place)
+        return InternalError(_WORDS[fault], kernel=kernel, index=index)
+    return CorruptDataError(_WORDS[fault], kernel=kernel, index=index)
 
 
 def checked(status: int, *, kernel: str) -> int:
@@ -73,9 +73,9 @@ def checked(status: int, *, kernel: str) -> int:
     >>> checked(-114, kernel="unpack_chunks")
     Traceback (most recent call last):
     lancelet.errors.CorruptDataError: a slice is shorter than what it claims to hold \
-(kernel='unpack_chunks', place=7)
+(kernel='unpack_chunks', index=7)
     """
     if status >= 0:
         return status
-    place, fault = divmod(-status, 16)
-    raise corrupt(Fault(fault), kernel=kernel, place=place)
+    index, fault = divmod(-status, 16)
+    raise corrupt(Fault(fault), kernel=kernel, index=index)

@@ -27,8 +27,8 @@ LevelNumbers: TypeAlias = npt.NDArray[np.uint8]
 ParallelMap: TypeAlias = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
 """Calls a function with each of some numbers, in any order or at the same time."""
 
-_TOGETHER: Final = 1 / 16
-_TOGETHER_MAX: Final = 4096
+_BATCH_SHARE: Final = 1 / 16
+_BATCH_MAX: Final = 4096
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -64,7 +64,7 @@ def insertion_batches(count: int) -> Iterator[tuple[int, int]]:
     """
     first = 1
     while first < count:
-        stop = min(first + max(1, min(int(first * _TOGETHER), _TOGETHER_MAX)), count)
+        stop = min(first + max(1, min(int(first * _BATCH_SHARE), _BATCH_MAX)), count)
         yield first, stop
         first = stop
 

@@ -20,27 +20,27 @@ from lancelet.values import dataclass
 
 _NO_BLOCKS: Final[Int64s] = np.empty(0, np.int64)
 _NO_SUMS: Final[npt.NDArray[np.uint32]] = np.empty(0, np.uint32)
-_NO_MARKS: Final[Bytes] = np.empty(0, np.uint8)
+_NO_FLAGS: Final[Bytes] = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedFile:
-    """The bytes of a file; `known` and `verified` are marked by whoever reads.
+    """The bytes of a file; `prefetched` and `verified` are marked by whoever reads.
 
     `blocks` are the bytes of a block, and position and size of the checksums themselves, which
     count as zeros; a file without checksums has neither blocks nor sums.
     """
 
     source: Bytes
-    known: Bytes
+    prefetched: Bytes
     blocks: Int64s
     sums: npt.NDArray[np.uint32]
     verified: Bytes
 
     @staticmethod
-    def unverified(source: Bytes, known: Bytes) -> MappedFile:
+    def unverified(source: Bytes, prefetched: Bytes) -> MappedFile:
         """Return a file without checksums."""
-        return MappedFile(source, known, _NO_BLOCKS, _NO_SUMS, _NO_MARKS)
+        return MappedFile(source, prefetched, _NO_BLOCKS, _NO_SUMS, _NO_FLAGS)
 
 
 class ColumnPlan(Protocol):
@@ -57,13 +57,13 @@ class ColumnPlan(Protocol):
 class TakenRows(NamedTuple):
     """Some rows of columns, in one buffer, and how much was read for them.
 
-    `places` has of each column the number of nulls, where validity, values or offsets, and bytes
+    `outputs` has of each column the number of nulls, where validity, values or offsets, and bytes
     of strings begin, how many of these there are, how many values, and where the layers around
-    them are told, or None where it was not read. The plans have grown by `learned` bytes.
+    them are told, or None where it was not read. The plans have grown by `bytes_added` bytes.
     """
 
     data: Bytes
-    places: Sequence[tuple[int, ...] | None]
+    outputs: Sequence[tuple[int, ...] | None]
     num_ranges: int
     num_bytes: int
-    learned: int
+    bytes_added: int

@@ -26,10 +26,10 @@ def check_chunk_counts(slices: Slices, counts: Int64s, offset_bytes: int, *, ker
     check_offset_bytes(offset_bytes)
     bad = counts < 0
     if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=int(bad.argmax()))
     bad = (counts > 0) & (counts >= slices.size // offset_bytes)
     if bad.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(bad.argmax()))
 
 
 def offset_type(out_bits: int) -> np.dtype[Any]:
@@ -42,7 +42,7 @@ def offset_type(out_bits: int) -> np.dtype[Any]:
 def check_fits_offsets(data_bytes: int, dtype: np.dtype[Any], *, kernel: str) -> None:
     """Refuse more bytes than offsets of this type can count."""
     if data_bytes > np.iinfo(dtype).max:
-        raise corrupt(Fault.TOO_LARGE, kernel=kernel, place=0)
+        raise corrupt(Fault.TOO_LARGE, kernel=kernel, index=0)
 
 
 def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
@@ -72,7 +72,7 @@ def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
     bad[1:] |= offsets[1:] < offsets[:-1]
     bad |= offsets > data_bytes
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
 
 
 def split_sizes(offsets: Offsets, data_bytes: int, counts: Int64s, *, kernel: str) -> Int64s:
@@ -83,7 +83,7 @@ def split_sizes(offsets: Offsets, data_bytes: int, counts: Int64s, *, kernel: st
     edges = offsets[np.append(0, counts.cumsum())].astype(np.int64)
     bad = (edges[:-1] < 0) | (edges[1:] < edges[:-1]) | (edges[1:] > data_bytes)
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
     width = offsets.dtype.itemsize
     sizes: Int64s = (counts + 1 + -((edges[:-1] - edges[1:]) // width)) * width
     return sizes

@@ -48,7 +48,7 @@ def _no_bytes() -> npt.NDArray[np.uint8]:
 class CodeKind(IntEnum):
     """How codes are scored."""
 
-    WORDS = 0
+    CODEBOOK = 0
     TABLE = 1
     BYTES = 2
     PRODUCTS = 3
@@ -61,14 +61,14 @@ class CodeKind(IntEnum):
 class CodeQuery:
     """How rows are scored; `query` is in the type that the kind takes.
 
-    `words` is a table, or a codebook of the shape (pieces, elements of a piece, words).
+    `codebook` is a table, or a codebook of the shape (pieces, elements of a piece, words).
     """
 
     kind: CodeKind
     query: npt.NDArray[Any]
     dimension: int
-    words: Floats = field(default_factory=_no_floats)
-    pieces: int = 0
+    codebook: Floats = field(default_factory=_no_floats)
+    num_sub_vectors: int = 0
     metric: Metric = Metric.L2
     factor: float = 1.0
     base: float = 0.0

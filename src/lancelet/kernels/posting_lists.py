@@ -56,28 +56,30 @@ class PostingLists:
     """
 
     blocks: Slices
-    last: UInt32s
-    best: Float32s
+    last_docs: UInt32s
+    block_max: Float32s
     first: Int64s
     stop: Int64s
     counts: Int64s
     block_docs: int = 128
     is_varint: bool = True
     streams: Slices = NO_STREAMS
-    glances: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
-    glance: Int64s | None = None
+    doc_weights: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+    weights_start: Int64s | None = None
 
     @cached_property
     def arrays(self) -> tuple[Any, ...]:
         """Everything but the positions, as a native kernel takes it; checked once."""
-        glance = np.full(len(self.counts), -1) if self.glance is None else self.glance
+        weights_start = (
+            np.full(len(self.counts), -1) if self.weights_start is None else self.weights_start
+        )
         return (
             *slice_arrays(self.blocks),
-            self.last,
-            self.best,
+            self.last_docs,
+            self.block_max,
             *map(as_int64s, (self.first, self.stop, self.counts)),
-            self.glances,
-            as_int64s(glance),
+            self.doc_weights,
+            as_int64s(weights_start),
         )
 
     @cached_property
@@ -92,10 +94,10 @@ def quantize_weights(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:
     >>> quantize_weights(4, np.array([1, 3], np.uint32), np.array([2.2, 0.01], np.float32)).tolist()
     [0, 255, 0, 2]
     """
-    glance = np.zeros(num_docs, np.uint8)
+    quantized = np.zeros(num_docs, np.uint8)
     steps = np.ceil(weights * np.float32(QUANTIZED_WEIGHT_MAX / WEIGHT_MAX))
-    glance[docs] = np.minimum(steps, QUANTIZED_WEIGHT_MAX).astype(np.uint8)
-    return glance
+    quantized[docs] = np.minimum(steps, QUANTIZED_WEIGHT_MAX).astype(np.uint8)
+    return quantized
 
 
 class Ranking(NamedTuple):
@@ -110,5 +112,5 @@ class Ranking(NamedTuple):
 
     idf: Float32s
     norms: Float32s
-    most: int
+    limit: int
     hidden: npt.NDArray[np.uint8]

@@ -32,6 +32,6 @@ class RowLevels(NamedTuple):
 
     repetition: Levels
     definition: Levels | None
-    which: Int64s
-    within: Int64s
+    chunk_index: Int64s
+    value_index: Int64s
     validity: Bytes

@@ -54,18 +54,18 @@ def backend() -> str:
 
 
 def _choose() -> bool:
-    wanted = os.environ.get(_ENVIRONMENT, "")
-    if wanted == "reference":
+    requested = os.environ.get(_ENVIRONMENT, "")
+    if requested == "reference":
         return False
     available = instruction_sets()
-    if wanted not in ("", "native", *available):
+    if requested not in ("", "native", *available):
         raise InvalidInputError(
             f"{_ENVIRONMENT} names kernels that this machine does not have",
-            found=wanted,
-            known=("reference", "native", *available),
+            found=requested,
+            available=("reference", "native", *available),
         )
     if not available:
-        if wanted == "native":
+        if requested == "native":
             raise UnsupportedError("the native kernels of lancelet are not installed")
         warnings.warn(
             "the native kernels of lancelet are not installed, so reading and writing will be "
@@ -74,7 +74,7 @@ def _choose() -> bool:
             stacklevel=2,
         )
         return False
-    use_instruction_set(available[-1] if wanted in ("", "native") else wanted)
+    use_instruction_set(available[-1] if requested in ("", "native") else requested)
     return True
 
 

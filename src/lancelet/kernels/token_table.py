@@ -19,8 +19,8 @@ from lancelet.buffers import Bytes, Int64s
 UInt32s = npt.NDArray[np.uint32]
 N = TypeVar("N", bound=np.generic)
 
-_WORDS_MIN: Final = 64
-_WORD_BYTES: Final = 8
+_TOKENS_MIN: Final = 64
+_TOKEN_BYTES: Final = 8
 """A guess of how many bytes a word has."""
 NO_TOKEN: Final = 0xFFFFFFFF
 
@@ -30,17 +30,17 @@ class TokenTable:
 
     def __init__(self) -> None:
         """Start without words."""
-        self.slots: UInt32s = np.full(2 * _WORDS_MIN, NO_TOKEN, np.uint32)
-        self.hashes = np.empty(_WORDS_MIN, np.uint64)
-        self.ends: Int64s = np.empty(_WORDS_MIN, np.int64)
-        self.text: Bytes = np.empty(_WORDS_MIN * _WORD_BYTES, np.uint8)
+        self.slots: UInt32s = np.full(2 * _TOKENS_MIN, NO_TOKEN, np.uint32)
+        self.hashes = np.empty(_TOKENS_MIN, np.uint64)
+        self.ends: Int64s = np.empty(_TOKENS_MIN, np.int64)
+        self.text: Bytes = np.empty(_TOKENS_MIN * _TOKEN_BYTES, np.uint8)
         self.state: Int64s = np.zeros(2, np.int64)
 
     def __len__(self) -> int:
         """Return how many words there are."""
         return int(self.state[0])
 
-    def words(self, start: int) -> list[bytes]:
+    def tokens(self, start: int) -> list[bytes]:
         """Return the words from a number on."""
         ends = self.ends[start : len(self)].tolist()
         first = int(self.ends[start - 1]) if start else 0

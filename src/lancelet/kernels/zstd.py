@@ -59,7 +59,7 @@ def zstd_frames(
     if most is not None:
         bad |= sizes > most
     if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, index=int(bad.argmax()))
     check_large_frames(frames, sizes)
     return frames, sizes
 
@@ -73,7 +73,7 @@ def check_large_frames(frames: Slices, sizes: Int64s) -> None:
     for index in np.flatnonzero(sizes > _BLOCK_BYTES_MAX).tolist():
         size = int(sizes[index])
         if _blocks_bytes_max(frames.slice_bytes(index).data, size) < size:
-            raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=index)
+            raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, index=index)
 
 
 def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
@@ -106,22 +106,22 @@ def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
     # The library takes a size of 0 for an unknown one, so empty results are checked one by one.
     for index in np.flatnonzero((frames.size > 0) & (sizes == 0)).tolist():
         if _plain_size(frames, index) != 0:
-            raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=index)
-    which = np.flatnonzero(sizes > 0)
-    if not len(which):
+            raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, index=index)
+    nonempty = np.flatnonzero(sizes > 0)
+    if not len(nonempty):
         return slices_of_sizes(np.empty(0, np.uint8), sizes)
     try:
         found = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
-            _segments(Slices(frames.source, frames.position[which], frames.size[which])),
-            decompressed_sizes=sizes[which].astype("<u8").tobytes(),
+            _segments(Slices(frames.source, frames.position[nonempty], frames.size[nonempty])),
+            decompressed_sizes=sizes[nonempty].astype("<u8").tobytes(),
         )
     except zstandard.ZstdError as error:
-        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=0) from error
+        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, index=0) from error
     # A segment is a buffer, which its stub does not say.
     parts = [found[index] for index in range(len(found))]
     plain = np.frombuffer(b"".join(parts), np.uint8)  # type: ignore[arg-type]
     if plain.nbytes != int(sizes.sum()):
-        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=0)
+        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, index=0)
     return slices_of_sizes(plain, sizes)
 
 
@@ -146,7 +146,9 @@ def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
     return slices_of_sizes(np.frombuffer(b"".join(parts), np.uint8), sizes)  # type: ignore[arg-type]
 
 
-def zstd_encode_prefixes(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
+def zstd_encode_prefixes(
+    slices: Slices, prefix_bytes: Int64s, *, word_bytes: int, sized: bool
+) -> Slices:
     """Compress chunks that begin with words; which frames come out is not defined.
 
     Args:
@@ -155,19 +157,19 @@ def zstd_encode_prefixes(slices: Slices, words: Int64s, *, word_bytes: int, size
         word_bytes: The bytes of a word: 4, 8, 16 or 32.
         sized: Whether to put the plain size in front as a u64.
     """
-    check_prefixes(slices, words, word_bytes=word_bytes)
+    check_prefixes(slices, prefix_bytes, word_bytes=word_bytes)
     return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
 
 
-def check_prefixes(slices: Slices, words: Int64s, *, word_bytes: int) -> None:
+def check_prefixes(slices: Slices, prefix_bytes: Int64s, *, word_bytes: int) -> None:
     """Check that whole words lie in their chunks."""
     kernel = "zstd_encode_prefixes"
     if word_bytes not in PREFIX_WORD_BYTES:
         raise InvalidInputError("words have 4, 8, 16 or 32 bytes", word_bytes=word_bytes)
-    check_slices(slices, words, kernel=kernel)
-    bad = (words < 0) | (words > slices.size) | (words % word_bytes != 0)
+    check_slices(slices, prefix_bytes, kernel=kernel)
+    bad = (prefix_bytes < 0) | (prefix_bytes > slices.size) | (prefix_bytes % word_bytes != 0)
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
 
 
 def _segments(slices: Slices) -> zstandard.BufferWithSegments:
@@ -180,15 +182,15 @@ def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
     empty = slices.size == 0
     short = ~empty & (slices.size < 8)
     if short.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=_KERNEL, place=int(short.argmax()))
-    which = np.flatnonzero(~empty)
-    head = slices.source[slices.position[which][:, None] + np.arange(8)]
+        raise corrupt(Fault.TOO_SHORT, kernel=_KERNEL, index=int(short.argmax()))
+    nonempty = np.flatnonzero(~empty)
+    head = slices.source[slices.position[nonempty][:, None] + np.arange(8)]
     bare = (head[:, :4] == _MAGIC).all(axis=1)
     sizes = np.zeros(len(slices), np.int64)
-    sizes[which] = head.reshape(-1).view("<u8").astype(np.int64)
+    sizes[nonempty] = head.reshape(-1).view("<u8").astype(np.int64)
     skip = np.where(empty, 0, 8)
-    skip[which[bare]] = 0
-    for index in which[bare].tolist():
+    skip[nonempty[bare]] = 0
+    for index in nonempty[bare].tolist():
         sizes[index] = _plain_size(slices, index)
     return Slices(slices.source, slices.position + skip, slices.size - skip), sizes
 
@@ -200,9 +202,9 @@ def _plain_size(frames: Slices, index: int) -> int:
         stated = int(zstandard.frame_content_size(frame))
         size = stated if stated >= 0 else _measured_size(frame)
     except zstandard.ZstdError as error:
-        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=index) from error
+        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, index=index) from error
     if size > _SIZE_MAX:
-        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=index)
+        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, index=index)
     return size
 
 

@@ -36,7 +36,7 @@ def test_slices_outside_are_refused(read_ahead, outside):
     ranges = Ranges.of((0, 5), outside)
     with pytest.raises(CorruptDataError) as caught:
         read_ahead(Slices(SOURCE, ranges.position, ranges.size), nothing_known(SOURCE))
-    assert caught.value.facts["place"] == 1
+    assert caught.value.facts["index"] == 1
 
 
 def test_cold_slices_are_asked_for_in_steps(tmp_path: Path):

@@ -123,7 +123,7 @@ def test_what_is_not_json_is_refused_with_its_row(agree, text):
 
     with pytest.raises(CorruptDataError) as caught:
         encode_jsonb(*joined(parts))
-    assert caught.value.facts["place"] == 2
+    assert caught.value.facts["index"] == 2
     assert json_fault(text.encode())
 
 

@@ -41,16 +41,16 @@ def case(
     extra: dict[str, Any] = {}
     per_row = dimension
     match kind:
-        case CodeKind.WORDS:
+        case CodeKind.CODEBOOK:
             pieces = dimension // 2
             per_row = pieces // 2 if small_words else pieces
             words = 16 if small_words else 256
             book = random.normal(size=(pieces, 2, words)).astype(np.float32)
-            extra = {"words": book.reshape(-1), "pieces": pieces}
+            extra = {"codebook": book.reshape(-1), "num_sub_vectors": pieces}
         case CodeKind.TABLE:
             per_row = dimension // 2
             table = random.normal(size=per_row * 256).astype(np.float32)
-            extra = {"words": table, "base": 1.0}
+            extra = {"codebook": table, "base": 1.0}
         case CodeKind.BYTES:
             query = random.integers(0, 256, dimension).astype(np.uint8)
             extra = {"factor": 0.01}

@@ -1,7 +1,7 @@
 """Plans of columns: made of whatever metadata say, they never leave the bytes that are there.
 
 That rows by plans are the rows of the general way is checked by the tests of files
-(`tests/unit/file/test_few_rows.py`).
+(`tests/unit/file/test_mapped_reads.py`).
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def test_every_column_has_a_plan_and_its_rows():
     plans = plans_of(metadata, forms)
     before = [plan.memory_bytes for plan in plans]
     found = take(plans, data)
-    assert None not in found.places
-    assert found.learned == sum(plan.memory_bytes for plan in plans) - sum(before)
+    assert None not in found.outputs
+    assert found.bytes_added == sum(plan.memory_bytes for plan in plans) - sum(before)
     again = take(plans, data)
-    assert again.learned == 0
+    assert again.bytes_added == 0
     nulls = [table[name].combine_chunks().take(pa.array(ROWS)).null_count for name in PLAIN]
-    assert [place[0] for place in again.places[: len(PLAIN)]] == nulls
+    assert [place[0] for place in again.outputs[: len(PLAIN)]] == nulls
 
 
 @pytest.mark.parametrize("plans", [None, 7, [None], ["plan"], [np.array([1 << 40])]])
@@ -171,5 +171,5 @@ def test_damaged_metadata_and_pages_are_declined_or_read_within_the_file():
             own = np.array([rng.integers(0, 4), rng.choice([1, 4, 8, 16]), 1, path, 0])
         plans = plans_of(one, own, file_bytes=int(rng.choice([len(file), 1 << 62])))
         found = take([plan for plan in plans if plan is not None], file)
-        for place in () if found is None else found.places:
+        for place in () if found is None else found.outputs:
             assert place is None or max(place) <= max(len(found.data), 1 << 20)

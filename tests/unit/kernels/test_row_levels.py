@@ -101,7 +101,7 @@ def test_rows_are_found_with_their_levels_and_slots(agree, seed, count, cuts, ha
     if has_definition:
         np.testing.assert_array_equal(found.definition, definition[is_wanted])
     is_slot = definition <= LIMITS.slot_max
-    places = (np.cumsum(counts) - counts)[chunks[found.which]] + found.within
+    places = (np.cumsum(counts) - counts)[chunks[found.chunk_index]] + found.value_index
     expected = (np.cumsum(is_slot) - 1)[is_wanted & is_slot]
     np.testing.assert_array_equal(places, expected)
     bits = np.unpackbits(found.validity, bitorder="little", count=len(expected))
@@ -140,7 +140,7 @@ def test_sound_levels_are_taken(agree):
     found = agree("take_row_levels", *arguments())
     assert found.repetition.tolist() == [1, 0, 1]
     assert found.definition.tolist() == [0, 1, 2]
-    assert (found.which.tolist(), found.within.tolist()) == ([0, 0], [0, 1])
+    assert (found.chunk_index.tolist(), found.value_index.tolist()) == ([0, 0], [0, 1])
 
 
 @pytest.mark.parametrize(

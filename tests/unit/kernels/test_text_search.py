@@ -1,7 +1,7 @@
 """Searching posting lists: what is passed over never changes what is found.
 
 Goal: the best documents by the definition, which scores every one of them. Method: random lists
-of every block size and tail, with and without glances, searched for a few and for all documents;
+of every block size and tail, with and without document weights, searched for a few and for all documents;
 damaged bytes.
 """
 
@@ -37,7 +37,7 @@ def random_list(chance, num_docs, share):
 
 
 def corpus(seed, shares, num_docs, form):
-    """Return lists with positions, one in two with a glance, and what to rank by."""
+    """Return lists with positions, half of them with document weights, and what to rank by."""
     chance = np.random.default_rng(seed)
     block_docs, is_varint = form
     norms = (0.3 + chance.random(num_docs) * 3).astype(np.float32)
@@ -56,9 +56,9 @@ def corpus(seed, shares, num_docs, form):
         docs, freqs, counts, best, block_docs=block_docs, is_varint=is_varint
     )
     position, position_ends = encode_streams(steps, np.add.reduceat(freqs.astype(np.int64), starts))
-    glanced = chance.random(len(found)) < 0.5 if chance.random() < 0.7 else [True] * len(found)
+    has_weights = chance.random(len(found)) < 0.5 if chance.random() < 0.7 else [True] * len(found)
     own = np.split(weights, np.cumsum(counts)[:-1])
-    glances = [
+    doc_weights = [
         quantize_weights(num_docs, each[0], one) for each, one in zip(found, own, strict=True)
     ]
     lists = PostingLists(
@@ -71,8 +71,8 @@ def corpus(seed, shares, num_docs, form):
         block_docs,
         is_varint,
         slices(position, position_ends),
-        np.concatenate(glances),
-        np.where(glanced, np.arange(len(found)) * num_docs, -1),
+        np.concatenate(doc_weights),
+        np.where(has_weights, np.arange(len(found)) * num_docs, -1),
     )
     idf = (0.1 + chance.random(len(shares)) * 5).astype(np.float32)
     hidden = (chance.random(num_docs) < 0.1).astype(np.uint8)
@@ -134,13 +134,13 @@ def test_lists_that_lie_are_refused(agree):
     assert issubclass(agree("search_phrase", cut, ranking, places), CorruptDataError)
 
 
-def test_glances_that_lie_are_refused():
+def test_wrong_document_weights_are_refused():
     lists, ranking = corpus(1, [0.5, 0.1], 9000, (128, True))
     for wrong in (np.array([0, 9001]), np.array([1 << 62, -1])):
         with pytest.raises(CorruptDataError):
-            search_postings(replace(lists, glance=wrong), ranking)
-    nothing = replace(lists, glances=lists.glances * 0, glance=np.array([0, 9000]))
-    assert not len(search_postings(nothing, ranking)[0])
+            search_postings(replace(lists, weights_start=wrong), ranking)
+    empty = replace(lists, doc_weights=lists.doc_weights * 0, weights_start=np.array([0, 9000]))
+    assert not len(search_postings(empty, ranking)[0])
 
 
 @given(seed=st.integers(0, 2**32), needs_all=st.booleans())
@@ -168,10 +168,10 @@ def test_blocks_that_cannot_win_are_not_decoded():
     for block in range(5, len(lists.blocks)):
         start = int(lists.blocks.position[block])
         garbage[start : start + int(lists.blocks.size[block])] = 0xFF
-    best = lists.best.copy()
+    best = lists.block_max.copy()
     best[5:] = 0
     blocks = Slices(garbage, lists.blocks.position, lists.blocks.size)
-    spoiled = replace(lists, blocks=blocks, best=best)
+    spoiled = replace(lists, blocks=blocks, block_max=best)
     docs, _ = search_postings(spoiled, limited(ranking, 10))
     assert len(docs) == 10
     with pytest.raises(CorruptDataError):

@@ -76,7 +76,7 @@ def numbered(kernels, batches):
     """Return the numbers of words of batches, and the words, by one implementation."""
     table = TokenTable()
     ids = [kernels.assign_token_ids(slices_of(words), table).tolist() for words in batches]
-    return ids, table.words(0)
+    return ids, table.tokens(0)
 
 
 @pytest.mark.parametrize("kernels", [native, reference], ids=["native", "reference"])

@@ -142,7 +142,7 @@ class Fsst(Codec):
             counts,
             stored // 8,
             *tables.table,
-            which=tables.indices,
+            table_indices=tables.indices,
         )
         return with_offsets(decode, stored)
 
@@ -168,7 +168,7 @@ class Fsst(Codec):
             positions.index,
             stored // 8,
             *tables.table,
-            which=None if tables.indices is None else tables.indices[positions.chunk],
+            table_indices=(None if tables.indices is None else tables.indices[positions.chunk]),
         )
         return with_offsets(decode, stored)
 

@@ -216,7 +216,7 @@ class MiniBlockPages(PageReader):
             rows,
             packed.limits,
         )
-        positions = ValuePositions(levels.which, levels.within)
+        positions = ValuePositions(levels.chunk_index, levels.value_index)
         target = _Target(chunks, positions)
         layers = self._layout.layers
         has_nulls = levels.definition is not None and layers.each[0].null_def > 0

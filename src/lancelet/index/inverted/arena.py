@@ -2,9 +2,9 @@
 
     data          blocks of fox | positions of fox | blocks of red | ...
     blocks        fox 0 1 2   red 3       with position, last document and maximum weight
-    block maxima  fox                     for frequent tokens only
+    doc weights   fox                     for frequent tokens only
 
-A search receives the whole arrays and the block ranges of its lists. Maximum weights are computed
+A search receives the whole arrays and the block ranges of its lists. Block maxima are computed
 from the decoded blocks: they depend on the mean document length, and stored values may be wrong. If
 the cache exceeds its limit, the whole arena is dropped.
 """
@@ -37,18 +37,18 @@ _DESCRIPTOR_BYTES: Final = 1024
 _DESCRIPTORS_MAX: Final = 1024
 """Number of queries whose posting list descriptors are cached."""
 
-_BLOCK_MAX_SHARE: Final = 16
-"""A token has block maxima if at least one in this number of documents contains it."""
+_DOC_WEIGHTS_SHARE: Final = 16
+"""A token has document weights if at least one in this number of documents contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ListRange:
-    """Block range of a posting list, its document count, and its block maxima or -1."""
+    """Block range of a posting list, its document count, and its document weights or -1."""
 
     first: int
     stop: int
     count: int
-    block_max: int
+    weights_start: int
 
 
 class ListArena:
@@ -130,21 +130,21 @@ class ListArena:
     def _describe(self, query_key: QueryKey, keys: tuple[Key, ...]) -> PostingLists:
         arrays, ranges = self._arrays, [self._ranges[key] for key in keys]
         fields = np.array(
-            [(own.first, own.stop, own.count, own.block_max) for own in ranges]
+            [(own.first, own.stop, own.count, own.weights_start) for own in ranges]
         ).T.copy()
         if len(self._descriptors) >= _DESCRIPTORS_MAX:
             self._descriptors = {}
         descriptor = self._descriptors[query_key] = PostingLists(
             arrays.blocks,
             arrays.last_docs.values,
-            arrays.max_weights.values,
+            arrays.block_max.values,
             fields[0],
             fields[1],
             fields[2],
             self._block_docs,
             self._is_varint,
             arrays.streams,
-            arrays.block_maxima.values,
+            arrays.doc_weights.values,
             fields[3],
         )
         return descriptor
@@ -181,8 +181,8 @@ class _Arrays:
     """The arrays of all posting lists."""
 
     def __init__(self) -> None:
-        self._data, self.block_maxima = _GrowingArray(np.uint8), _GrowingArray(np.uint8)
-        self.last_docs, self.max_weights = _GrowingArray(np.uint32), _GrowingArray(np.float32)
+        self._data, self.doc_weights = _GrowingArray(np.uint8), _GrowingArray(np.uint8)
+        self.last_docs, self.block_max = _GrowingArray(np.uint32), _GrowingArray(np.float32)
         self._blocks = _GrowingArray(np.int64), _GrowingArray(np.int64)
         self._streams = _GrowingArray(np.int64), _GrowingArray(np.int64)
         self._join()
@@ -192,9 +192,9 @@ class _Arrays:
         """Approximate memory in bytes."""
         growing = (
             self._data,
-            self.block_maxima,
+            self.doc_weights,
             self.last_docs,
-            self.max_weights,
+            self.block_max,
             *self._blocks,
             *self._streams,
         )
@@ -205,16 +205,16 @@ class _Arrays:
         docs, freqs = token_list.decode(len(norms))
         sizes = token_list.sizes
         starts = np.cumsum(sizes) - sizes
-        doc_weights = weights(freqs, norms[docs])
+        exact = weights(freqs, norms[docs])
         first = self.last_docs.add(docs[starts + sizes - 1])
-        self.max_weights.add(np.maximum.reduceat(doc_weights, starts))
+        self.block_max.add(np.maximum.reduceat(exact, starts))
         self._add_strings(self._blocks, token_list.blocks)
         self._add_strings(self._streams, token_list.streams or Blocks.empty(len(sizes)))
-        block_max = -1
-        if token_list.count * _BLOCK_MAX_SHARE >= len(norms):
-            block_max = self.block_maxima.add(quantize_weights(len(norms), docs, doc_weights))
+        weights_start = -1
+        if token_list.count * _DOC_WEIGHTS_SHARE >= len(norms):
+            weights_start = self.doc_weights.add(quantize_weights(len(norms), docs, exact))
         self._join()
-        return _ListRange(first, first + len(sizes), token_list.count, block_max)
+        return _ListRange(first, first + len(sizes), token_list.count, weights_start)
 
     def _add_strings(self, slices: tuple[_GrowingArray, _GrowingArray], strings: Blocks) -> None:
         sizes = np.diff(strings.ends, prepend=0)

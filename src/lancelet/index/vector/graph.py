@@ -18,7 +18,7 @@ from lancelet.buffers import Int64s
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
-from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
+from lancelet.file.pool import PARALLEL_LONG_TASKS_MIN, map_ordered
 from lancelet.index.folder import StoredFile
 from lancelet.index.vector import layout
 from lancelet.index.vector.quantizers.base import Codes, GraphView, Quantizer
@@ -81,7 +81,7 @@ class GraphWriter:
             top_levels,
             settings.m,
             settings.ef_construction,
-            partial(map_ordered, few=FEW_LONG_TASKS),
+            partial(map_ordered, few=PARALLEL_LONG_TASKS_MIN),
             CPU_THREADS,
         )
         distances = view.rescale(edge_distances(graph, view.vectors, view.comparison))

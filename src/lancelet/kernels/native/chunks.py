@@ -12,14 +12,14 @@ from lancelet.kernels.faults import checked
 
 def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Find the parts that hold ascending rows, where part i has `bounds[i]` up to `bounds[i+1]`."""
-    parts, which, within = np.empty((3, len(rows)), np.int64)
-    status = _native.locate_rows(as_int64s(bounds), as_int64s(rows), parts, which, within)
-    return parts[: checked(status, kernel="locate_rows")], which, within
+    parts, part_indices, within = np.empty((3, len(rows)), np.int64)
+    status = _native.locate_rows(as_int64s(bounds), as_int64s(rows), parts, part_indices, within)
+    return parts[: checked(status, kernel="locate_rows")], part_indices, within
 
 
 def locate_chunks(
-    words: Slices,
-    word_bytes: int,
+    tables: Slices,
+    entry_bytes: int,
     num_values: Int64s,
     data_position: Int64s,
     data_bytes: Int64s,
@@ -28,13 +28,13 @@ def locate_chunks(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Read the words of pages: position, size and number of values of each chunk of each page."""
     kernel = "locate_chunks"
-    arrays = slice_arrays(words, num_values, data_position, data_bytes)
+    arrays = slice_arrays(tables, num_values, data_position, data_bytes)
     # No more than what the words of all pages could say, whatever their sizes claim.
-    room = max(0, int((words.size // max(1, word_bytes)).sum()))
+    room = max(0, int((tables.size // max(1, entry_bytes)).sum()))
     position, size, count = np.empty((3, room), np.int64)
     status = _native.locate_chunks(
         *arrays,
-        word_bytes,
+        entry_bytes,
         as_int64s(num_values),
         as_int64s(data_position),
         as_int64s(data_bytes),

@@ -45,12 +45,14 @@ def lookup_variable(
         return fixed, lookup_fixed(data[offsets[0] : offsets[-1]], size, indices)
     width, index_bytes = offsets.itemsize, word_type(indices.dtype.itemsize * 8).itemsize
     out_offsets = empty(len(indices) + 1, offsets.dtype)
-    words, items = as_bytes(indices), as_bytes(offsets)
+    raw_indices, raw_offsets = as_bytes(indices), as_bytes(offsets)
     status = _native.lookup_sizes(
-        items, width, data.nbytes, words, index_bytes, as_bytes(out_offsets)
+        raw_offsets, width, data.nbytes, raw_indices, index_bytes, as_bytes(out_offsets)
     )
     out = empty_bytes(checked(status, kernel=kernel))
-    checked(_native.lookup_bytes(items, width, data, words, index_bytes, out), kernel=kernel)
+    checked(
+        _native.lookup_bytes(raw_offsets, width, data, raw_indices, index_bytes, out), kernel=kernel
+    )
     return out_offsets, out
 
 

@@ -50,14 +50,14 @@ def fsst_decode_chunks(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
-    which: Int64s | None = None,
+    table_indices: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
     arrays = (*slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
     check_slices(slices, counts, kernel=kernel)
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
-    table = _tables(symbols, lengths, which, len(slices), kernel)
+    table = _tables(symbols, lengths, table_indices, len(slices), kernel)
     return _decode(
         lambda *rest: _native.fsst_decode_chunks(*arrays, *table, *rest),
         rows=int(counts.sum()),
@@ -75,11 +75,11 @@ def pick_fsst(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
-    which: Int64s | None = None,
+    table_indices: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_fsst"
-    table = _tables(symbols, lengths, which, len(slices), kernel)
+    table = _tables(symbols, lengths, table_indices, len(slices), kernel)
     position, size, total = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
     return _decode(
         lambda *rest: _native.fsst_decode_slices(slices.source, position, size, *table, *rest),
@@ -130,13 +130,13 @@ def fsst_encode(
 
 
 def _tables(
-    symbols: Symbols, lengths: Bytes, which: Int64s | None, chunks: int, kernel: str
+    symbols: Symbols, lengths: Bytes, table_indices: Int64s | None, chunks: int, kernel: str
 ) -> tuple[Symbols, Bytes, Int64s]:
     """Return one or several whole tables, and which of them each chunk has."""
-    if which is None:
+    if table_indices is None:
         return (*_table(symbols, lengths, kernel), _FIRST)
-    check_tables(symbols, lengths, which, chunks=chunks, kernel=kernel)
-    return symbols, lengths, as_int64s(which)
+    check_tables(symbols, lengths, table_indices, chunks=chunks, kernel=kernel)
+    return symbols, lengths, as_int64s(table_indices)
 
 
 def _table(symbols: Symbols, lengths: Bytes, kernel: str) -> tuple[Symbols, Bytes]:
@@ -173,8 +173,8 @@ def _decode(
         rows_done, written = int(progress[2]), int(progress[3])
         if not missing:
             return offsets, out[:written]
-        expected = written * rows // max(1, rows_done) * 9 // 8
-        larger = empty_bytes(min(most, max(expected, written + written // 2) + missing))
+        estimate = written * rows // max(1, rows_done) * 9 // 8
+        larger = empty_bytes(min(most, max(estimate, written + written // 2) + missing))
         larger[:written] = out[:written]
         out = larger
 

@@ -18,7 +18,7 @@ _CODES: Final = np.zeros(256, np.uint8)
 _CODES[_COMMON] = np.arange(1, len(COMMON) + 1)
 _NODE_BYTES_MAX: Final = 1 << 13
 """No node takes so many bytes."""
-_WORD_BYTES: Final = 16
+_KEY_BYTES: Final = 16
 """A guess of how many bytes a word has, and its nodes in a map."""
 _GROWTH: Final = 4
 
@@ -27,7 +27,7 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
     """Return the nodes of words behind room for a header, and where the first node is."""
     root = np.empty(1, np.int64)
     arrays = as_int64s(offsets), as_bytes(data), as_int64s(numbers)
-    room = _WORD_BYTES * len(numbers) + len(data) + _NODE_BYTES_MAX
+    room = _KEY_BYTES * len(numbers) + len(data) + _NODE_BYTES_MAX
     while True:
         out = empty_bytes(room)
         used = _native.write_fst(*arrays, _CODES, out, root)
@@ -41,7 +41,7 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
 def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
     """Return the words of a map, at most so many: their bytes, where each ends, their numbers."""
     ends, numbers = np.empty(most, np.int64), np.empty(most, np.int64)
-    room = _WORD_BYTES * most
+    room = _KEY_BYTES * most
     while True:
         text = empty_bytes(room)
         found = _native.read_fst(as_bytes(data), root, _COMMON, text, ends, numbers)

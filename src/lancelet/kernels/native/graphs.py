@@ -49,8 +49,8 @@ def build_graph(
     dimension = vectors.shape[1]
     entry = 0
     for first, stop in insertion_batches(count):
-        pieces = max(1, min(parts, (stop - first) // _PART_MIN))
-        cuts = np.linspace(first, stop, pieces + 1).astype(np.int64).tolist()
+        num_parts = max(1, min(parts, (stop - first) // _PART_MIN))
+        cuts = np.linspace(first, stop, num_parts + 1).astype(np.int64).tolist()
 
         def insert(part: int, entry: int = entry, cuts: list[int] = cuts) -> None:
             status = _native.insert_rows(
@@ -95,7 +95,7 @@ def search_graph(
     comparison: Comparison,
     query: npt.NDArray[Any],
     candidates: int,
-    admitted: npt.NDArray[np.bool_] | None = None,
+    allowed: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[UInt32s, npt.NDArray[np.float32]]:
     """Return the rows nearest to a query, the best first, with how they compare."""
     rows, distances = np.empty(candidates, np.uint32), np.empty(candidates, np.float32)
@@ -110,7 +110,7 @@ def search_graph(
         graph.level_offsets,
         graph.entry,
         candidates,
-        _ALL if admitted is None else as_bytes(admitted),
+        _ALL if allowed is None else as_bytes(allowed),
         rows,
         distances,
     )

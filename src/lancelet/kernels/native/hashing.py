@@ -50,11 +50,11 @@ def xxh64_fixed(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
     return hashes
 
 
-def mix_integers(words: Hashes, seed: int = 0) -> Hashes:
+def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
     """Return words mixed so that each bit depends on all; different words stay different."""
     check_seed(seed)
-    out = empty(len(words), _UINT64)
-    checked(_native.mix_integers(_aligned(words), seed, out), kernel="mix_integers")
+    out = empty(len(values), _UINT64)
+    checked(_native.mix_integers(_aligned(values), seed, out), kernel="mix_integers")
     return out
 
 
@@ -66,17 +66,17 @@ def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
     return starts, rows
 
 
-def match_hashes(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
+def match_hashes(starts: Int32s, ordered: Hashes, probes: Hashes) -> Int32s:
     """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
     bits = check_bucket_count(starts)
-    found = empty(len(wanted), _INT32)
-    status = _native.match_hashes(starts, _aligned(ordered), _aligned(wanted), bits, found)
+    found = empty(len(probes), _INT32)
+    status = _native.match_hashes(starts, _aligned(ordered), _aligned(probes), bits, found)
     checked(status, kernel="match_hashes")
     return found
 
 
-def _aligned(words: Hashes) -> Hashes:
-    return np.require(words, np.uint64, ["C", "A"])
+def _aligned(values: Hashes) -> Hashes:
+    return np.require(values, np.uint64, ["C", "A"])
 
 
 def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:

@@ -28,7 +28,7 @@ _LEVEL: Final = np.dtype(np.uint16)
 _NO_LEVELS: Final = np.empty(0, _LEVEL)
 
 _INT64 = np.dtype(np.int64)
-_NOTHING = (np.empty(0, np.uint8), np.empty(0, _INT64), np.empty(0, _INT64))
+_NO_SLICES = (np.empty(0, np.uint8), np.empty(0, _INT64), np.empty(0, _INT64))
 
 
 def expand_list(
@@ -149,7 +149,7 @@ def take_row_levels(
         as_int64s(num_levels),
         *slice_arrays(repetition.slices)[1:],
         repetition.width,
-        *(_NOTHING if definition is None else slice_arrays(definition.slices)),
+        *(_NO_SLICES if definition is None else slice_arrays(definition.slices)),
         -1 if definition is None else definition.width,
         as_int64s(counts),
         as_int64s(chunks),

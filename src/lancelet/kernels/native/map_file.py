@@ -63,6 +63,6 @@ def release_pages(source: Bytes) -> None:
         forget_by_python(source)
 
 
-def read_ahead(slices: Slices, known: Bytes) -> int:
-    """Ask the system to read what the slices cover and is not `known`; return how often."""
-    return checked(_native.read_ahead(*slice_arrays(slices), known), kernel="read_ahead")
+def read_ahead(slices: Slices, prefetched: Bytes) -> int:
+    """Ask the system to read what the slices cover and is not `prefetched`; return how often."""
+    return checked(_native.read_ahead(*slice_arrays(slices), prefetched), kernel="read_ahead")

@@ -14,11 +14,11 @@ from lancelet.kernels.partitions import CodeQuery, PackedCodes, Probes, RowMasks
 
 
 def scan_partitions(
-    asked: CodeQuery,
+    code_query: CodeQuery,
     codes: PackedCodes,
     probes: Probes,
     addresses: npt.NDArray[np.uint64],
-    admitted: npt.NDArray[np.bool_],
+    allowed: npt.NDArray[np.bool_],
     count: int,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[npt.NDArray[np.uint64], Floats]:
@@ -26,25 +26,25 @@ def scan_partitions(
     found = np.empty(count, np.uint64)
     scores = np.empty(count, np.float32)
     size = _native.scan_partitions(
-        int(asked.kind),
+        int(code_query.kind),
         codes.values.view(np.uint8),
         codes.row_bytes,
         codes.add,
         codes.scale,
         codes.numbers,
-        as_bytes(asked.query),
-        asked.words,
-        asked.pieces,
-        int(asked.metric),
+        as_bytes(code_query.query),
+        code_query.codebook,
+        code_query.num_sub_vectors,
+        int(code_query.metric),
         codes.values.itemsize,
-        asked.dimension,
-        np.array([*bounds, asked.factor, asked.base], np.float32),
+        code_query.dimension,
+        np.array([*bounds, code_query.factor, code_query.base], np.float32),
         probes.centers,
         probes.bases,
         as_int64s(probes.starts),
         as_int64s(probes.lengths),
         addresses,
-        admitted.view(np.uint8),
+        allowed.view(np.uint8),
         found,
         scores,
     )
@@ -57,7 +57,7 @@ def prefilter_rows(
     starts: Int64s,
     lengths: Int64s,
     masks: RowMasks,
-    admitted: npt.NDArray[np.bool_],
+    allowed: npt.NDArray[np.bool_],
 ) -> None:
     """Write whether each row of some partitions is in the mask of its fragment."""
     checked(
@@ -68,7 +68,7 @@ def prefilter_rows(
             masks.fragments,
             masks.starts,
             masks.mask.view(np.uint8),
-            admitted.view(np.uint8),
+            allowed.view(np.uint8),
         ),
         kernel="prefilter_rows",
     )

@@ -14,8 +14,8 @@ from lancelet.kernels.faults import Fault
 from lancelet.kernels.mapped import ColumnPlan, MappedFile, TakenRows
 from lancelet.kernels.native.allocate import empty_bytes
 
-_HEAD_WORDS: Final = 6
-_PLACE_WORDS: Final = 8
+_HEAD_VALUES: Final = 6
+_OUTPUT_VALUES: Final = 8
 _ROOM_MAX: Final = 1 << 24
 _SPARE_BYTES: Final = 4096
 """So much memory may be held for nothing."""
@@ -40,16 +40,16 @@ def take_rows(
     file: MappedFile, rows: Int64s, plans: Sequence[ColumnPlan], room: int
 ) -> TakenRows | None:
     """Return rows, in any order, of columns of a file; all of them have the rows."""
-    result = np.empty(_HEAD_WORDS + _PLACE_WORDS * len(plans), np.int64)
-    wanted = as_int64s(rows)
-    of_heads = np.zeros(3, np.int64)
+    result = np.empty(_HEAD_VALUES + _OUTPUT_VALUES * len(plans), np.int64)
+    row_indices = as_int64s(rows)
+    head_totals = np.zeros(3, np.int64)
     while True:
         out = empty_bytes(room)
         used = _native.take_rows(
             file.source,
-            wanted,
+            row_indices,
             plans,
-            file.known,
+            file.prefetched,
             file.blocks,
             file.sums,
             file.verified,
@@ -58,7 +58,7 @@ def take_rows(
         )
         if used < 0 and (-used % 16 != Fault.OUTPUT_FULL or room > _ROOM_MAX):
             return None
-        of_heads += result[2:5]
+        head_totals += result[2:5]
         if used >= 0:
             break
         # What was read says how much plain values take; only what is compressed takes more.
@@ -66,8 +66,8 @@ def take_rows(
     if room > 2 * used + _SPARE_BYTES:
         out = out[:used].copy()
     num_ranges, num_bytes, *_ = result.tolist()
-    head_ranges, head_bytes, learned = of_heads.tolist()
-    words = result[_HEAD_WORDS:].tolist()
-    each: Any = zip(*[iter(words)] * _PLACE_WORDS, strict=True)
-    places = [None if fault else tuple(place) for fault, *place in each]
-    return TakenRows(out, places, num_ranges + head_ranges, num_bytes + head_bytes, learned)
+    head_ranges, head_bytes, bytes_added = head_totals.tolist()
+    values = result[_HEAD_VALUES:].tolist()
+    each: Any = zip(*[iter(values)] * _OUTPUT_VALUES, strict=True)
+    outputs = [None if fault else tuple(output) for fault, *output in each]
+    return TakenRows(out, outputs, num_ranges + head_ranges, num_bytes + head_bytes, bytes_added)

@@ -14,7 +14,7 @@ from lancelet.kernels.native.allocate import empty
 from lancelet.kernels.segment_rules import Language, SegmentRules
 
 _INT64: Final = np.dtype(np.int64)
-_BYTES_OF_A_SEGMENT: Final = 4
+_SEGMENT_BYTES: Final = 4
 """Segments seldom are shorter; where they are, texts are cut once more."""
 
 
@@ -23,15 +23,17 @@ def find_segments(
 ) -> tuple[Slices, Int64s, Int64s]:
     """Return the segments of texts that have a member, how many each has, and languages met."""
     texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
-    words = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
+    dictionary = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
     counts = np.empty(max(0, len(offsets) - 1), np.int64)
-    size_of_texts = int(texts[0][-1] - texts[0][0]) if len(counts) else 0
-    total = max(0, min(size_of_texts, data.nbytes)) // _BYTES_OF_A_SEGMENT
+    text_bytes = int(texts[0][-1] - texts[0][0]) if len(counts) else 0
+    total = max(0, min(text_bytes, data.nbytes)) // _SEGMENT_BYTES
     room = -1
     while total > room:
         room = total
-        met = np.zeros(len(Language), np.int64)
+        language_counts = np.zeros(len(Language), np.int64)
         position, size = empty(room, _INT64), empty(room, _INT64)
-        status = _native.locate_segments(*texts, *words, int(splits), position, size, counts, met)
+        status = _native.locate_segments(
+            *texts, *dictionary, int(splits), position, size, counts, language_counts
+        )
         total = checked(status, kernel="find_segments")
-    return Slices(data, position[:total], size[:total]), counts, met
+    return Slices(data, position[:total], size[:total]), counts, language_counts

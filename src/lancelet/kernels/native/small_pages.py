@@ -30,15 +30,15 @@ def encode_small_pages(
     for bits, values, first_bit, offsets, levels, validity, valid_from in pages:
         size = values.nbytes
         parts.append(values)
-        places = [-1, -1, -1]
+        positions = [-1, -1, -1]
         end = at + size
         for number, part in enumerate((offsets, levels, validity)):
             if part is not None:
                 parts.append(part.view(np.uint8))
-                places[number] = end
+                positions[number] = end
                 end += part.nbytes
         signed = bits if offsets is None else -bits
-        columns += (signed, at, size, first_bit, *places, valid_from)
+        columns += (signed, at, size, first_bit, *positions, valid_from)
         at = end
     source = np.concatenate(parts)
     # What is larger than its values are is left to others.

@@ -36,8 +36,8 @@ def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
 def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
     """Return the first row, and the one behind the last, of the suffixes that begin so."""
     bounds = np.empty(2, np.int64)
-    wanted = np.frombuffer(pattern, np.uint8)
-    checked(_native.find_suffixes(*_arrays(tree), wanted, bounds), kernel="find_suffixes")
+    pattern_bytes = np.frombuffer(pattern, np.uint8)
+    checked(_native.find_suffixes(*_arrays(tree), pattern_bytes, bounds), kernel="find_suffixes")
     return int(bounds[0]), int(bounds[1])
 
 

@@ -29,14 +29,14 @@ def search_postings(
 
 
 def search_phrase(
-    lists: PostingLists, ranking: Ranking, places: Int64s, *, slop: int = 0
+    lists: PostingLists, ranking: Ranking, phrase_offsets: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents with tokens at these places of a phrase, ascending."""
-    return _search(lists, ranking, (1, *lists.stream_arrays, as_int64s(places), int(slop)))
+    return _search(lists, ranking, (1, *lists.stream_arrays, as_int64s(phrase_offsets), int(slop)))
 
 
 def _search(
-    lists: PostingLists, ranking: Ranking, wanted: tuple[Any, ...]
+    lists: PostingLists, ranking: Ranking, phrase: tuple[Any, ...]
 ) -> tuple[UInt32s, Float32s]:
     docs, scores = _room(ranking, len(lists.counts))
     found = _native.search_postings(
@@ -46,7 +46,7 @@ def _search(
         ranking.hidden,
         lists.block_docs,
         int(lists.is_varint),
-        *wanted,
+        *phrase,
         docs,
         scores,
     )
@@ -54,7 +54,7 @@ def _search(
 
 
 def _room(ranking: Ranking, num_lists: int) -> tuple[UInt32s, Float32s]:
-    count = min(ranking.most, len(ranking.norms)) if num_lists else 0
+    count = min(ranking.limit, len(ranking.norms)) if num_lists else 0
     return np.empty(count, np.uint32), np.empty(count, np.float32)
 
 

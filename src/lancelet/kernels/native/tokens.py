@@ -43,9 +43,9 @@ def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
     done = 0
     while True:
         own = position[done:], size[done:]
-        held = table.slots, table.hashes, table.ends, table.text, table.state
-        numbered = _native.assign_token_ids(source, *own, *held, ids[done:])
-        done += checked(numbered, kernel="assign_token_ids")
+        buffers = table.slots, table.hashes, table.ends, table.text, table.state
+        count = _native.assign_token_ids(source, *own, *buffers, ids[done:])
+        done += checked(count, kernel="assign_token_ids")
         if done == len(slices):
             return ids
         if table.grow(int(size[done])):
@@ -61,15 +61,15 @@ def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
     return order
 
 
-def sort_pairs(words: UInt64s, numbers: UInt64s) -> tuple[UInt64s, UInt64s]:
+def sort_pairs(keys: UInt64s, values: UInt64s) -> tuple[UInt64s, UInt64s]:
     """Return words in ascending order, and the numbers that belong to them."""
-    count = len(words)
-    words_out, numbers_out = empty(count, _UINT64), empty(count, _UINT64)
+    count = len(keys)
+    keys_out, values_out = empty(count, _UINT64), empty(count, _UINT64)
     spare = empty(_SPARE * count, _UINT64)
-    arrays = _aligned(words), _aligned(numbers), words_out, numbers_out, spare
+    arrays = _aligned(keys), _aligned(values), keys_out, values_out, spare
     checked(_native.sort_pairs(*arrays), kernel="sort_pairs")
-    return words_out, numbers_out
+    return keys_out, values_out
 
 
-def _aligned(words: UInt64s) -> UInt64s:
-    return np.require(words, np.uint64, ["C", "A"])
+def _aligned(keys: UInt64s) -> UInt64s:
+    return np.require(keys, np.uint64, ["C", "A"])

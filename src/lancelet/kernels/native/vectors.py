@@ -111,8 +111,8 @@ def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
     """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds."""
     out = np.empty(vectors.shape, np.float32)
     own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
-    turns = np.ascontiguousarray(signs, np.uint8).reshape(-1)
-    status = _native.rotate_rows(own, vectors.shape[1], turns, out.reshape(-1))
+    sign_bytes = np.ascontiguousarray(signs, np.uint8).reshape(-1)
+    status = _native.rotate_rows(own, vectors.shape[1], sign_bytes, out.reshape(-1))
     checked(status, kernel="rotate_rows")
     return out
 
@@ -148,18 +148,21 @@ def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.N
     return out.reshape(count, vectors.shape[1])
 
 
-def pq_encode(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
+def pq_encode(vectors: Floats, codebooks: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
     """Return which word is the nearest of each piece of each vector, and the squared distance."""
-    pieces, count, _ = words.shape
+    num_sub_vectors, count, _ = codebooks.shape
     rows = len(vectors)
-    codes, distances = np.empty(rows * pieces, np.uint8), np.empty(rows * pieces, np.float32)
+    codes, distances = (
+        np.empty(rows * num_sub_vectors, np.uint8),
+        np.empty(rows * num_sub_vectors, np.float32),
+    )
     status = _native.pq_encode(
         np.ascontiguousarray(vectors, np.float32).reshape(-1),
-        np.ascontiguousarray(words.transpose(0, 2, 1), np.float32).reshape(-1),
-        pieces,
+        np.ascontiguousarray(codebooks.transpose(0, 2, 1), np.float32).reshape(-1),
+        num_sub_vectors,
         count,
         codes,
         distances,
     )
     checked(status, kernel="pq_encode")
-    return codes.reshape(rows, pieces), distances.reshape(rows, pieces)
+    return codes.reshape(rows, num_sub_vectors), distances.reshape(rows, num_sub_vectors)

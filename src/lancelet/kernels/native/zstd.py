@@ -73,7 +73,9 @@ def _sized_frames(slices: Slices, most: Int64s | None) -> tuple[Slices, Int64s] 
     return frames, sizes
 
 
-def zstd_encode_prefixes(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
+def zstd_encode_prefixes(
+    slices: Slices, prefix_bytes: Int64s, *, word_bytes: int, sized: bool
+) -> Slices:
     """Compress chunks that begin with words, without a search for repetition.
 
     Args:
@@ -82,12 +84,12 @@ def zstd_encode_prefixes(slices: Slices, words: Int64s, *, word_bytes: int, size
         word_bytes: The bytes of a word: 4, 8, 16 or 32.
         sized: Whether to put the plain size in front as a u64.
     """
-    check_prefixes(slices, words, word_bytes=word_bytes)
+    check_prefixes(slices, prefix_bytes, word_bytes=word_bytes)
     # What the kernel wants for tables and heads; what is not touched is not used.
     out = empty_bytes(int((slices.size + slices.size // 64 + _HEAD_BYTES).sum()))
     sizes = np.empty(len(slices), np.int64)
-    arrays = slice_arrays(slices, words)
+    arrays = slice_arrays(slices, prefix_bytes)
     status = _native.zstd_encode_prefixes(
-        *arrays, as_int64s(words), word_bytes, int(sized), out, sizes
+        *arrays, as_int64s(prefix_bytes), word_bytes, int(sized), out, sizes
     )
     return slices_of_sizes(out[: checked(status, kernel="zstd_encode_prefixes")], sizes)

@@ -71,21 +71,21 @@ def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray
     check_counts(counts, most=BLOCK, kernel=kernel)
     short = slices.size < dtype.itemsize
     if short.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(short.argmax()))
     head = slices.position[:, None] + np.arange(dtype.itemsize)
     widths = slices.source[head].reshape(-1).view(dtype)
     wide = widths > word_bits
     if wide.any():
-        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=int(wide.argmax()))
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, index=int(wide.argmax()))
     short = slices.size - dtype.itemsize < widths.astype(np.int64) * (BLOCK // 8)
     if short.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(short.argmax()))
     blocks = np.empty((len(slices), BLOCK), dtype)
     for width in np.unique(widths).tolist():
-        which = np.flatnonzero(widths == width)
-        start = slices.position[which] + dtype.itemsize
+        selected = np.flatnonzero(widths == width)
+        start = slices.position[selected] + dtype.itemsize
         packed = slices.source[start[:, None] + np.arange(width * (BLOCK // 8))].view(dtype)
-        blocks[which] = unpack_block_rows(packed, width, word_bits)
+        blocks[selected] = unpack_block_rows(packed, width, word_bits)
     return blocks[np.arange(BLOCK) < counts[:, None]]
 
 
@@ -112,9 +112,9 @@ def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
     starts = np.arange(0, len(values), chunk)
     if not len(starts):
         return np.empty(0, np.uint8)
-    seen = np.bitwise_or.reduceat(values.view(word_type(values.dtype.itemsize * 8)), starts)
+    combined = np.bitwise_or.reduceat(values.view(word_type(values.dtype.itemsize * 8)), starts)
     powers = np.uint64(1) << np.arange(64, dtype=np.uint64)
-    widths: Bytes = (seen.astype(np.uint64)[:, None] >= powers).sum(axis=1).astype(np.uint8)
+    widths: Bytes = (combined.astype(np.uint64)[:, None] >= powers).sum(axis=1).astype(np.uint8)
     return widths
 
 
@@ -132,11 +132,11 @@ def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, In
     position = np.cumsum(size) - size
     data = np.empty(int(size.sum()), np.uint8)
     for width in np.unique(widths).tolist():
-        which = np.flatnonzero(widths == width)
-        packed = pack_block_rows(blocks[which], width, word_bits)
-        head = np.full((len(which), 1), width, dtype)
+        selected = np.flatnonzero(widths == width)
+        packed = pack_block_rows(blocks[selected], width, word_bits)
+        head = np.full((len(selected), 1), width, dtype)
         whole = np.concatenate([head, packed], axis=1).view(np.uint8)
-        data[position[which][:, None] + np.arange(whole.shape[1])] = whole
+        data[position[selected][:, None] + np.arange(whole.shape[1])] = whole
     return data, position, size
 
 
@@ -178,7 +178,7 @@ def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[An
     check_slices(slices, index, kernel=kernel)
     outside = (index < 0) | (index >= BLOCK)
     if outside.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(outside.argmax()))
     blocks = unpack_chunks(slices, np.full(len(slices), BLOCK), word_bits)
     picked: npt.NDArray[Any] = blocks.reshape(-1, BLOCK)[np.arange(len(slices)), index]
     return picked

@@ -36,5 +36,5 @@ def check_texts(offsets: Int64s, data: Bytes, *, kernel: str) -> None:
     """Check that texts follow each other and lie in their bytes."""
     backwards = np.flatnonzero(np.diff(offsets) < 0)
     if not len(offsets) or offsets[0] < 0 or len(backwards) or offsets[-1] > data.nbytes:
-        place = int(backwards[0]) if len(backwards) else 0
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=place)
+        index = int(backwards[0]) if len(backwards) else 0
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=index)

@@ -80,7 +80,7 @@ def crc32c_verify(
     data = file_ranges.source
     blocks = -(-data.nbytes // block_bytes)
     if len(sums) != blocks or len(verified) != blocks:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=0)
     own_start, own_size = own
     check_slices(file_ranges, kernel=kernel)
     for start, size in zip(file_ranges.position.tolist(), file_ranges.size.tolist(), strict=True):

@@ -37,15 +37,15 @@ def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
             bad = (rows < bounds[0]) | (rows >= bounds[-1])
             bad[1:] |= rows[1:] < rows[:-1]
         if bad.any():
-            raise corrupt(Fault.BAD_INDEX, kernel="locate_rows", place=int(bad.argmax()))
+            raise corrupt(Fault.BAD_INDEX, kernel="locate_rows", index=int(bad.argmax()))
     part = np.searchsorted(bounds, rows, side="right") - 1
-    parts, which = np.unique(part, return_inverse=True)
-    return parts, which.astype(np.int64), rows - bounds[part]
+    parts, part_indices = np.unique(part, return_inverse=True)
+    return parts, part_indices.astype(np.int64), rows - bounds[part]
 
 
 def locate_chunks(
-    words: Slices,
-    word_bytes: int,
+    tables: Slices,
+    entry_bytes: int,
     num_values: Int64s,
     data_position: Int64s,
     data_bytes: Int64s,
@@ -63,25 +63,25 @@ def locate_chunks(
     [[100, 108], [8, 48], [1024, 6]]
     """
     kernel = "locate_chunks"
-    if word_bytes not in (2, 4):
-        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
+    if entry_bytes not in (2, 4):
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, index=0)
     empty = np.empty(0, np.int64)
     columns: tuple[list[Int64s], ...] = ([empty], [empty], [empty])
-    for page in range(len(words)):
-        check_slices(words[page : page + 1], kernel=kernel)
-        data = words.slice_bytes(page)
-        if len(data) % word_bytes:
-            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=page)
-        word = np.frombuffer(data.tobytes(), f"<u{word_bytes}").astype(np.int64)
-        size = ((word >> 4) + 1) * _ALIGNMENT
-        count = 1 << (word & 15)
+    for page in range(len(tables)):
+        check_slices(tables[page : page + 1], kernel=kernel)
+        data = tables.slice_bytes(page)
+        if len(data) % entry_bytes:
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=page)
+        entry = np.frombuffer(data.tobytes(), f"<u{entry_bytes}").astype(np.int64)
+        size = ((entry >> 4) + 1) * _ALIGNMENT
+        count = 1 << (entry & 15)
         rest = int(num_values[page]) - int(count[:-1].sum())
-        if len(word):
+        if len(entry):
             count[-1] = rest
-        if bool((count <= 0).any() or (count > count_max).any()) or (not len(word) and rest):
-            raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=page)
+        if bool((count <= 0).any() or (count > count_max).any()) or (not len(entry) and rest):
+            raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=page)
         if int(size.sum()) > data_bytes[page]:
-            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=page)
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=page)
         position = data_position[page] + np.cumsum(size) - size
         for column, values in zip(columns, (position, size, count), strict=True):
             column.append(values)
@@ -104,14 +104,14 @@ def split_chunks(
     """
     kernel = "split_chunks"
     if not 1 <= num_levels <= 3 or num_buffers < 0 or size_bytes not in (2, 4):
-        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, index=0)
     check_slices(slices, kernel=kernel)
     widths = [2] * num_levels + [size_bytes] * num_buffers
     head_bytes = sum(widths)
     position = slices.position + -(-head_bytes // _ALIGNMENT) * _ALIGNMENT
     short = position > slices.position + slices.size
     if short.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(short.argmax()))
     heads = slices.source[slices.position[:, None] + np.arange(head_bytes)]
     found: list[Int64s] = []
     at = 0
@@ -126,7 +126,7 @@ def split_chunks(
             position = position + _padded(number)
     outside = position > slices.position + slices.size
     if outside.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(outside.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(outside.argmax()))
     return tuple(found)
 
 

@@ -56,12 +56,12 @@ def take_variable(offsets: Offsets, data: Bytes, rows: Int64s) -> tuple[Offsets,
     kernel = "take_variable"
     outside = (rows < 0) | (rows >= len(offsets) - 1)
     if outside.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(outside.argmax()))
     start = offsets[rows].astype(np.int64)
     size = offsets[rows + 1].astype(np.int64) - start
     bad = (start < 0) | (size < 0) | (start + size > data.nbytes)
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
     out_offsets = offsets_of(size, out_bits=offsets.dtype.itemsize * 8, kernel=kernel)
     return out_offsets, gather(data, start, size)
 

@@ -35,7 +35,7 @@ def lookup_variable(
     size = offsets[rows + 1].astype(np.int64) - start
     bad = (start < 0) | (size < 0) | (start + size > data.nbytes)
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel="lookup_variable", place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel="lookup_variable", index=int(bad.argmax()))
     bits = offsets.dtype.itemsize * 8
     return offsets_of(size, out_bits=bits, kernel="lookup_variable"), gather(data, start, size)
 
@@ -43,5 +43,5 @@ def lookup_variable(
 def _rows(indices: npt.NDArray[Any], count: int, *, kernel: str) -> Int64s:
     outside = indices.view(word_type(indices.dtype.itemsize * 8)) >= count
     if outside.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(outside.argmax()))
     return indices.astype(np.int64)

@@ -33,7 +33,7 @@ def count_distinct_fixed(
     count = check_whole_values(values, value_bytes)
     check_groups(rows, most)
     each = [values[at * value_bytes : (at + 1) * value_bytes].tobytes() for at in range(count)]
-    return _survey(each, rows, most)
+    return _count_groups(each, rows, most)
 
 
 def count_distinct_strings(
@@ -41,7 +41,7 @@ def count_distinct_strings(
 ) -> tuple[Int64s, Int64s]:
     """Return the same of strings."""
     check_groups(rows, most)
-    return _survey(_strings(offsets, data, kernel="count_distinct_strings"), rows, most)
+    return _count_groups(_strings(offsets, data, kernel="count_distinct_strings"), rows, most)
 
 
 def byte_entropy_sums(
@@ -60,18 +60,18 @@ def byte_entropy_sums(
     if count < rows:
         return np.empty((0, 2))
     groups = values[: count // rows * rows * value_bytes].reshape(-1, rows, value_bytes)
-    looked_at = groups[:, ::step].transpose(0, 2, 1)
-    changes = np.diff(looked_at, axis=2, prepend=looked_at[:, :, :1])
-    logs = log_terms(looked_at.shape[2])
-    return np.stack([_sum_of_logs(looked_at, logs), _sum_of_logs(changes, logs)], axis=1)
+    sampled = groups[:, ::step].transpose(0, 2, 1)
+    changes = np.diff(sampled, axis=2, prepend=sampled[:, :, :1])
+    logs = log_terms(sampled.shape[2])
+    return np.stack([_sum_of_logs(sampled, logs), _sum_of_logs(changes, logs)], axis=1)
 
 
 def _sum_of_logs(
     planes: npt.NDArray[np.uint8], logs: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    groups, places, _ = planes.shape
-    first = np.arange(groups * places).reshape(groups, places, 1) * 256
-    found = np.bincount((planes + first).reshape(-1), minlength=groups * places * 256)
+    groups, width, _ = planes.shape
+    first = np.arange(groups * width).reshape(groups, width, 1) * 256
+    found = np.bincount((planes + first).reshape(-1), minlength=groups * width * 256)
     # Added up from the first to the last, so that both implementations round alike.
     sums: npt.NDArray[np.float64] = logs[found].reshape(groups, -1).cumsum(axis=1)[:, -1]
     return sums
@@ -104,7 +104,7 @@ def _strings(offsets: Offsets, data: Bytes, *, kernel: str) -> list[bytes]:
     start, stop = offsets[:count].astype(np.int64), offsets[1:].astype(np.int64)
     bad = (start < 0) | (stop < start) | (stop > data.nbytes)
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
     return [
         data[first:last].tobytes()
         for first, last in zip(start.tolist(), stop.tolist(), strict=True)
@@ -117,12 +117,12 @@ def _index(values: Sequence[bytes], most: int) -> tuple[Indices, Int64s] | None:
         first.setdefault(value, row)
     if len(first) > most:
         return None
-    number = {value: place for place, value in enumerate(first)}
+    number = {value: index for index, value in enumerate(first)}
     indices = np.array([number[value] for value in values], np.uint32)
     return indices, np.array([*first.values()], np.int64)
 
 
-def _survey(values: Sequence[bytes], rows: int, most: int) -> tuple[Int64s, Int64s]:
+def _count_groups(values: Sequence[bytes], rows: int, most: int) -> tuple[Int64s, Int64s]:
     groups = [values[start : start + rows] for start in range(0, len(values), rows)]
     runs = [1 + sum(a != b for a, b in itertools.pairwise(group)) for group in groups]
     distinct = [min(len(set(group)), most + 1) for group in groups]

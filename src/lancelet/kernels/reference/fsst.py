@@ -8,7 +8,7 @@ Each string is coded alone, so any one can be decoded without the others. Encodi
 longest symbol that fits, again and again (`fsst_training.py` says where symbols come from).
 
 Strings of several tables are decoded in one go: then there are 256 symbols and lengths of each,
-one table behind the other, and `which` says by which of them a chunk is coded.
+one table behind the other, and `table_indices` says by which of them a chunk is coded.
 
 The definition works on all strings at once: decoding tells escapes from the bytes they escape
 by the parity of runs of 255, and encoding takes one step in every string per round.
@@ -45,8 +45,8 @@ Symbols: TypeAlias = npt.NDArray[np.uint64]
 _ESCAPE: Final = 255
 
 SAMPLE_BYTES: Final = 32 * 1024
-PIECE_BYTES: Final = 512
-ROUNDS: Final = (8, 38, 68, 98, 128)
+SLICE_BYTES: Final = 512
+PASS_SHARES: Final = (8, 38, 68, 98, 128)
 """How many 128ths of the sample each round looks at."""
 SINGLE_BONUS: Final = 8
 """A symbol of one byte counts this often, since without it the byte costs two."""
@@ -59,13 +59,13 @@ def fsst_decode_chunks(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
-    which: Int64s | None = None,
+    table_indices: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
-    check_tables(symbols, lengths, which, chunks=len(slices), kernel=kernel)
+    check_tables(symbols, lengths, table_indices, chunks=len(slices), kernel=kernel)
     position, size = value_slices(slices, counts, offset_bytes, kernel=kernel)
-    of_value = None if which is None else np.repeat(which, counts)
+    of_value = None if table_indices is None else np.repeat(table_indices, counts)
     return _decode(slices.source, position, size, symbols, lengths, of_value, out_bits, kernel)
 
 
@@ -77,13 +77,13 @@ def pick_fsst(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
-    which: Int64s | None = None,
+    table_indices: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_fsst"
-    check_tables(symbols, lengths, which, chunks=len(slices), kernel=kernel)
+    check_tables(symbols, lengths, table_indices, chunks=len(slices), kernel=kernel)
     position, size = picked_ranges(slices, counts, index, offset_bytes, kernel=kernel)
-    return _decode(slices.source, position, size, symbols, lengths, which, out_bits, kernel)
+    return _decode(slices.source, position, size, symbols, lengths, table_indices, out_bits, kernel)
 
 
 def fsst_decode(
@@ -141,11 +141,11 @@ def longest_match(
         if not len(codes):
             continue
         mask = np.uint64((1 << (8 * size)) - 1)
-        known, first = np.unique(symbols[codes] & mask, return_index=True)
+        symbol_set, first = np.unique(symbols[codes] & mask, return_index=True)
         head = words & mask
-        place = np.minimum(np.searchsorted(known, head), len(known) - 1)
-        found = (known[place] == head) & (left >= size)
-        code[found] = codes[first[place[found]]]
+        rank = np.minimum(np.searchsorted(symbol_set, head), len(symbol_set) - 1)
+        found = (symbol_set[rank] == head) & (left >= size)
+        code[found] = codes[first[rank[found]]]
         length[found] = size
     return code, length
 
@@ -156,7 +156,7 @@ def _decode(
     size: Int64s,
     symbols: Symbols,
     lengths: Bytes,
-    which: Int64s | None,
+    table_indices: Int64s | None,
     out_bits: int,
     kernel: str,
 ) -> tuple[Offsets, Bytes]:
@@ -168,11 +168,11 @@ def _decode(
     words[: len(symbols)] = symbols
     bytes_of = np.zeros(len(words), np.int64)
     bytes_of[: len(lengths)] = lengths
-    code = codes if which is None else codes + CODES * np.repeat(which, size)
+    code = codes if table_indices is None else codes + CODES * np.repeat(table_indices, size)
     bad = ~escape & ~literal & (bytes_of[code] == 0)
     bad[last] |= escape[last]
     if bad.any():
-        raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_CODE, kernel=kernel, index=int(bad.argmax()))
     word = np.where(literal, codes, words[code])
     length = np.where(literal, 1, np.where(escape, 0, bytes_of[code]))
     out = word.view(np.uint8).reshape(-1, 8)[np.arange(8) < length[:, None]]
@@ -202,9 +202,9 @@ def _escapes(codes: Bytes, starts: Int64s) -> tuple[npt.NDArray[np.bool_], npt.N
 def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
     """Choose at most 255 symbols for strings like these."""
     check_offsets(offsets, data.nbytes, kernel="fsst_train")
-    sample = sample_pieces(offsets, data)
+    sample = sample_slices(offsets, data)
     table: list[bytes] = []
-    for part in ROUNDS:
+    for part in PASS_SHARES:
         single, pair = _count(sample, table, part)
         gains = _gains(single, pair, part)
         best = sorted(gains.items(), key=lambda item: (-item[1], -len(item[0]), item[0]))
@@ -213,23 +213,23 @@ def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:
     return np.array(words, np.uint64), np.array([len(symbol) for symbol in table], np.uint8)
 
 
-def sample_pieces(offsets: Offsets, data: Bytes) -> list[bytes]:
+def sample_slices(offsets: Offsets, data: Bytes) -> list[bytes]:
     """Return pieces of strings at even steps through the data, about 32 KiB in all."""
     total = int(offsets[-1]) - int(offsets[0])
     if total <= SAMPLE_BYTES:
-        spans = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-        return [data[start:stop].tobytes() for start, stop in spans if stop > start]
-    pieces: list[bytes] = []
+        ranges = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        return [data[start:stop].tobytes() for start, stop in ranges if stop > start]
+    parts: list[bytes] = []
     sampled = 0
     while sampled < SAMPLE_BYTES:
         # A scattered byte, not a scattered row, so that long strings are seen as they weigh.
-        wanted = int(offsets[0]) + _scattered(len(pieces)) % total
-        row = int(np.searchsorted(offsets, wanted, side="right")) - 1
+        target = int(offsets[0]) + _scattered(len(parts)) % total
+        row = int(np.searchsorted(offsets, target, side="right")) - 1
         stop = int(offsets[row + 1])
-        start = max(int(offsets[row]), min(wanted, stop - PIECE_BYTES))
-        pieces.append(data[start : min(stop, start + PIECE_BYTES)].tobytes())
-        sampled += len(pieces[-1])
-    return pieces
+        start = max(int(offsets[row]), min(target, stop - SLICE_BYTES))
+        parts.append(data[start : min(stop, start + SLICE_BYTES)].tobytes())
+        sampled += len(parts[-1])
+    return parts
 
 
 def _scattered(number: int) -> int:
@@ -249,20 +249,20 @@ def _count(
     A longer symbol also counts for its first byte, so that the single byte, the one thing that
     can follow anything, is not forgotten while long symbols are still changing.
     """
-    known = frozenset(table)
+    symbol_set = frozenset(table)
     longest_first = sorted({len(symbol) for symbol in table} - {1}, reverse=True)
     single: Counter[bytes] = Counter()
     pair: Counter[tuple[bytes, bytes]] = Counter()
-    for index, piece in enumerate(sample):
+    for index, text in enumerate(sample):
         if index * 37 % 128 >= part:
             continue
         at = 0
         before = b""
-        while at < len(piece):
-            used = piece[at : at + 1]
+        while at < len(text):
+            used = text[at : at + 1]
             for size in longest_first:
-                if at + size <= len(piece) and piece[at : at + size] in known:
-                    used = piece[at : at + size]
+                if at + size <= len(text) and text[at : at + size] in symbol_set:
+                    used = text[at : at + size]
                     break
             single[used] += 1
             if before:
@@ -278,12 +278,12 @@ def _count(
 
 def _gains(single: Counter[bytes], pair: Counter[tuple[bytes, bytes]], part: int) -> Counter[bytes]:
     """Return what each candidate would save: what was used, and neighbours joined."""
-    least = 5 * part // ROUNDS[-1]
+    least = 5 * part // PASS_SHARES[-1]
     gains: Counter[bytes] = Counter()
     for symbol, count in single.items():
         if count >= least:
             gains[symbol] += count * len(symbol) * (SINGLE_BONUS if len(symbol) == 1 else 1)
-    if part < ROUNDS[-1]:
+    if part < PASS_SHARES[-1]:
         for (first, second), count in pair.items():
             if count >= least and len(first) < 8:
                 joined = (first + second)[:8]

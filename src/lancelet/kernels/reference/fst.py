@@ -45,22 +45,22 @@ def write_fst(offsets: Int64s, data: Bytes, numbers: Int64s) -> tuple[Bytes, int
     The words ascend, each is there once.
     """
     if len(offsets) != len(numbers) + 1:
-        raise corrupt(Fault.BAD_LENGTH, kernel="write_fst", place=0)
+        raise corrupt(Fault.BAD_LENGTH, kernel="write_fst", index=0)
     out = bytearray(HEADER_BYTES)
     open_nodes = [_OpenNode()]
     before, source = b"", data.tobytes()
-    for place, number in enumerate(numbers.tolist()):
-        start, stop = int(offsets[place]), int(offsets[place + 1])
+    for index, number in enumerate(numbers.tolist()):
+        start, stop = int(offsets[index]), int(offsets[index + 1])
         if not 0 <= start <= stop <= len(source):
-            raise corrupt(Fault.BAD_OFFSETS, kernel="write_fst", place=place)
-        word = source[start:stop]
-        if number < 0 or (place and word <= before):
-            raise corrupt(Fault.BAD_INDEX, kernel="write_fst", place=place)
-        shared = _shared(before, word)
+            raise corrupt(Fault.BAD_OFFSETS, kernel="write_fst", index=index)
+        key = source[start:stop]
+        if number < 0 or (index and key <= before):
+            raise corrupt(Fault.BAD_INDEX, kernel="write_fst", index=index)
+        shared = _shared(before, key)
         _close(out, open_nodes, before, shared)
-        open_nodes += [_OpenNode() for _ in word[shared:]]
+        open_nodes += [_OpenNode() for _ in key[shared:]]
         open_nodes[-1].number = number
-        before = word
+        before = key
     _close(out, open_nodes, before, 0)
     root = _write(out, open_nodes[0])
     return np.frombuffer(bytes(out), np.uint8), root
@@ -74,21 +74,21 @@ def read_fst(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, Int64s]:
     numbers: list[int] = []
     stack = [(b"", 0, root)]
     while stack:
-        word, total, address = stack.pop()
+        key, total, address = stack.pop()
         node = read_node(source, address)
         if node.is_final:
             if len(ends) == most:
-                raise corrupt(Fault.BAD_COUNT, kernel="read_fst", place=most)
-            text += word
+                raise corrupt(Fault.BAD_COUNT, kernel="read_fst", index=most)
+            text += key
             ends.append(len(text))
             # What a damaged map says is added up in 64 bits, whatever comes of it.
             numbers.append((total + node.final_output) & _NUMBER_MASK)
-        elif not node.transitions and word:
+        elif not node.transitions and key:
             raise CorruptDataError("a way of a token set leads to no token", address=address)
-        if node.transitions and len(word) == WORD_BYTES_MAX:
-            raise corrupt(Fault.BAD_STREAM, kernel="read_fst", place=len(ends))
+        if node.transitions and len(key) == WORD_BYTES_MAX:
+            raise corrupt(Fault.BAD_STREAM, kernel="read_fst", index=len(ends))
         for symbol, output, target in reversed(node.transitions):
-            stack.append((word + bytes((symbol,)), total + output, target))
+            stack.append((key + bytes((symbol,)), total + output, target))
     found = np.array(numbers, np.uint64).view(np.int64)
     return np.frombuffer(bytes(text), np.uint8), np.array(ends, np.int64), found
 
@@ -101,11 +101,11 @@ def _shared(first: bytes, second: bytes) -> int:
     return next(at for at in range(most) if first[at] != second[at])
 
 
-def _close(out: bytearray, open_nodes: list[_OpenNode], word: bytes, depth: int) -> None:
+def _close(out: bytearray, open_nodes: list[_OpenNode], key: bytes, depth: int) -> None:
     """Write the nodes of a word below a depth, the last first."""
-    for at in range(len(word), depth, -1):
+    for at in range(len(key), depth, -1):
         target = _write(out, open_nodes.pop())
-        open_nodes[-1].symbols.append(word[at - 1])
+        open_nodes[-1].symbols.append(key[at - 1])
         open_nodes[-1].targets.append(target)
 
 
@@ -133,8 +133,8 @@ def _write(out: bytearray, node: _OpenNode) -> int:
     out += bytes(reversed(node.symbols))
     if count > INDEXED_FROM:
         index = bytearray(b"\xff" * 256)
-        for place, symbol in enumerate(node.symbols):
-            index[symbol] = place & 0xFF
+        for rank, symbol in enumerate(node.symbols):
+            index[symbol] = rank & 0xFF
         out += index
     out.append(target_bytes << 4 | number_bytes)
     state = 0x40 if node.number is not None else 0

@@ -59,7 +59,7 @@ def unzip_fixed(
             items[index] += 1
             if shape.is_visible(control):
                 if value_bytes > data.nbytes - at:
-                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=index)
                 starts.append(base + at)
                 at += value_bytes
     rep, definition = _levels(controls, shape)
@@ -94,11 +94,11 @@ def unzip_variable(
             size = 0
             if shape.definition(control) == 0:
                 if length_bytes > data.nbytes - at:
-                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=index)
                 size = int.from_bytes(data[at : at + length_bytes].tobytes(), "little")
                 at += length_bytes
                 if size > data.nbytes - at:
-                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=index)
             if shape.is_visible(control):
                 starts.append(base + at)
                 sizes.append(size)
@@ -147,7 +147,7 @@ def zip_variable(
     source = offsets[slot].astype(np.int64)
     length = offsets[slot + 1].astype(np.int64) - source
     if length_bytes == 4 and np.any(length >= 1 << 32):
-        raise corrupt(Fault.TOO_LARGE, kernel="zip_variable", place=int(slot[length.argmax()]))
+        raise corrupt(Fault.TOO_LARGE, kernel="zip_variable", index=int(slot[length.argmax()]))
     size = np.full(len(control), shape.control_bytes, np.int64)
     size[present] += length_bytes + length
     starts, out = _layout(control, size, shape)
@@ -163,7 +163,7 @@ def zip_variable(
 def _control(data: Bytes, at: int, shape: ZipShape, kernel: str, index: int) -> tuple[int, int]:
     stop = at + shape.control_bytes
     if stop > data.nbytes:
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=index)
     return int.from_bytes(data[at:stop].tobytes(), "little"), stop
 
 

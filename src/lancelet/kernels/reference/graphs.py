@@ -82,17 +82,17 @@ def search_graph(
     comparison: Comparison,
     query: npt.NDArray[Any],
     candidates: int,
-    admitted: npt.NDArray[np.bool_] | None = None,
+    allowed: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[UInt32s, npt.NDArray[np.float32]]:
     """Return the rows nearest to a query, the best first, with how they compare.
 
-    The graph was checked: it has only rows of `vectors`. With `admitted` only some are found.
+    The graph was checked: it has only rows of `vectors`. With `allowed` only some are found.
     """
     measure = _measure(vectors, comparison, query)
     near = (measure([graph.entry])[0], graph.entry)
     for level in range(len(graph.level_offsets) - 2, 0, -1):
         near = _descend(measure, near, lambda each, at=level: _links(graph, each, at))  # type: ignore[misc]  # a default binds the level
-    found = _widen(measure, near, candidates, lambda each: _links(graph, each, 0), admitted)
+    found = _widen(measure, near, candidates, lambda each: _links(graph, each, 0), allowed)
     return (
         np.array([row for _, row in found], np.uint32),
         np.array([distance for distance, _ in found], np.float32),
@@ -123,8 +123,8 @@ def _measure(
         elif comparison in {Comparison.FLOAT_DOT, Comparison.BYTE_DOT}:
             found = -(chosen.astype(np.float32) @ query)
         else:
-            apart = chosen.astype(np.float32) - query
-            found = (apart * apart).sum(axis=1)
+            difference = chosen.astype(np.float32) - query
+            found = (difference * difference).sum(axis=1)
         return [float(each) for each in found.astype(np.float32)]
 
     return measured
@@ -144,25 +144,25 @@ def _widen(
     start: _Near,
     candidates: int,
     links: _Links,
-    admitted: npt.NDArray[np.bool_] | None,
+    allowed: npt.NDArray[np.bool_] | None,
 ) -> list[_Near]:
     """Return the best candidates in order; `best` is a heap whose first is the farthest."""
     seen = {start[1]}
-    waiting = [start]
+    queue = [start]
     best: list[_Near] = []
-    if admitted is None or admitted[start[1]]:
+    if allowed is None or allowed[start[1]]:
         best.append((-start[0], -start[1]))
-    while waiting:
-        distance, row = heapq.heappop(waiting)
+    while queue:
+        distance, row = heapq.heappop(queue)
         if len(best) >= candidates and distance > -best[0][0]:
             break
         fresh = [each for each in links(row) if each not in seen]
         seen.update(fresh)
-        for apart, other in zip(measure(fresh), fresh, strict=True):
-            if len(best) < candidates or apart < -best[0][0]:
-                heapq.heappush(waiting, (apart, other))
-                if admitted is None or admitted[other]:
-                    heapq.heappush(best, (-apart, -other))
+        for other_distance, other in zip(measure(fresh), fresh, strict=True):
+            if len(best) < candidates or other_distance < -best[0][0]:
+                heapq.heappush(queue, (other_distance, other))
+                if allowed is None or allowed[other]:
+                    heapq.heappush(best, (-other_distance, -other))
                     if len(best) > candidates:
                         heapq.heappop(best)
     return sorted((-distance, -row) for distance, row in best)
@@ -175,16 +175,16 @@ def _diverse(
     least: int,
     most: int,
 ) -> list[int]:
-    kept: list[int] = []
+    selected: list[int] = []
     for distance, row in ordered:
-        if len(kept) == most:
+        if len(selected) == most:
             break
-        if all(each > distance for each in _measure(vectors, comparison, vectors[row])(kept)):
-            kept.append(row)
+        if all(each > distance for each in _measure(vectors, comparison, vectors[row])(selected)):
+            selected.append(row)
     for _, row in ordered:
-        if len(kept) < least and row not in kept:
-            kept.append(row)
-    return kept
+        if len(selected) < least and row not in selected:
+            selected.append(row)
+    return selected
 
 
 def _link_back(

@@ -69,7 +69,7 @@ _SALT: Final = np.array(
     ],
     np.uint32,
 )
-_WORDS: Final = np.arange(8, dtype=np.int64) * 32
+_WORD_OFFSETS: Final = np.arange(8, dtype=np.int64) * 32
 _BLOCK_BITS: Final = 8 * FILTER_BLOCK_BYTES
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _SHIFT: Final = np.uint64(32)
@@ -96,47 +96,47 @@ def _xxh64(offsets: Int64s, data: Bytes, seed: int) -> Hashes:
     left = size.copy()
     seeds = [seed + int(_P1) + int(_P2), seed + int(_P2), seed, seed - int(_P1)]
     lanes = [np.full(len(size), start & _WORD, np.uint64) for start in seeds]
-    while len(which := np.flatnonzero(left >= 32)):
+    while len(active := np.flatnonzero(left >= 32)):
         for nth, lane in enumerate(lanes):
-            lane[which] = _round(lane[which], _words(data, at[which] + 8 * nth, 8))
-        at[which] += 32
-        left[which] -= 32
+            lane[active] = _mix_lane(lane[active], _load_integers(data, at[active] + 8 * nth, 8))
+        at[active] += 32
+        left[active] -= 32
     hashes = np.full(len(size), (seed + int(_P5)) & _WORD, np.uint64)
-    which = np.flatnonzero(size >= 32)
-    merged = np.zeros(len(which), np.uint64)
+    active = np.flatnonzero(size >= 32)
+    merged = np.zeros(len(active), np.uint64)
     for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
-        merged += _rotate(lane[which], bits)
+        merged += _rotate(lane[active], bits)
     for lane in lanes:
-        merged = (merged ^ _round(_ZERO, lane[which])) * _P1 + _P4
-    hashes[which] = merged
+        merged = (merged ^ _mix_lane(_ZERO, lane[active])) * _P1 + _P4
+    hashes[active] = merged
     hashes += size.astype(np.uint64)
-    while len(which := np.flatnonzero(left >= 8)):
-        mixed = hashes[which] ^ _round(_ZERO, _words(data, at[which], 8))
-        hashes[which] = _rotate(mixed, 27) * _P1 + _P4
-        at[which] += 8
-        left[which] -= 8
-    which = np.flatnonzero(left >= 4)
-    mixed = hashes[which] ^ _words(data, at[which], 4) * _P1
-    hashes[which] = _rotate(mixed, 23) * _P2 + _P3
-    at[which] += 4
-    left[which] -= 4
-    while len(which := np.flatnonzero(left > 0)):
-        mixed = hashes[which] ^ data[at[which]].astype(np.uint64) * _P5
-        hashes[which] = _rotate(mixed, 11) * _P1
-        at[which] += 1
-        left[which] -= 1
+    while len(active := np.flatnonzero(left >= 8)):
+        mixed = hashes[active] ^ _mix_lane(_ZERO, _load_integers(data, at[active], 8))
+        hashes[active] = _rotate(mixed, 27) * _P1 + _P4
+        at[active] += 8
+        left[active] -= 8
+    active = np.flatnonzero(left >= 4)
+    mixed = hashes[active] ^ _load_integers(data, at[active], 4) * _P1
+    hashes[active] = _rotate(mixed, 23) * _P2 + _P3
+    at[active] += 4
+    left[active] -= 4
+    while len(active := np.flatnonzero(left > 0)):
+        mixed = hashes[active] ^ data[at[active]].astype(np.uint64) * _P5
+        hashes[active] = _rotate(mixed, 11) * _P1
+        at[active] += 1
+        left[active] -= 1
     hashes = (hashes ^ hashes >> np.uint64(33)) * _P2
     hashes = (hashes ^ hashes >> np.uint64(29)) * _P3
     return hashes ^ hashes >> np.uint64(32)
 
 
-def _words(data: Bytes, at: Int64s, size: int) -> Hashes:
+def _load_integers(data: Bytes, at: Int64s, size: int) -> Hashes:
     raw = data[at[:, None] + np.arange(size)].view(f"<u{size}")
-    words: Hashes = raw.reshape(-1).astype(np.uint64)
-    return words
+    values: Hashes = raw.reshape(-1).astype(np.uint64)
+    return values
 
 
-def _round(lane: Hashes, word: Hashes) -> Hashes:
+def _mix_lane(lane: Hashes, word: Hashes) -> Hashes:
     return _rotate(lane + word * _P2, 31) * _P1
 
 
@@ -144,10 +144,10 @@ def _rotate(value: Hashes, bits: int) -> Hashes:
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
-def mix_integers(words: Hashes, seed: int = 0) -> Hashes:
+def mix_integers(values: Hashes, seed: int = 0) -> Hashes:
     """Return words mixed so that each bit depends on all; different words stay different."""
     check_seed(seed)
-    mixed = words ^ np.uint64(seed)
+    mixed = values ^ np.uint64(seed)
     with np.errstate(over="ignore"):
         mixed = (mixed ^ mixed >> np.uint64(30)) * _C1
         mixed = (mixed ^ mixed >> np.uint64(27)) * _C2
@@ -164,16 +164,16 @@ def bucket_rows(hashes: Hashes, bits: int) -> tuple[Int32s, Int32s]:
     return starts.astype(np.int32), np.argsort(bucket, kind="stable").astype(np.int32)
 
 
-def match_hashes(starts: Int32s, ordered: Hashes, wanted: Hashes) -> Int32s:
+def match_hashes(starts: Int32s, ordered: Hashes, probes: Hashes) -> Int32s:
     """Return the place of each wanted hash among hashes ordered by bucket, or -1."""
     bits = check_bucket_count(starts)
     if starts[0] != 0 or starts[-1] != len(ordered) or bool((starts[1:] < starts[:-1]).any()):
-        raise corrupt(Fault.BAD_OFFSETS, kernel="match_hashes", place=0)
-    bucket = (wanted >> np.uint64(64 - bits)).astype(np.int64)
+        raise corrupt(Fault.BAD_OFFSETS, kernel="match_hashes", index=0)
+    bucket = (probes >> np.uint64(64 - bits)).astype(np.int64)
     at, stop = starts[bucket].astype(np.int64), starts[bucket + 1]
-    found = np.full(len(wanted), -1, np.int32)
+    found = np.full(len(probes), -1, np.int32)
     while len(left := np.flatnonzero((at < stop) & (found < 0))):
-        hit = left[ordered[at[left]] == wanted[left]]
+        hit = left[ordered[at[left]] == probes[left]]
         found[hit] = at[hit]
         at[left] += 1
     return found
@@ -188,9 +188,9 @@ def build_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
     """
     check_filters((), filter_bytes)
     if (np.diff(stops, prepend=0) < 0).any() or (len(stops) and stops[-1] > len(hashes)):
-        raise corrupt(Fault.BAD_OFFSETS, kernel="build_filters", place=0)
+        raise corrupt(Fault.BAD_OFFSETS, kernel="build_filters", index=0)
     if (stops[-1] if len(stops) else 0) != len(hashes):
-        raise corrupt(Fault.BAD_LENGTH, kernel="build_filters", place=0)
+        raise corrupt(Fault.BAD_LENGTH, kernel="build_filters", index=0)
     bits = np.zeros(len(stops) * filter_bytes * 8, np.bool_)
     zone = np.repeat(np.arange(len(stops)), np.diff(stops, prepend=0))
     block = _blocks(hashes, np.uint64(filter_bytes // FILTER_BLOCK_BYTES)) * _BLOCK_BITS
@@ -205,7 +205,7 @@ def probe_filters(
     check_filters((len(starts), len(sizes)), sizes)
     bad = (starts < 0) | (starts + sizes > data.nbytes)
     if bad.any():
-        raise corrupt(Fault.OUT_OF_SOURCE, kernel="probe_filters", place=int(bad.argmax()))
+        raise corrupt(Fault.OUT_OF_SOURCE, kernel="probe_filters", index=int(bad.argmax()))
     num_blocks = (sizes // FILTER_BLOCK_BYTES).astype(np.uint64)
     block = _blocks(hashes[None, :], num_blocks[:, None])
     bit = block[:, :, None] * _BLOCK_BITS + _bits_of(hashes)[None, :, :]
@@ -226,4 +226,4 @@ def _bits_of(hashes: Hashes) -> npt.NDArray[np.int64]:
     """Return the eight bits of each hash within its block."""
     low = (hashes & _LOW).astype(np.uint32)
     bits: npt.NDArray[np.int64] = ((low[:, None] * _SALT) >> np.uint32(27)).astype(np.int64)
-    return bits + _WORDS
+    return bits + _WORD_OFFSETS

@@ -94,7 +94,7 @@ def _convert(
         try:
             parts.append(convert(data[start:stop].tobytes()) if is_valid[row] else b"")
         except (ValueError, RecursionError) as error:
-            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=row) from error
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=row) from error
     ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
     return ends, np.frombuffer(b"".join(parts), np.uint8)
 

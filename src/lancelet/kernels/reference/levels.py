@@ -86,7 +86,7 @@ def unravel_list(
     check_same_levels(repetition, definition)
     opens = repetition >= list_level
     if len(opens) and not opens[0]:
-        raise corrupt(Fault.BAD_LEVELS, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_LEVELS, kernel=kernel, index=0)
     starts = np.flatnonzero(opens)
     if definition is None:
         offsets = np.append(starts, len(repetition)).astype(np.int64)
@@ -95,7 +95,7 @@ def unravel_list(
     wrong = ~opens & ~is_item
     wrong[1:] |= ~opens[1:] & ~is_item[:-1]
     if wrong.any():
-        raise corrupt(Fault.BAD_LEVELS, kernel=kernel, place=int(wrong.argmax()))
+        raise corrupt(Fault.BAD_LEVELS, kernel=kernel, index=int(wrong.argmax()))
     items_before = np.zeros(len(definition) + 1, np.int64)
     np.cumsum(is_item, out=items_before[1:])
     outer = definition[starts]
@@ -137,7 +137,7 @@ def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
     wrong = (entries < 0) | (entries >= len(definition))
     wrong[1:] |= entries[1:] <= entries[:-1]
     if wrong.any():
-        raise corrupt(Fault.BAD_INDEX, kernel="rank_slots", place=int(wrong.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel="rank_slots", index=int(wrong.argmax()))
     is_slot = definition <= slot_max
     slots: Int64s = np.cumsum(is_slot) - 1
     return slots[entries[is_slot[entries]]]
@@ -165,14 +165,14 @@ def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
     if not len(rows):
         return np.empty(0, np.int64)
     if len(begun) != len(ended) or len(begun) < 2:
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=0)
     bad = (rows < begun[0]) | (rows < ended[0]) | (rows >= ended[-1])
     bad[1:] |= rows[1:] <= rows[:-1]
     first = np.searchsorted(begun, rows, side="right") - 1
     last = np.searchsorted(ended, rows, side="right") - 1
     bad |= (first >= len(begun) - 1) | (last >= len(begun) - 1)
     if bad.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(bad.argmax()))
     holds = [np.arange(start, stop + 1) for start, stop in zip(first, last, strict=True)]
     return np.unique(np.concatenate(holds))
 
@@ -196,35 +196,35 @@ def take_row_levels(
     if not len(num_levels) == len(counts) == len(chunks) == len(repetition.slices):
         raise InvalidInputError("every chunk has levels and values", chunks=len(chunks))
     parts: list[tuple[Levels, Levels, Int64s, Int64s]] = []
-    for place, chunk in enumerate(chunks.tolist()):
-        if not 0 <= num_levels[place] <= np.iinfo(np.uint16).max:
-            raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=place)
+    for number, chunk in enumerate(chunks.tolist()):
+        if not 0 <= num_levels[number] <= np.iinfo(np.uint16).max:
+            raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=number)
         if not 0 <= chunk < len(begun) - 1:
-            raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=place)
-        own = slice(place, place + 1)
+            raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=number)
+        own = slice(number, number + 1)
         rep = unpack_levels(repetition.slices[own], num_levels[own], repetition.width)
         dfn = np.zeros_like(rep)
         if definition is not None:
             dfn = unpack_levels(definition.slices[own], num_levels[own], definition.width)
         if (rep > limits.rep_max).any() or (dfn > limits.def_max).any():
-            raise corrupt(Fault.BAD_LEVELS, kernel=kernel, place=place)
+            raise corrupt(Fault.BAD_LEVELS, kernel=kernel, index=number)
         row = begun[chunk] - 1 + np.cumsum(rep == limits.rep_max)
         is_slot = dfn <= limits.slot_max
         if (
             begun[chunk] + np.count_nonzero(rep == limits.rep_max) != begun[chunk + 1]
-            or np.count_nonzero(is_slot) != counts[place]
+            or np.count_nonzero(is_slot) != counts[number]
         ):
-            raise corrupt(Fault.BAD_LENGTH, kernel=kernel, place=place)
-        wanted = np.isin(row, rows)
-        index = (np.cumsum(is_slot) - 1)[wanted & is_slot]
-        parts.append((rep[wanted], dfn[wanted], np.full(len(index), place, np.int64), index))
-    no_levels, no_places = np.empty(0, np.uint16), np.empty(0, np.int64)
+            raise corrupt(Fault.BAD_LENGTH, kernel=kernel, index=number)
+        selected = np.isin(row, rows)
+        index = (np.cumsum(is_slot) - 1)[selected & is_slot]
+        parts.append((rep[selected], dfn[selected], np.full(len(index), number, np.int64), index))
+    no_levels, no_indices = np.empty(0, np.uint16), np.empty(0, np.int64)
     rep = np.concatenate([no_levels, *(part[0] for part in parts)])
     dfn = np.concatenate([no_levels, *(part[1] for part in parts)])
     return RowLevels(
         rep,
         None if definition is None else dfn,
-        np.concatenate([no_places, *(part[2] for part in parts)]),
-        np.concatenate([no_places, *(part[3] for part in parts)]),
+        np.concatenate([no_indices, *(part[2] for part in parts)]),
+        np.concatenate([no_indices, *(part[3] for part in parts)]),
         np.packbits(dfn[dfn <= limits.slot_max] == 0, bitorder="little"),
     )

@@ -53,7 +53,7 @@ def lz4_compress_chunks(slices: Slices, *, sized: bool) -> Slices:
 
 
 def _decompress(block: Bytes, size: int, kernel: str, index: int) -> Bytes:
-    bad = corrupt(Fault.BAD_STREAM, kernel=kernel, place=index)
+    bad = corrupt(Fault.BAD_STREAM, kernel=kernel, index=index)
     if size == 0 and block.nbytes == 0:
         return block
     data = block.tobytes()

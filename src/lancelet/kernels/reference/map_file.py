@@ -35,13 +35,13 @@ def release_pages(source: Bytes) -> None:
         held.madvise(mmap.MADV_DONTNEED)
 
 
-def read_ahead(slices: Slices, known: Bytes) -> int:
+def read_ahead(slices: Slices, prefetched: Bytes) -> int:
     """Ask the system to read what the slices cover; return how many times it was asked.
 
-    `known` has a byte per page of 4096 bytes of the source; a page is looked at if its byte is 0,
+    `prefetched` has a byte per page of 4096 bytes of the source; a page is looked at if its byte is 0,
     which the native kernel then sets to 1. Pages are looked at four at a time, as blocks of 16 KiB
     are verified.
     """
-    del known
+    del prefetched
     check_slices(slices, kernel="read_ahead")
     return 0

@@ -37,20 +37,24 @@ def encode_postings(
     """Return the blocks of lists of `counts[i]` documents, and where each block ends."""
     out, start = bytearray(), 0
     end: list[int] = []
-    for place, count in enumerate(counts.tolist()):
+    for index, count in enumerate(counts.tolist()):
         if count < 0 or count > len(docs) - start:
-            raise corrupt(Fault.BAD_COUNT, kernel="encode_postings", place=place)
+            raise corrupt(Fault.BAD_COUNT, kernel="encode_postings", index=index)
         for first in range(start, start + count, block_docs):
             last = min(first + block_docs, start + count)
-            own, often = docs[first:last], freqs[first:last]
+            own, block_freqs = docs[first:last], freqs[first:last]
             if block_docs == RUN:
                 out += block_scores[len(end)].tobytes()
             if last - first < block_docs:
-                out += _tail(own, often, is_varint=is_varint)
+                out += _tail(own, block_freqs, is_varint=is_varint)
             else:
                 lanes = block_docs // 32
                 out += own[:1].tobytes() + _packed(np.diff(own, prepend=own[:1]), lanes)
-                out += _patched(often) if lanes == _PATCHED_LANES else _packed(often, lanes)
+                out += (
+                    _patched(block_freqs)
+                    if lanes == _PATCHED_LANES
+                    else _packed(block_freqs, lanes)
+                )
             end.append(len(out))
         start += count
     return np.frombuffer(bytes(out), np.uint8), np.array(end, np.int64)
@@ -64,8 +68,8 @@ def decode_postings(
     check_counts(counts, most=block_docs, kernel=kernel)
     check_slices(blocks, counts, kernel=kernel)
     docs, freqs = [np.empty(0, np.uint32)], [np.empty(0, np.uint32)]
-    for place, count in enumerate(counts.tolist()):
-        reader = _Reader(blocks, place, kernel)
+    for index, count in enumerate(counts.tolist()):
+        reader = _Reader(blocks, index, kernel)
         if block_docs == RUN:
             reader.take(4, Fault.TOO_SHORT)
         if count < block_docs and not is_varint:
@@ -88,14 +92,14 @@ def encode_impacts(
     """Return what may score best in each block of lists, then in every 32, and where each ends."""
     out, start = bytearray(), 0
     end: list[int] = []
-    for place, count in enumerate(counts.tolist()):
+    for index, count in enumerate(counts.tolist()):
         if count < 0 or count > len(docs) - start:
-            raise corrupt(Fault.BAD_COUNT, kernel="encode_impacts", place=place)
+            raise corrupt(Fault.BAD_COUNT, kernel="encode_impacts", index=index)
         for step in (block_docs, block_docs * BLOCKS_PER_GROUP):
             for first in range(start, start + count, step):
                 own = slice(first, min(first + step, start + count))
                 if int(docs[own].max()) >= len(codes):
-                    raise corrupt(Fault.BAD_INDEX, kernel="encode_impacts", place=place)
+                    raise corrupt(Fault.BAD_INDEX, kernel="encode_impacts", index=index)
                 out += _impacts(docs[own], freqs[own], codes)
                 end.append(len(out))
         start += count
@@ -106,9 +110,9 @@ def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
     """Return streams of `counts[i]` values, and where each ends."""
     out, start = bytearray(), 0
     end: list[int] = []
-    for place, count in enumerate(counts.tolist()):
+    for index, count in enumerate(counts.tolist()):
         if count < 0 or count > len(values) - start:
-            raise corrupt(Fault.BAD_COUNT, kernel="encode_streams", place=place)
+            raise corrupt(Fault.BAD_COUNT, kernel="encode_streams", index=index)
         whole = start + count // RUN * RUN
         for first in range(start, whole, RUN):
             out += _packed(values[first : first + RUN], 4)
@@ -125,8 +129,8 @@ def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
     check_counts(counts, most=most, kernel=kernel)
     check_slices(streams, counts, kernel=kernel)
     found = [np.empty(0, np.uint32)]
-    for place, count in enumerate(counts.tolist()):
-        reader = _Reader(streams, place, kernel)
+    for index, count in enumerate(counts.tolist()):
+        reader = _Reader(streams, index, kernel)
         found += [reader.packed(4) for _ in range(count // RUN)]
         found.append(reader.varints(count % RUN))
     return np.concatenate(found)
@@ -147,10 +151,10 @@ def _impacts(docs: UInt32s, freqs: UInt32s, codes: Bytes) -> bytes:
     out = bytearray(_varints(np.array([docs[-1], len(pairs)], np.uint32)))
     freq_before = code_before = 0
     for freq, code in pairs:
-        is_far = code != code_before + 1
-        step = (freq - freq_before - 1) << 1 | is_far
+        has_gap = code != code_before + 1
+        step = (freq - freq_before - 1) << 1 | has_gap
         out += _varints(np.array([step & 0xFFFFFFFF], np.uint32))
-        out += bytes([code - code_before]) if is_far else b""
+        out += bytes([code - code_before]) if has_gap else b""
         freq_before, code_before = freq, code
     return bytes(out)
 
@@ -182,11 +186,11 @@ def _patched(values: UInt32s) -> bytes:
         size = 32 * width + sum(1 + (need - width + 6) // 7 for need in above)
         if size < best_bytes:
             best, best_bytes = width, size
-    above = [place for place, need in enumerate(needs) if need > best]
+    above = [index for index, need in enumerate(needs) if need > best]
     low = values & np.uint32((1 << best) - 1)
     out = bytearray((best, len(above))) + _bits(low, best, _PATCHED_LANES)
-    for place in above:
-        out += bytes((place,)) + _varints(values[place : place + 1] >> np.uint32(best))
+    for index in above:
+        out += bytes((index,)) + _varints(values[index : index + 1] >> np.uint32(best))
     return bytes(out)
 
 
@@ -210,15 +214,15 @@ def _tail(docs: UInt32s, freqs: UInt32s, *, is_varint: bool) -> bytes:
 class _Reader:
     """Reads a slice from its beginning, never beyond its end."""
 
-    def __init__(self, slices: Slices, place: int, kernel: str) -> None:
-        start = int(slices.position[place])
-        self._data = slices.source[start : start + int(slices.size[place])].tobytes()
-        self._at, self._place, self._kernel = 0, place, kernel
+    def __init__(self, slices: Slices, index: int, kernel: str) -> None:
+        start = int(slices.position[index])
+        self._data = slices.source[start : start + int(slices.size[index])].tobytes()
+        self._at, self._index, self._kernel = 0, index, kernel
 
     def take(self, size: int, fault: Fault = Fault.BAD_STREAM) -> bytes:
         found = self._data[self._at : self._at + size]
         if len(found) < size:
-            raise corrupt(fault, kernel=self._kernel, place=self._place)
+            raise corrupt(fault, kernel=self._kernel, index=self._index)
         self._at += size
         return found
 
@@ -235,16 +239,16 @@ class _Reader:
         width, exceptions = self.take(2)
         values = self._bits(width, _PATCHED_LANES)
         for _ in range(exceptions):
-            place = self.take(1)[0]
+            index = self.take(1)[0]
             high = self._varint()
             if width == 32:
-                raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, place=self._place)
-            values[place] |= np.uint32(high << width & 0xFFFFFFFF)
+                raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, index=self._index)
+            values[index] |= np.uint32(high << width & 0xFFFFFFFF)
         return values
 
     def _bits(self, width: int, lanes: int) -> UInt32s:
         if width > 32:
-            raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, place=self._place)
+            raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, index=self._index)
         words = np.frombuffer(self.take(width * lanes * 4), "<u4").reshape(width, lanes)
         bits = np.unpackbits(
             np.ascontiguousarray(words.T).view(np.uint8).reshape(lanes, -1),
@@ -263,4 +267,4 @@ class _Reader:
                 if found >> 32:
                     break
                 return found
-        raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, place=self._place)
+        raise corrupt(Fault.BAD_STREAM, kernel=self._kernel, index=self._index)

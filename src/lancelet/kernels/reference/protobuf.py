@@ -65,7 +65,7 @@ def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
         (index, position + at, size)
         for index, position in enumerate(slices.position.tolist())
         for _, at, size in _parts(
-            slices.slice_bytes(index).tobytes(), field, kernel=kernel, place=index
+            slices.slice_bytes(index).tobytes(), field, kernel=kernel, index=index
         )
     ]
     owner, positions, sizes = np.array(found, np.int64).reshape(-1, 3).T
@@ -94,15 +94,15 @@ def join_pages(
     for column, head in enumerate(column_heads.tolist()):
         first, stop = edges[column : column + 2].tolist()
         if not 0 <= first <= stop < len(bounds):
-            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=column)
+            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=column)
         out += _field(0x0A, _head(heads, head, column))
         for page in range(first, stop):
             own = slice(*bounds[page : page + 2].tolist())
             if not 0 <= own.start <= own.stop <= len(position):
-                raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=column)
+                raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=column)
             body = b"".join(
-                _field(tag, b"".join(map(_as_varint, places[own].tolist())))
-                for tag, places in ((0x0A, position), (0x12, size))
+                _field(tag, b"".join(map(_as_varint, column_values[own].tolist())))
+                for tag, column_values in ((0x0A, position), (0x12, size))
                 if own.start < own.stop
             )
             body += _number(0x18, int(lengths[page]))
@@ -114,7 +114,7 @@ def join_pages(
 
 def _head(heads: Slices, number: int, column: int) -> bytes:
     if not 0 <= number < len(heads):
-        raise corrupt(Fault.BAD_INDEX, kernel="join_pages", place=column)
+        raise corrupt(Fault.BAD_INDEX, kernel="join_pages", index=column)
     return heads.slice_bytes(number).tobytes()
 
 
@@ -143,7 +143,7 @@ def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
     for index in range(len(slices)):
         data, at, before = slices.slice_bytes(index).tobytes(), 0, len(values)
         while at < len(data):
-            value, at = _varint(data, at, kernel=kernel, place=index)
+            value, at = _varint(data, at, kernel=kernel, index=index)
             values.append(value)
         counts.append(len(values) - before)
     return np.array(counts, np.int64), np.array(values, np.uint64)
@@ -159,9 +159,9 @@ def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
     pairs = paths.reshape(-1, 2)
     values = np.zeros((len(pairs), len(slices)), np.uint64)
     present = np.zeros((len(pairs), len(slices)), np.bool_)
-    everyone = np.arange(len(slices), dtype=np.int64)
+    messages = np.arange(len(slices), dtype=np.int64)
     stop = slices.position + slices.size
-    _read(slices.source, slices.position, stop, everyone, pairs, 0, values, present)
+    _read(slices.source, slices.position, stop, messages, pairs, 0, values, present)
     return values, present
 
 
@@ -238,53 +238,53 @@ def _varints(
         open_ones = open_ones[byte >= 0x80]
         if not len(open_ones):
             return value, at
-    raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(message[open_ones[0]]))
+    raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(message[open_ones[0]]))
 
 
 def _check(bad: Flags, fault: Fault, message: Int64s) -> None:
     if bad.any():
-        raise corrupt(fault, kernel="read_varints", place=int(message[bad.argmax()]))
+        raise corrupt(fault, kernel="read_varints", index=int(message[bad.argmax()]))
 
 
 def _parts(
-    data: bytes, field: int, *, kernel: str, place: int | None = None
+    data: bytes, field: int, *, kernel: str, index: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
     """Yield tag, position and size of the embedded messages `field`.
 
-    Faults are those of `place`, or of the tag where they are found.
+    Faults are those of `index`, or of the tag where they are found.
     """
     at = 0
     while at < len(data):
         head = at
-        where = head if place is None else place
-        tag, at = _varint(data, at, kernel=kernel, place=where)
+        where = head if index is None else index
+        tag, at = _varint(data, at, kernel=kernel, index=where)
         wire_type = tag & 7
         if tag >> 3 == 0 or tag >= 1 << 32:
-            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=where)
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=where)
         if wire_type == _VARINT:
-            _, at = _varint(data, at, kernel=kernel, place=where)
+            _, at = _varint(data, at, kernel=kernel, index=where)
         elif wire_type == _BYTES:
-            size, at = _varint(data, at, kernel=kernel, place=where)
+            size, at = _varint(data, at, kernel=kernel, index=where)
             if size > len(data) - at:
-                raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=where)
+                raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=where)
             if tag >> 3 == field:
                 yield head, at, size
             at += size
         elif wire_type in (_FIXED64, _FIXED32):
             at += 8 if wire_type == _FIXED64 else 4
             if at > len(data):
-                raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=where)
+                raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=where)
         else:
-            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=where)
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=where)
 
 
-def _varint(data: bytes, at: int, *, kernel: str, place: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int, *, kernel: str, index: int) -> tuple[int, int]:
     value = 0
-    for index in range(_VARINT_BYTES_MAX):
-        if at + index >= len(data):
-            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=place)
-        byte = data[at + index]
-        value |= (byte & 0x7F) << 7 * index
+    for byte_index in range(_VARINT_BYTES_MAX):
+        if at + byte_index >= len(data):
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=index)
+        byte = data[at + byte_index]
+        value |= (byte & 0x7F) << 7 * byte_index
         if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at + index + 1
-    raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=place)
+            return value & 0xFFFF_FFFF_FFFF_FFFF, at + byte_index + 1
+    raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=index)

@@ -39,14 +39,14 @@ def rle_decode_chunks(
     runs = lengths.size // length_bytes
     short = values.size < runs * value_bytes
     if short.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=int(short.argmax()))
     length = gather(lengths.source, lengths.position, runs * length_bytes)
     length = length.view(f"<u{length_bytes}").astype(np.int64)
     ends = np.cumsum(runs)
     total = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
     wrong = total[ends] - total[ends - runs] != counts
     if wrong.any():
-        raise corrupt(Fault.BAD_LENGTH, kernel=kernel, place=int(wrong.argmax()))
+        raise corrupt(Fault.BAD_LENGTH, kernel=kernel, index=int(wrong.argmax()))
     stored = gather(values.source, values.position, runs * value_bytes).reshape(-1, value_bytes)
     return np.repeat(stored, length, axis=0).reshape(-1)
 
@@ -65,13 +65,13 @@ def rle_encode_chunks(
     starts[(ends - counts)[counts > 0]] = True
     first = np.flatnonzero(starts)
     length = np.diff(first, append=len(rows))
-    pieces = -(-length // RUN_MAX)
-    last = np.cumsum(pieces) - 1
-    out = np.full(int(pieces.sum()), RUN_MAX, np.uint8)
-    out[last] = length - (pieces - 1) * RUN_MAX
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces)])
+    parts = -(-length // RUN_MAX)
+    last = np.cumsum(parts) - 1
+    out = np.full(int(parts.sum()), RUN_MAX, np.uint8)
+    out[last] = length - (parts - 1) * RUN_MAX
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(parts)])
     runs = before[np.searchsorted(first, ends)] - before[np.searchsorted(first, ends - counts)]
-    return np.repeat(rows[first], pieces, axis=0).reshape(-1), out, runs
+    return np.repeat(rows[first], parts, axis=0).reshape(-1), out, runs
 
 
 def count_runs(values: Bytes, value_bytes: int) -> int:

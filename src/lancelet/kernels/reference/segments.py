@@ -36,19 +36,19 @@ _LINES: Final = {_Class.CR, _Class.LF, _Class.NEWLINE}
 _MARKS: Final = {_Class.EXTEND, _Class.FORMAT, _Class.ZWJ}
 _PICTOGRAPHS: Final = {_Class.EXTENDED_PICTOGRAPHIC, _Class.PICTOGRAPHIC_LETTER}
 _LETTERS: Final = {_Class.A_LETTER, _Class.HEBREW_LETTER, _Class.PICTOGRAPHIC_LETTER}
-_OF_WORDS: Final = {*_LETTERS, _Class.NUMERIC}
-_OF_NAMES: Final = {*_OF_WORDS, _Class.KATAKANA}
+_WORD_CLASSES: Final = {*_LETTERS, _Class.NUMERIC}
+_NAME_CLASSES: Final = {*_WORD_CLASSES, _Class.KATAKANA}
 
-_BESIDE: Final = (
-    (_OF_WORDS, _OF_WORDS),
+_ADJACENT_RULES: Final = (
+    (_WORD_CLASSES, _WORD_CLASSES),
     ({_Class.HEBREW_LETTER}, {_Class.SINGLE_QUOTE}),
     ({_Class.KATAKANA}, {_Class.KATAKANA}),
-    ({*_OF_NAMES, _Class.EXTEND_NUM_LET}, {_Class.EXTEND_NUM_LET}),
-    ({_Class.EXTEND_NUM_LET}, _OF_NAMES),
+    ({*_NAME_CLASSES, _Class.EXTEND_NUM_LET}, {_Class.EXTEND_NUM_LET}),
+    ({_Class.EXTEND_NUM_LET}, _NAME_CLASSES),
 )
 """No word ends between a character of the first classes and one of the second."""
 
-_BETWEEN: Final = (
+_BETWEEN_RULES: Final = (
     ({_Class.MID_LETTER, _Class.MID_NUM_LET, _Class.SINGLE_QUOTE}, _LETTERS),
     ({_Class.DOUBLE_QUOTE}, {_Class.HEBREW_LETTER}),
     ({_Class.MID_NUM, _Class.MID_NUM_LET, _Class.SINGLE_QUOTE}, {_Class.NUMERIC}),
@@ -66,39 +66,50 @@ def find_segments(
     """
     check_texts(offsets, data, kernel=_KERNEL)
     if not len(rules.units) == len(rules.children) == len(rules.num_children) == len(rules.is_word):
-        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=0)
+        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, index=0)
     output = _Output(members, splits=splits)
     counts: list[int] = []
-    met = np.zeros(len(Language), np.int64)
+    language_counts = np.zeros(len(Language), np.int64)
     source = data.tobytes()
-    for place, (start, stop) in enumerate(
+    for index, (start, stop) in enumerate(
         zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
     ):
         before = len(output.starts)
-        _cut_text(_Text(source, start, stop, rules, place, met), output)
+        _cut_text(_Text(source, start, stop, rules, index, language_counts), output)
         counts.append(len(output.starts) - before)
     sizes = np.array(output.ends, np.int64) - np.array(output.starts, np.int64)
-    return Slices(data, np.array(output.starts, np.int64), sizes), np.array(counts, np.int64), met
+    return (
+        Slices(data, np.array(output.starts, np.int64), sizes),
+        np.array(counts, np.int64),
+        language_counts,
+    )
 
 
 class _Text:
     """The codes, classes and places of the characters of a text."""
 
     def __init__(
-        self, data: bytes, start: int, stop: int, rules: SegmentRules, number: int, met: Int64s
+        self,
+        data: bytes,
+        start: int,
+        stop: int,
+        rules: SegmentRules,
+        number: int,
+        language_counts: Int64s,
     ) -> None:
         self.rules = rules
         self.number = number
-        self.met = met
+        self.language_counts = language_counts
         self.codes: list[int] = []
-        self.places: list[int] = [start]
-        while self.places[-1] < stop:
-            code, size = read_character(data, self.places[-1], stop)
+        self.positions: list[int] = [start]
+        while self.positions[-1] < stop:
+            code, size = read_character(data, self.positions[-1], stop)
             self.codes.append(code)
-            self.places.append(self.places[-1] + size)
+            self.positions.append(self.positions[-1] + size)
         classes = rules.classes
-        known = [code if code < len(classes) else -1 for code in self.codes]
-        self.classes = [int(classes[code]) if code >= 0 else _Class.OTHER for code in known]
+        self.classes = [
+            int(classes[code]) if code < len(classes) else _Class.OTHER for code in self.codes
+        ]
 
     def next_class(self, at: int) -> int:
         """Return the class of the first character from a place on that is no mark."""
@@ -109,7 +120,7 @@ class _Text:
         first = int(self.rules.children[node])
         last = first + int(self.rules.num_children[node])
         if first < 0 or last > len(self.rules.units):
-            raise corrupt(Fault.BAD_INDEX, kernel=_KERNEL, place=self.number)
+            raise corrupt(Fault.BAD_INDEX, kernel=_KERNEL, index=self.number)
         found = first + int(np.searchsorted(self.rules.units[first:last], unit))
         return found if found < last and self.rules.units[found] == unit else -1
 
@@ -149,9 +160,9 @@ class _Output:
 
 
 def _cut_text(text: _Text, output: _Output) -> None:
-    before = _Before()
-    places = text.places
-    output.cut(places[0])
+    before = _Context()
+    positions = text.positions
+    output.cut(positions[0])
     at = 0
     while at < len(text.codes):
         kind = text.classes[at]
@@ -159,21 +170,21 @@ def _cut_text(text: _Text, output: _Output) -> None:
             end = at
             while end < len(text.codes) and text.classes[end] >= COMPLEX:
                 end += 1
-            output.cut(places[at])
+            output.cut(positions[at])
             _cut_run(text, at, end, output)
-            before = _Before()
+            before = _Context()
             at = end
             continue
         if not before.joins(kind, partial(text.next_class, at + 1)):
-            output.cut(places[at])
+            output.cut(positions[at])
         before.add(kind)
-        output.add(text.codes[at], places[at], places[at + 1])
+        output.add(text.codes[at], positions[at], positions[at + 1])
         at += 1
-    output.cut(places[-1])
+    output.cut(positions[-1])
 
 
 @dataclass
-class _Before:
+class _Context:
     """What the rules look at before a place.
 
     Attributes:
@@ -214,12 +225,12 @@ class _Before:
             _Class.KATAKANA, _Class.ZWJ, _Class.EXTEND_NUM_LET
         ):  # fmt: skip
             return False
-        if any(self.near in left and kind in right for left, right in _BESIDE):
+        if any(self.near in left and kind in right for left, right in _ADJACENT_RULES):
             return True
         return any(
             (self.far in both and self.near in middle and kind in both)
             or (self.near in both and kind in middle and next_class() in both)
-            for middle, both in _BETWEEN
+            for middle, both in _BETWEEN_RULES
         )
 
 
@@ -228,8 +239,8 @@ def _cut_run(text: _Text, start: int, stop: int, output: _Output) -> None:
     while start < stop:
         for end in list(_ends_of_words(text, start, stop)):
             for at in range(start, end):
-                output.add(text.codes[at], text.places[at], text.places[at + 1])
-            output.cut(text.places[end])
+                output.add(text.codes[at], text.positions[at], text.positions[at + 1])
+            output.cut(text.positions[end])
             start = end
 
 
@@ -239,8 +250,8 @@ def _ends_of_words(text: _Text, start: int, stop: int) -> Iterator[int]:
         end = start
         while end < stop and text.classes[end] - COMPLEX >> 3 == language:
             end += 1
-        if language < len(text.met):
-            text.met[language] += 1
+        if language < len(text.language_counts):
+            text.language_counts[language] += 1
         if language == 0 or language > len(text.rules.units):
             yield end
         else:
@@ -285,8 +296,8 @@ def _ends_of_clusters(text: _Text, start: int, stop: int) -> Iterator[int]:
         joins = part in (ClusterPart.MARK, ClusterPart.LINKER, ClusterPart.LINKED_MARK)
         if at > start and not joins and not (part == ClusterPart.CONSONANT and linked):
             yield at
-        keeps = consonant and part == ClusterPart.LINKED_MARK
+        continues = consonant and part == ClusterPart.LINKED_MARK
         links = consonant and part == ClusterPart.LINKER
-        linked = links or (keeps and linked)
-        consonant = part == ClusterPart.CONSONANT or links or keeps
+        linked = links or (continues and linked)
+        consonant = part == ClusterPart.CONSONANT or links or continues
     yield stop

@@ -36,16 +36,16 @@ def order_suffixes(text: Bytes) -> Int32s:
     kernel = "order_suffixes"
     count = len(text)
     if not 1 <= count <= _ORDERED_MAX:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=0)
     wrong = (text == 0) != (np.arange(count) == count - 1)
     if wrong.any():
-        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(wrong.argmax()))
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(wrong.argmax()))
     ranks, compared = text.astype(np.int64), 1
     while True:
         # Ranks are by so many bytes; those of the suffixes behind as many make it twice as many.
-        behind = np.zeros(count, np.int64)
-        behind[:-compared] = ranks[compared:] + 1
-        keys = ranks * (count + 256) + behind
+        following = np.zeros(count, np.int64)
+        following[:-compared] = ranks[compared:] + 1
+        keys = ranks * (count + 256) + following
         order = np.argsort(keys, kind="stable")
         sorted_keys = keys[order]
         ranks[order] = np.cumsum(np.append(False, sorted_keys[1:] != sorted_keys[:-1]))
@@ -63,12 +63,12 @@ def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
         zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
     ):
         if not 0 <= first <= end <= len(words):
-            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=node)
+            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=node)
         if end - first > _NODE_WORDS_MAX:
-            raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=node)
+            raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=node)
         parts.append(np.append(0, np.cumsum(own[first:end])))
     if sum(map(len, parts)) != len(words) + len(starts) - 1:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=0)
     return np.concatenate([np.empty(0, np.uint32), *parts]).astype(np.uint32)
 
 
@@ -87,13 +87,13 @@ def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
             path.append(parents[path[-1][0]])
         for node, side in reversed(path):
             if high > tree.bits[node]:
-                raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=node)
-            places = np.array([low, high])
-            ones = _ones(tree, np.full(2, node), places)
-            low, high = (ones if side else places - ones).tolist()
+                raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=node)
+            positions = np.array([low, high])
+            ones = _ones(tree, np.full(2, node), positions)
+            low, high = (ones if side else positions - ones).tolist()
         low, high = low + int(tree.counts[symbol]), high + int(tree.counts[symbol])
         if high > tree.length:
-            raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=symbol)
+            raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=symbol)
     return low, max(low, high)
 
 
@@ -104,22 +104,22 @@ def locate_suffixes(
     kernel = "locate_suffixes"
     _links(tree, kernel)
     if rate < 1 or not 0 <= first <= tree.length - count:
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=first)
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=first)
     if len(samples) < -(-tree.length // rate):
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=len(samples))
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=len(samples))
     rows = np.arange(first, first + count, dtype=np.int64)
     steps = np.zeros(count, np.int64)
     # Damage may lead in circles past all samples.
     steps_left = tree.length + count * min(rate, tree.length) * STEPS_PER_ROW
-    while len(away := np.flatnonzero(rows % rate)):
-        steps_left -= len(away)
+    while len(pending := np.flatnonzero(rows % rate)):
+        steps_left -= len(pending)
         if steps_left < 0:
-            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(away[0]))
-        rows[away], _ = _step(tree, rows[away], kernel)
-        steps[away] += 1
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(pending[0]))
+        rows[pending], _ = _step(tree, rows[pending], kernel)
+        steps[pending] += 1
     found = samples[rows // rate]
     if len(found) and int(found.max()) >= tree.length:
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(found.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(found.argmax()))
     return (found.astype(np.int64) + steps) % max(tree.length, 1)
 
 
@@ -130,8 +130,8 @@ def unwind_text(tree: WaveletTree) -> Bytes:
     text = np.zeros(tree.length, np.uint8)
     row = np.zeros(1, np.int64)
     # The first row is the last byte alone, and each step leads to the byte before.
-    for place in range(tree.length - 2, -1, -1):
-        row, text[place : place + 1] = _step(tree, row, kernel)
+    for position in range(tree.length - 2, -1, -1):
+        row, text[position : position + 1] = _step(tree, row, kernel)
     return text
 
 
@@ -152,23 +152,23 @@ def _links(tree: WaveletTree, kernel: str) -> _Links:
         or counts[0] != 0
         or np.any(np.diff(counts) < 0)
     ):
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=nodes)
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=nodes)
     if tree.length != (tree.bits[0] if nodes else 0):
-        raise corrupt(Fault.BAD_LENGTH, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_LENGTH, kernel=kernel, index=0)
     sizes = np.diff(tree.starts)
     if np.any(sizes < 0) or np.any(tree.bits < 0) or np.any(tree.bits > 64 * sizes):
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=0)
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, index=0)
     parents: list[tuple[int, int] | None] = [None] * nodes
     leaves: dict[int, tuple[int, int]] = {}
-    for place, child in enumerate(tree.children.tolist()):
-        node, side = divmod(place, 2)
-        is_lost = node > 0 and parents[node] is None
+    for position, child in enumerate(tree.children.tolist()):
+        node, side = divmod(position, 2)
+        is_orphan = node > 0 and parents[node] is None
         if child >= 0:
-            is_taken = not node < child < nodes or parents[child] is not None
+            is_duplicate = not node < child < nodes or parents[child] is not None
         else:
-            is_taken = not child >= -256 or -1 - child in leaves
-        if is_lost or is_taken:
-            raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=node)
+            is_duplicate = not child >= -256 or -1 - child in leaves
+        if is_orphan or is_duplicate:
+            raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=node)
         if child >= 0:
             parents[child] = node, side
         else:
@@ -176,12 +176,12 @@ def _links(tree: WaveletTree, kernel: str) -> _Links:
     return [each or (0, 0) for each in parents], leaves
 
 
-def _ones(tree: WaveletTree, nodes: Int64s, places: Int64s) -> Int64s:
+def _ones(tree: WaveletTree, nodes: Int64s, positions: Int64s) -> Int64s:
     """Return how many bits of nodes are set before places."""
-    words = tree.starts[nodes] + places // 64
+    words = tree.starts[nodes] + positions // 64
     found: Int64s = tree.ranks[words + nodes].astype(np.int64)
-    inside = places % 64 > 0
-    masks = (np.uint64(1) << (places[inside] % 64).astype(np.uint64)) - np.uint64(1)
+    inside = positions % 64 > 0
+    masks = (np.uint64(1) << (positions[inside] % 64).astype(np.uint64)) - np.uint64(1)
     parts = np.ascontiguousarray(tree.words[words[inside]] & masks)
     found[inside] += _SET_BITS[parts.view(np.uint8).reshape(-1, 8)].sum(axis=1)
     return found
@@ -189,21 +189,21 @@ def _ones(tree: WaveletTree, nodes: Int64s, places: Int64s) -> Int64s:
 
 def _step(tree: WaveletTree, rows: Int64s, kernel: str) -> tuple[Int64s, Bytes]:
     """Return the rows whose suffixes are longer by a byte, and these bytes."""
-    places, nodes = rows.copy(), np.zeros(len(rows), np.int64)
+    positions, nodes = rows.copy(), np.zeros(len(rows), np.int64)
     going = np.arange(len(rows))
     while len(going):
-        node, place = nodes[going], places[going]
-        beyond = place >= tree.bits[node]
-        if beyond.any():
-            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(going[beyond.argmax()]))
-        word = tree.words[tree.starts[node] + place // 64]
-        is_second = (word >> (place % 64).astype(np.uint64) & np.uint64(1)).astype(np.int64)
-        ones = _ones(tree, node, place)
-        places[going] = np.where(is_second == 1, ones, place - ones)
+        node, position = nodes[going], positions[going]
+        outside = position >= tree.bits[node]
+        if outside.any():
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(going[outside.argmax()]))
+        word = tree.words[tree.starts[node] + position // 64]
+        is_second = (word >> (position % 64).astype(np.uint64) & np.uint64(1)).astype(np.int64)
+        ones = _ones(tree, node, position)
+        positions[going] = np.where(is_second == 1, ones, position - ones)
         nodes[going] = tree.children[2 * node + is_second]
         going = going[nodes[going] >= 0]
     symbols: npt.NDArray[np.uint8] = (-1 - nodes).astype(np.uint8)
-    found: Int64s = tree.counts[symbols] + places
+    found: Int64s = tree.counts[symbols] + positions
     if np.any(found >= tree.length):
-        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(found.argmax()))
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, index=int(found.argmax()))
     return found, symbols

@@ -37,7 +37,7 @@ def search_postings(
 
 
 def search_phrase(
-    lists: PostingLists, ranking: Ranking, places: Int64s, *, slop: int = 0
+    lists: PostingLists, ranking: Ranking, phrase_offsets: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents with tokens at these places of a phrase, ascending.
 
@@ -46,7 +46,7 @@ def search_phrase(
     found = _decoded(lists, ranking, "search_phrase")
     if not found:
         return np.empty(0, np.uint32), np.empty(0, np.float32)
-    positions = [_positions(lists, place, freqs) for place, (_, freqs) in enumerate(found)]
+    positions = [_positions(lists, index, freqs) for index, (_, freqs) in enumerate(found)]
     shared = reduce(np.intersect1d, (docs for docs, _ in found))
     has = [
         _has_phrase(
@@ -54,7 +54,7 @@ def search_phrase(
                 own[int(np.searchsorted(docs, doc))]
                 for own, (docs, _) in zip(positions, found, strict=True)
             ],
-            places,
+            phrase_offsets,
             slop,
         )
         for doc in shared
@@ -65,38 +65,38 @@ def search_phrase(
 def _decoded(lists: PostingLists, ranking: Ranking, kernel: str) -> list[tuple[UInt32s, UInt32s]]:
     """Return the documents and frequencies of each list."""
     found = []
-    for place, count in enumerate(lists.counts.tolist()):
-        start, stop = int(lists.first[place]), int(lists.stop[place])
+    for index, count in enumerate(lists.counts.tolist()):
+        start, stop = int(lists.first[index]), int(lists.stop[index])
         if not 0 <= start < stop <= len(lists.blocks):
-            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=place)
+            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=index)
         if not (stop - start - 1) * lists.block_docs < count <= (stop - start) * lists.block_docs:
-            raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=place)
+            raise corrupt(Fault.BAD_COUNT, kernel=kernel, index=index)
         own = Slices(
             lists.blocks.source,
             lists.blocks.position[start:stop],
             lists.blocks.size[start:stop],
         )
         docs, freqs = decode_postings(
-            own, _sizes(lists, place), block_docs=lists.block_docs, is_varint=lists.is_varint
+            own, _sizes(lists, index), block_docs=lists.block_docs, is_varint=lists.is_varint
         )
         if np.any(docs[1:] <= docs[:-1]) or int(docs[-1]) >= len(ranking.norms):
-            raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=start)
+            raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=start)
         found.append((docs, freqs))
     return found
 
 
-def _sizes(lists: PostingLists, place: int) -> Int64s:
-    count = int(lists.counts[place])
-    blocks = int(lists.stop[place] - lists.first[place])
+def _sizes(lists: PostingLists, index: int) -> Int64s:
+    count = int(lists.counts[index])
+    blocks = int(lists.stop[index] - lists.first[index])
     sizes = np.full(blocks, lists.block_docs, np.int64)
     sizes[-1] = count - (blocks - 1) * lists.block_docs
     return sizes
 
 
-def _positions(lists: PostingLists, place: int, freqs: UInt32s) -> list[npt.NDArray[np.int64]]:
+def _positions(lists: PostingLists, index: int, freqs: UInt32s) -> list[npt.NDArray[np.int64]]:
     """Return the positions in each document of a list."""
-    start, stop = int(lists.first[place]), int(lists.stop[place])
-    sizes = _sizes(lists, place)
+    start, stop = int(lists.first[index]), int(lists.stop[index])
+    sizes = _sizes(lists, index)
     counts = np.add.reduceat(freqs.astype(np.int64), np.cumsum(sizes) - sizes)
     streams = lists.streams
     own = Slices(streams.source, streams.position[start:stop], streams.size[start:stop])
@@ -105,12 +105,12 @@ def _positions(lists: PostingLists, place: int, freqs: UInt32s) -> list[npt.NDAr
     return [np.cumsum(each) for each in np.split(steps, ends[:-1])]
 
 
-def _has_phrase(positions: list[npt.NDArray[np.int64]], places: Int64s, slop: int) -> bool:
+def _has_phrase(positions: list[npt.NDArray[np.int64]], phrase_offsets: Int64s, slop: int) -> bool:
     reached = positions[0]
-    for own, step in zip(positions[1:], np.diff(places).tolist(), strict=True):
+    for own, step in zip(positions[1:], np.diff(phrase_offsets).tolist(), strict=True):
         before = np.searchsorted(reached, own - step, side="right") - 1
-        apart = own - step - reached[np.maximum(before, 0)]
-        reached = own[(before >= 0) & (apart <= slop)]
+        skipped = own - step - reached[np.maximum(before, 0)]
+        reached = own[(before >= 0) & (skipped <= slop)]
         if not len(reached):
             return False
     return bool(len(reached))
@@ -124,8 +124,8 @@ def _ranked(
     sums = np.zeros(len(docs), np.float64)
     for idf, (own, freqs) in zip(ranking.idf, lists, strict=True):
         shared, into, at = np.intersect1d(docs, own, assume_unique=True, return_indices=True)
-        often = freqs[at].astype(np.float32)
-        sums[into] += idf * (np.float32(2.2) * often / (often + ranking.norms[shared]))
+        doc_freqs = freqs[at].astype(np.float32)
+        sums[into] += idf * (np.float32(2.2) * doc_freqs / (doc_freqs + ranking.norms[shared]))
     scores = sums.astype(np.float32)
-    order = np.sort(np.lexsort((docs, -scores))[: ranking.most])
+    order = np.sort(np.lexsort((docs, -scores))[: ranking.limit])
     return docs[order].astype(np.uint32), scores[order]

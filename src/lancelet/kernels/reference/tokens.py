@@ -36,61 +36,61 @@ def find_tokens(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, I
     source = data.tobytes()
     for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         before = len(starts)
-        word = -1
+        token = -1
         at = first
         while at < last:
             code, size = read_character(source, at, last)
             if code < len(members) * 8 and members[code >> 3] >> (code & 7) & 1:
-                word = at if word < 0 else word
-            elif word >= 0:
-                starts.append(word)
-                sizes.append(at - word)
-                word = -1
+                token = at if token < 0 else token
+            elif token >= 0:
+                starts.append(token)
+                sizes.append(at - token)
+                token = -1
             at += size
-        if word >= 0:
-            starts.append(word)
-            sizes.append(last - word)
+        if token >= 0:
+            starts.append(token)
+            sizes.append(last - token)
         counts.append(len(starts) - before)
-    words = Slices(data, np.array(starts, np.int64), np.array(sizes, np.int64))
-    return words, np.array(counts, np.int64)
+    tokens = Slices(data, np.array(starts, np.int64), np.array(sizes, np.int64))
+    return tokens, np.array(counts, np.int64)
 
 
 def assign_token_ids(slices: Slices, table: TokenTable) -> UInt32s:
     """Return the number of each slice, the same for equal ones, those of before among them."""
     check_slices(slices, kernel="assign_token_ids")
-    known = {word: number for number, word in enumerate(table.words(0))}
+    ids_by_token = {token: number for number, token in enumerate(table.tokens(0))}
     ids = np.empty(len(slices), np.uint32)
     source = slices.source.tobytes()
     ends = (slices.position + slices.size).tolist()
-    for place, (start, end) in enumerate(zip(slices.position.tolist(), ends, strict=True)):
-        word = source[start:end]
-        number = known.setdefault(word, len(known))
+    for index, (start, end) in enumerate(zip(slices.position.tolist(), ends, strict=True)):
+        token = source[start:end]
+        number = ids_by_token.setdefault(token, len(ids_by_token))
         if number == len(table):
-            _append(table, word)
-        ids[place] = number
+            _append(table, token)
+        ids[index] = number
     return ids
 
 
-def _append(table: TokenTable, word: bytes) -> None:
+def _append(table: TokenTable, token: bytes) -> None:
     """Put a new word behind the others; slots and hashes are for the native kernel alone."""
-    table.grow(len(word))
+    table.grow(len(token))
     number, used = table.state.tolist()
-    table.text[used : used + len(word)] = np.frombuffer(word, np.uint8)
-    table.ends[number] = used + len(word)
-    table.state[:] = number + 1, used + len(word)
+    table.text[used : used + len(token)] = np.frombuffer(token, np.uint8)
+    table.ends[number] = used + len(token)
+    table.state[:] = number + 1, used + len(token)
 
 
 def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
     """Return the places of keys in ascending order, equal ones as they stand."""
     large = keys >= num_keys
     if large.any():
-        raise corrupt(Fault.BAD_INDEX, kernel="counting_order", place=int(large.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel="counting_order", index=int(large.argmax()))
     return np.argsort(keys, kind="stable").astype(np.uint32)
 
 
-def sort_pairs(words: UInt64s, numbers: UInt64s) -> tuple[UInt64s, UInt64s]:
+def sort_pairs(keys: UInt64s, values: UInt64s) -> tuple[UInt64s, UInt64s]:
     """Return words in ascending order, and the numbers that belong to them."""
-    if len(words) != len(numbers):
-        raise corrupt(Fault.BAD_LENGTH, kernel="sort_pairs", place=0)
-    order = np.argsort(words, kind="stable")
-    return words[order], numbers[order]
+    if len(keys) != len(values):
+        raise corrupt(Fault.BAD_LENGTH, kernel="sort_pairs", index=0)
+    order = np.argsort(keys, kind="stable")
+    return keys[order], values[order]

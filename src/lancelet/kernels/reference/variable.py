@@ -56,9 +56,9 @@ def value_slices(
     """Return position and size of every value in the source, checked."""
     check_slices(slices, counts, kernel=kernel)
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
-    which = np.flatnonzero(counts)
-    entries = counts[which] + 1
-    chunk = np.repeat(which, entries)
+    nonempty = np.flatnonzero(counts)
+    entries = counts[nonempty] + 1
+    chunk = np.repeat(nonempty, entries)
     ends = np.cumsum(entries)
     entry = np.arange(len(chunk)) - np.repeat(ends - entries, entries)
     at = slices.position[chunk] + entry * offset_bytes
@@ -66,7 +66,7 @@ def value_slices(
     before = np.where(entry == 0, (counts[chunk] + 1) * offset_bytes, np.roll(offsets, 1))
     bad = (offsets < before) | (offsets > slices.size[chunk])
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(chunk[bad.argmax()]))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(chunk[bad.argmax()]))
     first = np.flatnonzero(entry < counts[chunk])
     return slices.position[chunk[first]] + offsets[first], offsets[first + 1] - offsets[first]
 
@@ -80,13 +80,13 @@ def picked_ranges(
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
     outside = (index < 0) | (index >= counts)
     if outside.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, index=int(outside.argmax()))
     at = slices.position + index * offset_bytes
     start = read_offsets(slices.source, at, offset_bytes)
     stop = read_offsets(slices.source, at + offset_bytes, offset_bytes)
     bad = (start < (counts + 1) * offset_bytes) | (stop < start) | (stop > slices.size)
     if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, index=int(bad.argmax()))
     return slices.position + start, stop - start
 
 

@@ -16,7 +16,7 @@ from lancelet.buffers import Int64s, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels.graph import Floats, Metric, check_vectors, sum_type
 
-_ROUNDS: Final = 4
+_PASSES: Final = 4
 
 
 def vector_distances(
@@ -67,13 +67,13 @@ def nearest_vectors(
     """
     scores = vector_distances(vectors, dimension, query, metric)
     lower, upper = np.float32(bounds[0]), np.float32(bounds[1])
-    kept = (scores >= lower) & ~((scores >= upper) & (upper < np.inf))
+    selected = (scores >= lower) & ~((scores >= upper) & (upper < np.inf))
     if valid is not None:
         bits = np.unpackbits(valid, bitorder="little")
-        kept &= bits[valid_from : valid_from + len(scores)].astype(np.bool_)
-    places = np.flatnonzero(kept)
-    order = np.argsort(scores[places], kind="stable")[:count]
-    return places[order], scores[places[order]]
+        selected &= bits[valid_from : valid_from + len(scores)].astype(np.bool_)
+    indices = np.flatnonzero(selected)
+    order = np.argsort(scores[indices], kind="stable")[:count]
+    return indices[order], scores[indices[order]]
 
 
 def slice_distances(
@@ -83,8 +83,8 @@ def slice_distances(
     width = dtype.itemsize * dimension
     if (slices.size != width).any():
         raise CorruptDataError("a vector has not as many bytes as its dimension needs")
-    places = slices.position[:, None] + np.arange(width)
-    vectors = slices.source[places].reshape(-1).view(dtype)
+    indices = slices.position[:, None] + np.arange(width)
+    vectors = slices.source[indices].reshape(-1).view(dtype)
     return vector_distances(vectors, dimension, query, metric)
 
 
@@ -104,15 +104,15 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
         first = last * percent / 100
         start = np.minimum(np.floor(first * own + 1e-5), top)
         steps = sorted(
-            (number / x, place)
-            for place, (x, begun) in enumerate(zip(own, start, strict=True))
+            (number / x, element)
+            for element, (x, begun) in enumerate(zip(own, start, strict=True))
             for number in range(int(begun) + 1, top + 1)
             if x > 0 and number / x < last
         )
         full, chosen = start + 0.5, first
         best = (full * own).sum() / np.sqrt((full * full).sum())
-        for scale, place in steps:
-            full[place] += 1
+        for scale, element in steps:
+            full[element] += 1
             now = (full * own).sum() / np.sqrt((full * full).sum())
             if now > best:
                 best, chosen = now, scale
@@ -133,23 +133,23 @@ def rotate_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
     size = vectors.shape[1]
     power = 1 << (size.bit_length() - 1)
     scale = np.float32(1 / np.sqrt(power))
-    turned = vectors.astype(np.float32)
-    flips = np.unpackbits(signs.reshape(_ROUNDS, -1), axis=1, bitorder="little")
-    for round_, flip in enumerate(flips[:, :size].astype(np.float32)):
-        turned = turned * (1 - 2 * flip)
+    rotated = vectors.astype(np.float32)
+    flips = np.unpackbits(signs.reshape(_PASSES, -1), axis=1, bitorder="little")
+    for pass_, flip in enumerate(flips[:, :size].astype(np.float32)):
+        rotated = rotated * (1 - 2 * flip)
         if power == size:
-            turned = _crosswise(turned) * scale
+            rotated = _hadamard(rotated) * scale
             continue
-        first = 0 if round_ % 2 == 0 else size - power
+        first = 0 if pass_ % 2 == 0 else size - power
         part = slice(first, first + power)
-        turned[:, part] = _crosswise(turned[:, part]) * scale
+        rotated[:, part] = _hadamard(rotated[:, part]) * scale
         half = size // 2
-        low, high = turned[:, :half].copy(), turned[:, half : 2 * half].copy()
-        turned[:, :half], turned[:, half : 2 * half] = low + high, low - high
-    return turned if power == size else turned * np.float32(0.25)
+        low, high = rotated[:, :half].copy(), rotated[:, half : 2 * half].copy()
+        rotated[:, :half], rotated[:, half : 2 * half] = low + high, low - high
+    return rotated if power == size else rotated * np.float32(0.25)
 
 
-def _crosswise(vectors: Floats) -> Floats:
+def _hadamard(vectors: Floats) -> Floats:
     """Return sums and differences of elements 1 apart, then 2, then 4, up to half of them."""
     count, size = vectors.shape
     step = 1
@@ -174,12 +174,12 @@ def quantize_rows(
         if is_normal:
             lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
             wide = wide / np.where(lengths > 0, lengths, 1)
-        apart = (wide - center).astype(np.float32)
-        squares = _single((apart * apart).sum(axis=1))
+        difference = (wide - center).astype(np.float32)
+        squares = _single((difference * difference).sum(axis=1))
         is_finite = squares < 1e30
-        steps = np.abs(apart).max(axis=1, initial=0) / np.float32(127)
+        steps = np.abs(difference).max(axis=1, initial=0) / np.float32(127)
         steps = np.where(steps * 127 > 1e-20, steps, 0)
-        scaled = np.floor(apart / np.where(steps > 0, steps, np.inf)[:, None] + 0.5) + 128
+        scaled = np.floor(difference / np.where(steps > 0, steps, np.inf)[:, None] + 0.5) + 128
     numbers = np.where(is_finite[:, None], scaled, 128).astype(np.uint8)
     unknown = np.float32(np.nan)
     return numbers, np.where(is_finite, squares, unknown), np.where(is_finite, steps, unknown)
@@ -192,21 +192,21 @@ def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.N
     return sums
 
 
-def pq_encode(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
+def pq_encode(vectors: Floats, codebooks: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
     """Return which word is the nearest of each piece of each vector, and the squared distance.
 
     Words have the shape (pieces, words, elements); there are 16, or some more times that, up to
     256. The first of several that are as near is taken.
     """
-    pieces, _, size = words.shape
+    num_sub_vectors, _, size = codebooks.shape
     rows = len(vectors)
-    codes = np.empty((rows, pieces), np.uint8)
-    distances = np.empty((rows, pieces), np.float32)
-    for piece, own in enumerate(words):
-        apart = vectors.reshape(rows, pieces, size)[:, piece, None, :] - own
-        squares = (apart * apart).sum(axis=2)
-        codes[:, piece] = squares.argmin(axis=1)
-        distances[:, piece] = squares.min(axis=1, initial=np.inf)
+    codes = np.empty((rows, num_sub_vectors), np.uint8)
+    distances = np.empty((rows, num_sub_vectors), np.float32)
+    for sub_vector, own in enumerate(codebooks):
+        difference = vectors.reshape(rows, num_sub_vectors, size)[:, sub_vector, None, :] - own
+        squares = (difference * difference).sum(axis=2)
+        codes[:, sub_vector] = squares.argmin(axis=1)
+        distances[:, sub_vector] = squares.min(axis=1, initial=np.inf)
     return codes, distances
 
 

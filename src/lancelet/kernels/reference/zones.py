@@ -38,9 +38,9 @@ def zone_min_max(
     low, high = _limits(values.dtype)
     minimum = np.minimum.reduceat(np.where(use, values, high), starts)
     maximum = np.maximum.reduceat(np.where(use, values, low), starts)
-    nothing = np.add.reduceat(use.astype(np.int64), starts) == 0
-    minimum[nothing] = 0
-    maximum[nothing] = 0
+    is_empty = np.add.reduceat(use.astype(np.int64), starts) == 0
+    minimum[is_empty] = 0
+    maximum[is_empty] = 0
     nulls = np.add.reduceat((~valid).astype(np.int64), starts)
     nans = np.add.reduceat(nan.astype(np.int64), starts)
     return minimum, maximum, nulls, nans
@@ -72,7 +72,7 @@ def zone_min_max_strings(
         for row in np.flatnonzero(valid[start : start + zone_rows]) + start:
             first, stop = int(offsets[row]), int(offsets[row + 1])
             if not 0 <= first <= stop <= data.nbytes:
-                raise corrupt(Fault.BAD_OFFSETS, kernel="zone_min_max_strings", place=int(row))
+                raise corrupt(Fault.BAD_OFFSETS, kernel="zone_min_max_strings", index=int(row))
             texts.setdefault(data[first:stop].tobytes(), int(row))
         found.append((texts[min(texts)], texts[max(texts)]) if texts else (-1, -1))
     minimum, maximum = np.array(found, np.int64).reshape(-1, 2).T

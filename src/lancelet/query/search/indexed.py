@@ -199,7 +199,7 @@ class SegmentSearch:
     def _scan(self, chosen: Int64s, loaded: LoadedRows, addresses: UInt64s, asked: _Asked) -> Hits:
         segment, wanted = self._segment, asked.wanted
         centers = bases = NO_FLOATS
-        if asked.code.kind is CodeKind.WORDS or len(loaded.codes.numbers):
+        if asked.code.kind is CodeKind.CODEBOOK or len(loaded.codes.numbers):
             centers = segment.centers[chosen].reshape(-1)
         elif asked.code.kind in {CodeKind.ROTATED, CodeKind.ROTATED_WIDE}:
             shift = np.float32(1 if segment.model.metric is Metric.DOT else 0)

@@ -46,4 +46,4 @@ def test_lists_are_put_together_once_as_long_as_the_norms_are_the_same() -> None
     other = norms * 2
     weighed = arena.lists([1, 2], other, _list_of)
     assert weighed is not first
-    assert weighed.best[0] < first.best[0]
+    assert weighed.block_max[0] < first.block_max[0]

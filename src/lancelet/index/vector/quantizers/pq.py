@@ -77,7 +77,7 @@ class ProductCodes:
             raise CorruptDataError(
                 "the PQ codebook does not match the code parameters",
                 bits=bits,
-                pieces=num_sub_vectors,
+                num_sub_vectors=num_sub_vectors,
                 dimension=dimension,
                 values=book.size,
             )
@@ -159,14 +159,14 @@ class ProductCodes:
         if self.metric is Metric.DOT:
             table = self.distance_table(query, query)
             return CodeQuery(
-                CodeKind.TABLE, converted, num_sub_vectors * size, words=table, base=1.0
+                CodeKind.TABLE, converted, num_sub_vectors * size, codebook=table, base=1.0
             )
         return CodeQuery(
-            CodeKind.WORDS,
+            CodeKind.CODEBOOK,
             converted,
             num_sub_vectors * size,
-            words=self._transposed_codewords,
-            pieces=num_sub_vectors,
+            codebook=self._transposed_codewords,
+            num_sub_vectors=num_sub_vectors,
         )
 
     def distance_table(self, query: Matrix, centroid: Matrix) -> Floats:
