@@ -1,11 +1,10 @@
 """Build the native module in place, for development.
 
-    python native/build.py              compile what changed, into build/native
-    python native/build.py --sanitize   compile with AddressSanitizer and UBSan, beside a copy of
-                                        the package, and run the kernel tests against that copy
+    python native/build.py              incremental build in build/native
+    python native/build.py --sanitize   build with AddressSanitizer and UBSan in a copy of the
+                                        package, and run the kernel tests against that copy
 
-The finished module is moved into the package with one rename, because other processes may have
-the old file mapped.
+The module replaces the old one by an atomic rename, because other processes may have it mapped.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ TESTS = "tests/unit/kernels"
 
 
 def main() -> None:
-    """Build, and with `--sanitize` test."""
+    """Build the module; with `--sanitize`, also run the kernel tests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sanitize", action="store_true", help="build and test with sanitizers")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("tests", nargs="*", default=[TESTS], help="what to run sanitized")
+    parser.add_argument("tests", nargs="*", default=[TESTS], help="tests to run with sanitizers")
     arguments = parser.parse_args()
     if arguments.sanitize:
         compile_module(SANITIZED / "native", arguments.jobs, "-DLANCELET_SANITIZE=ON")
@@ -43,8 +42,8 @@ def main() -> None:
 
 
 def compile_module(directory: Path, jobs: int, *options: str) -> None:
-    """Configure once, then compile what changed."""
-    # The tools may be in the environment of this interpreter without it being activated.
+    """Configure if necessary, then build incrementally."""
+    # The virtual environment of this interpreter may not be activated.
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     cmake = shutil.which("cmake", path=search)
     if cmake is None:
@@ -63,21 +62,21 @@ def compile_module(directory: Path, jobs: int, *options: str) -> None:
 
 
 def install_module(built: Path, package: Path) -> None:
-    """Replace the module of a package in one step."""
+    """Replace the module of a package atomically."""
     for module in built.glob("_native.*"):
         if module.suffix not in (".so", ".pyd"):
             continue
         target = package / "kernels" / module.name
         if target.exists() and target.read_bytes() == module.read_bytes():
             continue
-        aside = target.with_name(f".{module.name}.{os.getpid()}")
-        shutil.copy2(module, aside)
-        aside.replace(target)
+        temporary = target.with_name(f".{module.name}.{os.getpid()}")
+        shutil.copy2(module, temporary)
+        temporary.replace(target)
 
 
 def test_sanitized(path: Path, tests: list[str]) -> int:
     """Run the kernel tests against the package in `path`."""
-    # The interpreter itself is not built with the sanitizers, so their runtime goes in first.
+    # The interpreter is built without sanitizers, so their runtimes must be preloaded.
     runtimes = " ".join(
         subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip()
         for name in ("libasan.so", "libubsan.so", "libstdc++.so.6")

@@ -1,13 +1,13 @@
-// The plan of a column: its pages, and of those that were read before all that a kernel needs.
+// The plan of a column: its pages, and for resolved pages everything a kernel needs to read rows.
 //
-// It is made of the metadata of the column as they are stored, and owns whatever it is made of. A
-// page is described when one of its rows is first wanted, and what its head says (where its chunks
-// are, the items of its dictionary) is read from the file then, once. Numbers from storage are
-// claims: none sizes memory or moves a pointer before it was compared with the bytes that are
-// there. What is not as all known writers write it is unknown here, and read in the general way.
+// A plan is built from the stored column metadata and owns its data. A page is described when one
+// of its rows is first requested. Then its head (chunk table, dictionary, repetition index) is read
+// from the file once. Values from storage are untrusted: they are validated against the available
+// bytes before they size memory or move a pointer. Unsupported layouts are left to the generic
+// reader.
 //
-// Threads may use one plan at the same time. Those that come to a page that is not known yet all
-// find out the same, and the first to be done is kept.
+// Plans are thread-safe. Threads that resolve the same page compute equal results, and the first
+// one is published.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -48,7 +48,7 @@ constexpr int64_t kChunkValuesMax = 32768;
 constexpr int64_t kItemsMax = 1 << 16;
 constexpr int64_t kItemsPerByteMax = 64;
 
-// A page as a kernel sees it, and what that points to.
+// A resolved page as kernels see it, and the memory it refers to.
 struct ResolvedPage {
   plan::Page page;
   std::vector<int64_t> numbers;
@@ -64,17 +64,17 @@ struct ResolvedPage {
   }
 };
 
-// A page that is being found out: what its message says, and where its head is.
+// A page being resolved: its parsed message and the location of its head.
 struct PendingPage {
   std::unique_ptr<ResolvedPage> resolved;
   PageLayout layout;
-  std::vector<int64_t> position, size;  // of the buffers of the page
+  std::vector<int64_t> position, size;  // of the page's buffers
   std::vector<int64_t> head_position, head_size;
 };
 
 class ColumnPlan {
  public:
-  // Raises unless the metadata are those of a column of so many rows that has nothing but pages.
+  // `is_valid` is false unless the metadata describe a column of `num_rows` rows in pages only.
   ColumnPlan(Message metadata, const Form& form, int64_t num_rows, int64_t file_bytes)
       : form_(form) {
     first_row_.push_back(0);
@@ -106,7 +106,7 @@ class ColumnPlan {
   int64_t first_row(int64_t page) const { return first_row_[static_cast<size_t>(page)]; }
   int64_t memory_bytes() const { return memory_bytes_.load(); }
 
-  // The metadata that messages of pages are in stay with the plan.
+  // Keeps the metadata alive, which page messages refer to.
   void hold_metadata(nb::object metadata) { metadata_ = std::move(metadata); }
 
   int64_t page_of(int64_t row) const {
@@ -117,7 +117,7 @@ class ColumnPlan {
     return resolved_[static_cast<size_t>(page)].load(std::memory_order_acquire);
   }
 
-  // What the message of a page says; a page that is unknown then has no head to be read.
+  // Parses the message of a page. An unsupported page has no head to read.
   PendingPage describe(int64_t page) const {
     const Stored& stored = stored_[static_cast<size_t>(page)];
     PendingPage pending;
@@ -143,7 +143,7 @@ class ColumnPlan {
     return pending;
   }
 
-  // Find out the rest of a page, whose head is in the file and verified.
+  // Completes a page whose head has been verified.
   void finish(PendingPage& pending, const plan::File& file, const Kernels& kernels) const {
     ResolvedPage& resolved = *pending.resolved;
     const PageLayout& layout = pending.layout;
@@ -162,7 +162,7 @@ class ColumnPlan {
     if (!is_valid) resolved.page = {};
   }
 
-  // Keep a page unless another thread was first; adds the bytes it takes to `bytes_added`.
+  // Publishes a page unless another thread did; adds its size to `bytes_added`.
   const ResolvedPage* publish(int64_t page, std::unique_ptr<ResolvedPage> found, int64_t* bytes_added) {
     const ResolvedPage* expected = nullptr;
     auto& slot = resolved_[static_cast<size_t>(page)];
@@ -195,7 +195,7 @@ class ColumnPlan {
     stored.buffers = static_cast<int64_t>(positions_.size()) - stored.first_buffer;
     for (size_t i = static_cast<size_t>(stored.first_buffer); i < positions_.size(); ++i)
       if (!baseline::within(positions_[i], sizes_[i], file_bytes)) return false;
-    // The encoding is a message in place, in which an envelope is.
+    // The encoding is stored inline as a protobuf Any.
     Fields encoding, direct;
     if (!fields.has(4, kBytes) || !encoding.parse(fields.part[4]) || !encoding.has(2, kBytes) ||
         encoding.is_present(1) || encoding.is_present(3) || !direct.parse(encoding.part[2]) ||
@@ -234,7 +234,7 @@ class ColumnPlan {
     return true;
   }
 
-  // Read a string in a buffer of its own (encodings/constant/value.py).
+  // Reads a string from its own buffer (encodings/constant/value.py).
   static bool read_string(PendingPage& pending, const plan::File& file) {
     ResolvedPage& resolved = *pending.resolved;
     const uint8_t* const at = file.bytes.data + pending.position[0];
@@ -248,7 +248,7 @@ class ColumnPlan {
     if (first != 0 || last != bytes) return false;
     const uint8_t* const text = at + 12 + offsets;
     resolved.bytes.assign(text, text + bytes);
-    resolved.bytes.push_back(0);  // so that no string is none
+    resolved.bytes.push_back(0);  // an empty string differs from null
     resolved.page.value = resolved.bytes.data();
     resolved.page.size = bytes;
     return true;
@@ -277,7 +277,7 @@ class ColumnPlan {
     return true;
   }
 
-  // Read how many rows of lists begin and end in each chunk (encodings/miniblock/repetition_index.py).
+  // Reads the rows that begin and end in each chunk (encodings/miniblock/repetition_index.py).
   static bool read_row_index(PendingPage& pending, const plan::File& file) {
     ResolvedPage& resolved = *pending.resolved;
     plan::Page& page = resolved.page;
@@ -300,7 +300,7 @@ class ColumnPlan {
     return ended[page.chunks] == page.rows;
   }
 
-  // Read a dictionary: values, or offsets and strings, of which each is checked when it is read.
+  // Reads a dictionary of values, or of offsets and strings. Offsets are validated on access.
   static bool read_dictionary(PendingPage& pending, const plan::File& file, const Kernels& kernels) {
     ResolvedPage& resolved = *pending.resolved;
     const PageLayout& layout = pending.layout;
@@ -317,8 +317,8 @@ class ColumnPlan {
       items = {count, width, data, nullptr, 0};
       return true;
     }
-    // Strings: the width of an offset, where they begin, offsets. Early writers put the width into a
-    // byte and the number of strings behind it, unaligned.
+    // Strings: offset width, start of the strings, offsets. Early writers stored the width in one
+    // byte, followed by the unaligned string count.
     if (size < 4 || (data[0] != 32 && data[0] != 64)) return false;
     const int64_t width = data[0] / 8;
     const bool is_early = data[1] || data[2] || data[3];
@@ -361,7 +361,7 @@ class ColumnPlan {
   std::atomic<int64_t> memory_bytes_ = 0;
 };
 
-// The pages that rows of columns are in, all of which are known afterwards; 0 or a fault.
+// Finds the pages that hold the rows of each column and resolves them. Returns 0 or a fault.
 inline int64_t resolve_pages(const plan::File& file, ConstInts rows,
                      const std::vector<ColumnPlan*>& plans, const Kernels& kernels,
                      std::vector<const plan::Page*>* pages, std::vector<int64_t>* within,

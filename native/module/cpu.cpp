@@ -30,7 +30,7 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf) {
   return r;
 }
 
-// The register states that the operating system saves; without that bit a feature is unusable.
+// Register states saved by the operating system; features need them.
 uint64_t saved_states(const Registers& one) {
   if (!(one.ecx & 1u << 27)) return 0;  // OSXSAVE
 #if defined(_MSC_VER)

@@ -1,9 +1,9 @@
-// Which instruction sets this machine can run.
+// Instruction set detection.
 #pragma once
 
 namespace lancelet {
 
-// Whether every feature that the set's code may use is there, and enabled by the system.
+// Returns whether the processor and the system support all features of an instruction set.
 bool cpu_can_run(const char* instruction_set);
 
 }  // namespace lancelet

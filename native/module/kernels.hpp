@@ -1,4 +1,4 @@
-// The kernels of one instruction set, as pointers to functions.
+// Function table of the kernels of one instruction set.
 #pragma once
 
 #include "kernel.hpp"

@@ -1,13 +1,13 @@
-// The Python module: one function per kernel, each calling through the table in use.
+// The Python module: one function per kernel, which calls the function table in use.
 //
-// A kernel is named once, in the .def file of its topic:
+// A kernel is listed once, in the .def file of its topic:
 //
 //     KERNEL(unpack_blocks, ConstBytes data, int64_t width, int64_t word_bits, Bytes out)
 //
-// From that line come, here, its declaration in the namespace of every instruction set, its slot
-// in the table of functions, and its Python function. Spans arrive as one-dimensional contiguous
-// arrays of exactly that type; nothing is converted or copied. The result is what the kernel
-// returned: a fault is negative (see kernel.hpp), anything else is the kernel's own.
+// The line is expanded to a declaration per instruction set, a slot of the function table, and a
+// Python function. Spans are one-dimensional contiguous arrays of exactly that type; nothing is
+// converted or copied. The result is the kernel's return value: negative values are faults (see
+// kernel.hpp).
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -33,7 +33,7 @@ const Kernels kTables[] = {
 #include "tables.inc"
 };
 
-// Functions are called through this copy. It changes in tests only.
+// The function table in use. Only tests change it.
 Kernels in_use = kTables[0];
 
 std::vector<std::string> supported_sets() {
@@ -53,7 +53,7 @@ void use_set(const std::string& name) {
   throw std::invalid_argument("this machine cannot run the instruction set " + name);
 }
 
-// How a parameter of a kernel arrives from Python.
+// Conversion of a kernel parameter from Python.
 template <class T>
 struct Parameter {
   using Type = T;
@@ -70,13 +70,13 @@ struct Parameter<Span<T>> {
   }
 };
 
-// What only plans of columns can ask for is called by them (column_plan.hpp).
+// Kernels with these parameters are called by column plans only (column_plan.hpp).
 template <class T>
 constexpr bool kIsOfPlans = false;
 template <>
 constexpr bool kIsOfPlans<const plan::File&> = true;
 
-// A call through a slot, with the interpreter free to go on.
+// Calls a kernel without the global interpreter lock.
 template <class... Spans>
 int64_t call(int64_t (*function)(Spans...), Spans... spans) {
   const Released released;
@@ -107,7 +107,7 @@ void define_baseline(nb::module_& module, const char* name, int64_t (*function)(
 }  // namespace
 
 NB_MODULE(_native, module) {
-  // Caches hold objects of ours until the process ends, which is no fault of their counts.
+  // Python-side caches hold objects until the process exits, which nanobind would report as leaks.
   nb::set_leak_warnings(false);
   module.doc() = "Native kernels of lancelet; call them through lancelet.kernels.";
   module.def("supported_sets", &supported_sets, "The instruction sets of this machine, worst first.");

@@ -1,7 +1,7 @@
-// From the message of a page to how it is laid out, for what `take_planned` can read.
+// Parses page messages into layouts that `take_planned` can read.
 //
-// A message is refused for whatever no known writer does (a field twice, a codec in an odd place):
-// what it means then is found out in the general way.
+// Messages that no supported writer produces (a duplicate field, an unexpected codec) are rejected
+// and left to the generic reader.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Message {
   int64_t size() const { return stop - at; }
 };
 
-// Calls `visit` with each field; says whether all were sound and welcome.
+// Calls `visit` for each field; returns false for malformed or rejected fields.
 template <class Visit>
 bool each_field(Message message, Visit&& visit) {
   Cursor cursor{message.at, message.stop, kTooShort};
@@ -40,7 +40,7 @@ bool each_field(Message message, Visit&& visit) {
   return true;
 }
 
-// The fields of a message up to number 15, each of which it has once at most.
+// The fields of a message with numbers below 16, each at most once.
 struct Fields {
   static constexpr int kMost = 16;
   int wire[kMost];
@@ -62,13 +62,13 @@ struct Fields {
   bool is_present(int field) const { return wire[field] >= 0; }
   bool has(int field, int wire_type) const { return wire[field] == wire_type; }
 
-  // A number, which is 0 where it is left out.
+  // Reads a number, 0 if absent.
   bool number_at(int field, uint64_t* out) const {
     *out = is_present(field) ? number[field] : 0;
     return !is_present(field) || wire[field] == kVarint;
   }
 
-  // Append numbers that are packed; a number of more than 63 bits is refused.
+  // Appends packed numbers; rejects numbers of more than 63 bits.
   bool packed_at(int field, std::vector<int64_t>* out) const {
     if (!is_present(field)) return true;
     if (wire[field] != kBytes) return false;
@@ -82,13 +82,13 @@ struct Fields {
   }
 };
 
-// What values of a column become; see plan.hpp.
+// The Arrow representation of a column; see plan.hpp.
 struct Form {
   int64_t kind;
   int64_t width;
   int64_t is_text;
-  int64_t path;   // a bit for each layer from the values outwards, set for lists, and a 1 above
-  int64_t large;  // the same, set where offsets of lists have 64 bits
+  int64_t path;   // a bit per layer from the values outwards, set for lists, and a final 1
+  int64_t large;  // a bit per layer, set for lists with 64-bit offsets
   int64_t layers() const {
     int64_t count = 0;
     while (path >> (count + 1) > 0) ++count;
@@ -97,7 +97,7 @@ struct Form {
   bool is_strings() const { return kind == plan::kStrings32 || kind == plan::kStrings64; }
 };
 
-// How values are encoded. `bits` are those of a value, or of an offset.
+// An encoding of values. `bits` is the width of a value or an offset.
 struct Coding {
   int64_t compression = plan::kPlain;
   int64_t codec = plan::kFlat;
@@ -107,7 +107,7 @@ struct Coding {
   int64_t num_buffers() const { return codec == plan::kRuns ? 2 : 1; }
   bool is_strings() const { return codec == plan::kVariable || codec == plan::kFsst; }
 
-  // Whether what is decoded are the bytes of the form.
+  // Returns whether decoded values have the representation of the form.
   bool fits(const Form& form) const {
     if (form.is_strings() || is_strings()) return form.is_strings() && is_strings();
     if (form.kind == plan::kBits) return codec == plan::kFlat && bits == 1;
@@ -115,7 +115,7 @@ struct Coding {
   }
 };
 
-// What the message of a page says.
+// A parsed page message.
 struct PageLayout {
   plan::Page page;
   Message symbols;
@@ -123,7 +123,7 @@ struct PageLayout {
   bool has_value = false;
   bool has_value_buffer = false;
   bool has_items = false;
-  bool has_rows = false;  // whether there is an index of rows in lists
+  bool has_rows = false;  // whether the page has a repetition index
   plan::Nesting nesting;
   int64_t num_items = 0;
   Coding items;
@@ -135,7 +135,7 @@ constexpr uint64_t kValuesMax = uint64_t{1} << 48;
 
 inline bool is_word(int64_t bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
 
-// The width of plain values, or 0 if they are anything else.
+// Returns the width of flat values, or 0 for other encodings.
 inline int64_t flat_bits(Message encoding) {
   Fields fields, flat;
   uint64_t bits = 0;
@@ -146,13 +146,13 @@ inline int64_t flat_bits(Message encoding) {
   return bits <= kFlatBitsMax && (bits == 1 || bits % 8 == 0) ? static_cast<int64_t>(bits) : 0;
 }
 
-// The width of the offsets of plain strings, or 0.
+// Returns the width of the offsets of plain strings, or 0.
 inline int64_t offset_bits(const Fields& variable) {
   const int64_t bits = variable.has(1, kBytes) && !variable.is_present(2) ? flat_bits(variable.part[1]) : 0;
   return bits == 32 || bits == 64 ? bits : 0;
 }
 
-// Read the message of an encoding, which has one field, its kind; false if it is not known here.
+// Parses an encoding message, whose only field is its kind. Returns false if unsupported.
 inline bool parse_coding(Message encoding, Coding* out, int depth = 0) {
   Fields outer, own;
   if (depth > kNestedMax || !outer.parse(encoding)) return false;
@@ -221,7 +221,7 @@ inline bool parse_coding(Message encoding, Coding* out, int depth = 0) {
   }
 }
 
-// Whether a page has one layer, of values some of which may be null if there are definitions.
+// Returns whether a page has a single layer of values, nullable if it has definition levels.
 inline bool is_optional(const Fields& layout, int field, bool has_definition) {
   std::vector<int64_t> layers;
   if (layout.has(field, kVarint)) layers.push_back(static_cast<int64_t>(layout.number[field]));
@@ -231,7 +231,7 @@ inline bool is_optional(const Fields& layout, int field, bool has_definition) {
          (layers[0] == nullable || (layers[0] == all_valid && !has_definition));
 }
 
-// The width of levels that are packed, `kLevelRuns`, or 0.
+// Returns the width of bit-packed levels, `kLevelRuns`, or 0.
 inline int64_t level_bits(Message encoding) {
   Fields fields, packed;
   uint64_t bits = 0;
@@ -251,7 +251,7 @@ inline int64_t level_bits(Message encoding) {
   return static_cast<int64_t>(found);
 }
 
-// Read the layers of a page, which must be those of the path, and how its levels are packed.
+// Parses the layers of a page, which must match the path, and the level encodings.
 inline bool parse_nesting(const Fields& fields, const Form& form, uint64_t depth,
                           plan::Nesting* out) {
   std::vector<int64_t> kinds;
@@ -372,7 +372,7 @@ inline bool parse_items(const Fields& fields, const Form& form,
 inline bool parse_constant(const Fields& fields, const Form& form,
                            const std::vector<int64_t>& size, PageLayout* out) {
   uint64_t repetitions = 0, definitions = 0;
-  // A string is in a buffer of its own; what other buffers have are levels.
+  // A string has its own buffer; other buffers hold levels.
   out->has_value_buffer = form.is_strings() && !size.empty() && size[0] > 0;
   for (size_t i = out->has_value_buffer; i < size.size(); ++i)
     if (size[i]) return false;
@@ -394,7 +394,7 @@ inline bool parse_constant(const Fields& fields, const Form& form,
   return true;
 }
 
-// Read the message of a page of so many rows, in its envelope; false if it is not known here.
+// Parses the protobuf Any of a page of `rows` rows. Returns false if unsupported.
 inline bool parse_page(Message envelope, const Form& form, int64_t rows,
                        const std::vector<int64_t>& position, const std::vector<int64_t>& size,
                        PageLayout* out) {

@@ -1,8 +1,8 @@
-// Lets other threads of Python run for as long as it lives.
+// Releases the global interpreter lock for its lifetime.
 //
-// A daemon thread that comes back while the interpreter ends is made to end by unwinding its stack,
-// up to Python 3.13. The functions between here and Python cannot be unwound, so that would end the
-// process with an abort. It sleeps instead until the process is gone, as in newer versions.
+// Up to Python 3.13, a daemon thread that reacquires the lock during finalization is terminated by
+// stack unwinding. The frames in between cannot be unwound, so the process would abort. The thread
+// sleeps until the process exits instead, as newer Python versions do.
 #pragma once
 
 #include <Python.h>

@@ -1,14 +1,13 @@
 // FastLanes bit packing: 1024 values interleaved over 1024/T lanes of T-bit words.
 //
-// Value r of lane l has bits [r*W, r*W + W) of the lane's own stream, whose words lie `lanes`
-// apart. So one step of the loop over r reads one or two rows of `lanes` neighbouring words and
-// writes `lanes` neighbouring values, which compilers turn into vector code for any width W.
+// Value r of lane l has bits [r*W, r*W + W) of its lane's stream, and consecutive words of a lane
+// are `lanes` words apart. A loop iteration over r therefore reads one or two rows of `lanes`
+// adjacent words and writes `lanes` adjacent values, which compilers vectorize for any width W.
 //
-// Rows are not in the order of values, so a block is written in pieces of 128 bytes that lie
-// 1 KiB apart. Memory that is in no cache takes those badly: each piece waits for its line to be
-// fetched, only to be overwritten. So results that may not be in a cache are unpacked to a block
-// that stays in the nearest one, and are copied from there, front to back. The largest go past the
-// caches, as they would not be there any more when they are used.
+// Rows are not in value order, so a block is written in runs of 128 bytes at a stride of 1 KiB. For
+// uncached output, each run waits for a cache line that is then overwritten. Large results are
+// therefore unpacked to a block in the L1 cache and copied sequentially. The largest bypass the
+// cache, which could not hold them until they are used.
 #include "kernel.hpp"
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -20,18 +19,18 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 1024;
-constexpr int64_t kStagedFrom = 1 << 20;    // results that are copied from a block
-constexpr int64_t kStreamedFrom = 4 << 20;  // those that go past the caches
+constexpr int64_t kStagedFrom = 1 << 20;    // results copied from a staging block
+constexpr int64_t kStreamedFrom = 4 << 20;  // results that bypass the cache
 
-// Where the values of row r start: the order of the eight groups makes transposes cheap.
+// Returns the first value of row r. The order of the eight groups makes transposes cheap.
 template <class T>
 LANCELET_INLINE int64_t row_start(int64_t row) {
   constexpr int64_t order[8] = {0, 4, 2, 6, 1, 5, 3, 7};
   return order[row / 8] * 16 + row % 8 * 128;
 }
 
-// The row that holds a value: `row_start` backwards. The order reverses three bits, so it is its
-// own inverse.
+// Returns the row of a value, the inverse of `row_start`. The order reverses three bits, so it is
+// its own inverse.
 template <class T>
 LANCELET_INLINE int64_t row_of(int64_t value) {
   constexpr int64_t lanes = kBlock / (8 * sizeof(T));
@@ -104,7 +103,7 @@ void pack_block(const uint8_t* LANCELET_RESTRICT values, int64_t width,
 
 constexpr int64_t block_bytes(int64_t width) { return width * (kBlock / 8); }
 
-// Copy a whole block to a result of `out_bytes`.
+// Copies a block to a result of `out_bytes`.
 template <int64_t kBytes>
 LANCELET_INLINE void copy_block(const uint8_t* from, uint8_t* to, int64_t out_bytes) {
 #if defined(LANCELET_STREAMS)
@@ -119,14 +118,14 @@ LANCELET_INLINE void copy_block(const uint8_t* from, uint8_t* to, int64_t out_by
   memcpy(to, from, kBytes);
 }
 
-// Wait for what was streamed to be seen by all.
+// Makes streaming stores visible to other threads.
 LANCELET_INLINE void finish_streams() {
 #if defined(LANCELET_STREAMS)
   _mm_sfence();
 #endif
 }
 
-// Unpack a whole block to its place in a result of `out_bytes`.
+// Unpacks a block directly, or through a staging block for large results.
 template <class T>
 LANCELET_INLINE void unpack_to(const uint8_t* packed, int64_t width, uint8_t* whole, uint8_t* to,
                                int64_t out_bytes) {
@@ -138,7 +137,7 @@ LANCELET_INLINE void unpack_to(const uint8_t* packed, int64_t width, uint8_t* wh
   }
 }
 
-// An inline block: its width, and where its packed words are.
+// An inline block: its width and its packed words.
 struct Inline {
   int64_t width;
   const uint8_t* packed;
@@ -228,7 +227,7 @@ struct Kernels {
       const int64_t n = smaller(chunk, count - i * chunk);
       if (n < 0 || n > kBlock) return fail(kBadWidth, i);
       const uint8_t* from = values.data + i * chunk * bytes;
-      // A block is looked at and packed before the next one takes its place in the cache.
+      // The width is computed and used while the block is in the cache.
       const int64_t width = width_of(from, n);
       const int64_t size = bytes + block_bytes(width);
       if (size > out.size - written) return fail(kOutputFull, i);
@@ -277,7 +276,7 @@ struct Kernels {
     return position.size * bytes;
   }
 
-  // A single value of a block.
+  // Returns one value of a block.
   static LANCELET_INLINE T value_at(const Inline& block, int64_t at) {
     constexpr int64_t bits = 8 * sizeof(T);
     constexpr int64_t lanes = kBlock / bits;

@@ -1,4 +1,4 @@
-// The characters of texts: reading UTF-8, sets of characters, and where texts begin and end.
+// Text access: UTF-8 decoding, character sets and text offsets.
 #pragma once
 
 #include "kernel.hpp"
@@ -6,7 +6,7 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr uint32_t kNoCharacter = 0x110000;  // what is not UTF-8 is a character of no set
+constexpr uint32_t kNoCharacter = 0x110000;  // an invalid byte, in no character set
 
 struct Character {
   uint32_t code;

@@ -1,12 +1,13 @@
-// CRC-32C. The instruction takes three cycles and starts anew each cycle, so three stretches run
-// side by side; their checksums are joined by a carry-less product with x^(8 * bytes behind).
+// CRC-32C. The instruction has a latency of three cycles and a throughput of one, so three streams
+// are interleaved; their checksums are combined by a carry-less product with x^(8 * following
+// bytes).
 //
-// In the reflected notation of the instruction, the product of two 32-bit polynomials sits one
-// bit low in 64 bits, and taking the checksum of 64 bits multiplies by x^32 once more. So the
-// factor that moves a checksum over n bytes is x^(8 n - 33).
+// In the reflected representation of the instruction, the product of two 32-bit polynomials is one
+// bit too low in 64 bits, and the checksum of 64 bits multiplies by x^32. The factor that shifts a
+// checksum by n bytes is therefore x^(8 n - 33).
 //
-// Where four such products are one instruction (VPCLMULQDQ), 256 bytes at a time are folded
-// onto the next 256, front to back, which memory delivers twice as fast as three places at once.
+// With VPCLMULQDQ, which computes four such products, 256 bytes at a time are folded onto the next
+// 256. Sequential access has twice the memory bandwidth of three interleaved streams.
 #include "kernel.hpp"
 
 #if defined(__SSE4_2__) && defined(__x86_64__)
@@ -82,7 +83,7 @@ LANCELET_INLINE uint32_t move_over(uint32_t sum) {
       _mm_crc32_u64(0, static_cast<uint64_t>(_mm_cvtsi128_si64(product))));
 }
 
-// Eat stretches of 3 * kBytes.
+// Consumes blocks of 3 * kBytes.
 template <int64_t kBytes>
 LANCELET_INLINE uint32_t add_interleaved(uint32_t sum, const uint8_t** data, int64_t* size) {
   while (*size >= 3 * kBytes) {
@@ -106,10 +107,10 @@ LANCELET_INLINE uint32_t add_interleaved(uint32_t sum, const uint8_t** data, int
 #if LANCELET_CRC_FOLDS
 #define LANCELET_FOLDING __attribute__((target("avx512f,avx512dq,vpclmulqdq,pclmul,sse4.2")))
 
-constexpr int64_t kFoldedFrom = 1024;  // less is not worth joining the sixteen parts at the end
+constexpr int64_t kFoldedFrom = 1024;  // shorter inputs do not amortize the final reduction
 
-// The words of what is `kBits` further on, plus what they are moved onto. The first word of each
-// pair stands for the higher powers; the product is one power too high, as said above.
+// Shifts words by `kBits` and adds them to `onto`. The first word of each pair has the higher
+// powers; the product is one power too high, see above.
 template <int64_t kBits>
 LANCELET_FOLDING inline __m512i fold(__m512i words, __m512i onto) {
   constexpr int64_t first = static_cast<int64_t>(uint64_t{power_of_x(kBits + 63)} << 32);
@@ -121,7 +122,7 @@ LANCELET_FOLDING inline __m512i fold(__m512i words, __m512i onto) {
   return _mm512_xor_si512(_mm512_xor_si512(firsts, seconds), onto);
 }
 
-// Eat a multiple of 256 bytes, of which there are some.
+// Consumes a multiple of 256 bytes, at least 256.
 LANCELET_FOLDING inline uint32_t add_folded(uint32_t sum, const uint8_t** data, int64_t* size) {
   const uint8_t* at = *data;
   const uint8_t* const stop = at + *size / 256 * 256;
@@ -159,7 +160,7 @@ uint32_t checksum(uint32_t sum, const uint8_t* data, int64_t size) {
   return ~sum;
 }
 
-// Go on from `sum` over zeros.
+// Continues `sum` over zero bytes.
 uint32_t checksum_zeros(uint32_t sum, int64_t size) {
   static const uint8_t kZeros[512] = {};
   for (; size > 0; size -= sizeof kZeros)
@@ -167,7 +168,7 @@ uint32_t checksum_zeros(uint32_t sum, int64_t size) {
   return sum;
 }
 
-// The checksum of file[start, stop), in which [own_start, own_stop) counts as zeros.
+// Returns the checksum of file[start, stop) with [own_start, own_stop) read as zeros.
 uint32_t checksum_without(const uint8_t* file, int64_t start, int64_t stop, int64_t own_start,
                           int64_t own_stop) {
   own_start = smaller(larger(own_start, start), stop);

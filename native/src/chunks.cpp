@@ -1,7 +1,7 @@
-// Finding chunks, and what is where within them.
+// Chunk tables and chunk headers of mini-block pages.
 //
-// These loops are short: they run over pages, chunks or wanted rows, not over values. But a take
-// of one row does all of them, and as array operations they would cost more than its decoding.
+// These loops over pages, chunks or rows are short, but taking a single row runs all of them, and
+// as array operations they would cost more than decoding it.
 #include "search.hpp"
 
 namespace LANCELET_NAMESPACE {

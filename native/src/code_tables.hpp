@@ -1,10 +1,10 @@
-// Codes that are looked up in tables: how far each word is from a query, added up over the pieces.
+// Scoring by lookup tables: the distances of codes from a query, summed over the sub-vectors.
 //
-//     piece      0    1    2          codes of a row   7 200 31
-//     entries    256  256  256        its distance     t0[7] + t1[200] + t2[31]
+//     sub-vector  0    1    2          codes of a row   7 200 31
+//     entries     256  256  256        its distance     t0[7] + t1[200] + t2[31]
 //
-// Codes lie in blocks of 64 rows, the last of what is left, in each column by column: a block is
-// read from one end to the other, and no further than its rows may be near.
+// Codes are stored in blocks of 64 rows (the last block may be shorter), column by column. Blocks
+// are read sequentially, and only as far as a row may still qualify.
 #pragma once
 
 #include "lanes.hpp"
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kEntries = 256;
 constexpr int64_t kBlock = 64;
 
-// How far the words of each piece are from a query less a centre, 256 entries for each byte.
+// Fills a table with the distances of all codes from a query residual, 256 entries per code byte.
 LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t num_codes,
                                 float* rest, float* table) {
   const int64_t size = query.dimension / query.num_sub_vectors;
@@ -43,7 +43,7 @@ LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t
   }
 }
 
-// Adds up entries of a table for the rows of a block.
+// Sums table entries for the rows of a block.
 LANCELET_INLINE void add_entries(const uint8_t* codes, int64_t count, int64_t columns,
                                  const float* table, float base, float* LANCELET_RESTRICT sums) {
   for (int64_t row = 0; row < count; ++row) sums[row] = base;
@@ -67,7 +67,7 @@ LANCELET_INLINE void add_entries(const uint8_t* codes, int64_t count, int64_t co
 
 #if defined(LANCELET_BOUNDS)
 
-// The same sum as that of `add_entries`, of one row of a whole block.
+// Returns the sum that `add_entries` computes, for one row of a full block.
 LANCELET_INLINE float sum_of_row(const uint8_t* codes, int64_t columns, int64_t row,
                                  const float* table, float base) {
   float sum = base;
@@ -83,12 +83,13 @@ LANCELET_INLINE float sum_of_row(const uint8_t* codes, int64_t columns, int64_t 
   return sum;
 }
 
-// A table in bytes, rounded down: a sum of entries is at least `low` and `step` times that of bytes.
+// A table quantized to bytes, rounded down: a sum of entries is at least `low` plus `step` times
+// the sum of bytes.
 struct Bounds {
   uint8_t* bytes;
   float low, step;
 
-  // False if there are no finite bounds.
+  // Returns false for tables without finite bounds.
   bool fill(const float* table, int64_t columns, float base) {
     float widest = 0;
     low = base;
@@ -132,8 +133,8 @@ struct Bounds {
   }
 };
 
-// Which rows of a block, of those that are `left`, have a sum of bytes that is not above `most`. Sums only grow: once
-// none is left, the other columns are not even brought from memory.
+// Returns a mask of the rows in `left` whose sum of bytes is at most `most`. Sums only grow, so the
+// remaining columns are skipped once the mask is empty.
 __attribute__((target("avx512vbmi,avx512bw,avx512f"))) uint64_t rows_within(
     const uint8_t* codes, int64_t columns, const uint8_t* bytes, uint16_t most, uint64_t left) {
   constexpr int64_t kColumnsPerCheck = 8;
@@ -159,8 +160,8 @@ __attribute__((target("avx512vbmi,avx512bw,avx512f"))) uint64_t rows_within(
   return left;
 }
 
-// Looks at whole blocks of rows, of which sums are found only where their bound would get them into
-// the heap. Returns how many rows were looked at.
+// Scans full blocks and scores only rows whose bound qualifies for the heap. Returns the number of
+// rows scanned.
 int64_t scan_with_bounds(const uint8_t* codes, int64_t start, int64_t length, int64_t columns,
                        const float* table, float base, Bounds bounds, Search& search) {
   constexpr int64_t kMostColumns = 256;  // sums of bytes have 16 bits
@@ -172,7 +173,7 @@ int64_t scan_with_bounds(const uint8_t* codes, int64_t start, int64_t length, in
     const uint8_t* block = codes + first * columns;
     const __m512i allowed = _mm512_loadu_si512(search.prefilter.mask.data + start + first);
     uint64_t left = _mm512_test_epi8_mask(allowed, allowed);
-    // One more than what bounds say, as they are rounded themselves.
+    // Adds one, since the bounds are rounded too.
     const float most = (search.limit() - bounds.low) / bounds.step + 1;
     if (most < 0 || left == 0) continue;
     if (most < 65535)

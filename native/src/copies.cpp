@@ -1,4 +1,4 @@
-// Many pieces of bytes moved in one call.
+// Gather and scatter of byte ranges.
 #include "copies.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -66,7 +66,7 @@ int64_t join_slices(ConstBytes source, ConstInts position, ConstInts size, Bytes
     const int64_t from = position.data[i], bytes = size.data[i];
     if (!within(from, bytes, source.size)) return fail(kOutOfSource, i);
     if (bytes > out.size - end) return fail(kOutputFull, i);
-    // What is written ahead, the next copies write again.
+    // The next copies overwrite the bytes written beyond the end.
     copy_ahead(out.data + end, out.size - end, source.data + from, source.size - from, bytes);
     end += bytes;
   }

@@ -1,12 +1,12 @@
-// Copies of a few bytes, which a call of memcpy would cost more than the copy.
+// Short copies that are faster than a call of memcpy.
 #pragma once
 
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
 
-// Copy `size` bytes. Up to 32 go as two vectors where both buffers have room for them, so what
-// is behind the copy in `to` may change; the caller writes it later.
+// Copies `size` bytes. Up to 32 bytes are copied as two vectors if both buffers are large enough.
+// Bytes after the copy in `to` may change, so the caller must write them later.
 static LANCELET_INLINE void copy_ahead(uint8_t* to, int64_t to_room, const uint8_t* from,
                                        int64_t from_room, int64_t size) {
   if (size <= 32 && to_room >= 32 && from_room >= 32) {

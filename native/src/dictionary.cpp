@@ -1,5 +1,5 @@
-// Items of a dictionary by index. The largest index is found first, in a loop that the compiler
-// turns into vector code, so that the loop that copies needs no check.
+// Dictionary lookup. A vectorized loop finds the largest index first, so that the copy loop needs
+// no bounds checks.
 #include "copies.hpp"
 #include "kernel.hpp"
 

@@ -1,4 +1,4 @@
-// How far one vector is from another, for elements and metrics of every kind.
+// Distances between two vectors, for all element types and metrics.
 #pragma once
 
 #include <math.h>
@@ -13,8 +13,8 @@ enum Metric : int64_t { kL2 = 0, kCosine = 1, kDot = 2, kHamming = 3 };
 struct Half {
   using Sum = float;
   static constexpr int64_t kBytes = 2;
-  // Exponents of halves lie 112 below those of floats, and multiplying by 2^112 moves them there,
-  // those of numbers too small for an exponent included. Only infinity and NaN need more.
+  // Half-precision exponents are biased by 112 less than single-precision ones. Multiplying by
+  // 2^112 corrects them, also for subnormal numbers. Only infinity and NaN need more.
   static LANCELET_INLINE float read(const uint8_t* from) {
     const uint32_t bits = load<uint16_t>(from);
     const float scaled = load_float((bits & 0x7fffu) << 13) * 5.192296858534828e33f;
@@ -59,7 +59,7 @@ LANCELET_INLINE float root_of(float value) { return __builtin_sqrtf(value); }
 LANCELET_INLINE double root_of(double value) { return __builtin_sqrt(value); }
 #endif
 
-// Adds what elements from `first` to before `stop` contribute to the sums that metrics are made of.
+// Adds the elements in [first, stop) to the partial sums of a metric.
 template <class Element, Metric kMetric, class Sum = typename Element::Sum>
 LANCELET_INLINE void add_elements(const uint8_t* vector, const uint8_t* query, int64_t first,
                                   int64_t stop, Sums<Sum>& a, Sums<Sum>& b) {
@@ -80,7 +80,7 @@ LANCELET_INLINE void add_elements(const uint8_t* vector, const uint8_t* query, i
     }
 }
 
-// The same for the fewer than kLanes elements that are left.
+// The same for the remaining fewer than kLanes elements.
 template <class Element, Metric kMetric, class Sum = typename Element::Sum>
 LANCELET_INLINE void add_rest(const uint8_t* vector, const uint8_t* query, int64_t first,
                               int64_t stop, Sums<Sum>& a, Sums<Sum>& b) {
@@ -96,7 +96,7 @@ LANCELET_INLINE void add_rest(const uint8_t* vector, const uint8_t* query, int64
   if constexpr (kMetric == kCosine) b.add(rest[1]);
 }
 
-// The sums over one vector that metrics are made of.
+// Computes the sums of a metric over one vector.
 template <class Element, Metric kMetric, class Sum = typename Element::Sum>
 LANCELET_INLINE void add_up(const uint8_t* vector, const uint8_t* query, int64_t dimension,
                             Sum* LANCELET_RESTRICT first, Sum* LANCELET_RESTRICT second) {
@@ -115,7 +115,7 @@ LANCELET_INLINE uint64_t ones(uint64_t bits) {
   return bits * 0x0101010101010101u >> 56;
 }
 
-// How many bits of two vectors differ.
+// Returns the number of different bits.
 LANCELET_INLINE uint64_t hamming_distance(const uint8_t* vector, const uint8_t* query,
                                     int64_t dimension) {
   uint64_t bits = 0;
@@ -126,7 +126,7 @@ LANCELET_INLINE uint64_t hamming_distance(const uint8_t* vector, const uint8_t* 
   return bits;
 }
 
-// Squared differences of bytes. At most 65536 squares below 2^16: the sum fits.
+// Returns the squared distance of byte vectors. At most 65536 squares below 2^16 fit the sum.
 LANCELET_INLINE float squared_byte_distance(const uint8_t* vector, const uint8_t* query, int64_t dimension) {
   uint32_t sum = 0;
   for (int64_t k = 0; k < dimension; ++k) {
@@ -136,7 +136,7 @@ LANCELET_INLINE float squared_byte_distance(const uint8_t* vector, const uint8_t
   return static_cast<float>(sum);
 }
 
-// The product of numbers of 8 or 16 bits with weights.
+// Returns the dot product of 8-bit or 16-bit numbers with weights.
 template <class Value>
 LANCELET_INLINE float weighted(const uint8_t* values, const float* weights, int64_t dimension) {
   constexpr int64_t kBytes = sizeof(Value);

@@ -1,9 +1,8 @@
-// How often values of many small groups repeat, such as the columns of a wide table, and which of
-// its different values each value is, as a dictionary needs to know.
+// Run and distinct counts of many small groups, such as the columns of a wide table, and dictionary
+// encoding.
 //
-// Values that differ are counted by a table of places, made anew for each group and given up once
-// there are more of them than anybody wants to know. A group of a thousand numbers that all
-// differ is left after the few hundred first ones.
+// Distinct values are counted by a hash table per group, until the limit is exceeded. A group of a
+// thousand different numbers is abandoned after a few hundred rows.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -11,14 +10,14 @@ namespace {
 
 constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
 
-// Any bits that differ make low bits differ: those of numbers as floats are all high ones, and
-// those of "item 1" and "item 2" as well.
+// Spreads differences to the low bits. Integers stored as floats, and strings such as "item 1" and
+// "item 2", differ in high bits only.
 LANCELET_INLINE uint64_t mix(uint64_t word) {
   word = (word ^ word >> 32) * kMix;
   return word ^ word >> 32;
 }
 
-// All of up to 8 bytes in a word, in an order that depends on how many there are.
+// Packs up to 8 bytes into an integer, in an order that depends on their number.
 LANCELET_INLINE uint64_t few_bytes(const uint8_t* at, int64_t size) {
   if (size >= 4)
     return load<uint32_t>(at) | static_cast<uint64_t>(load<uint32_t>(at + size - 4)) << 32;
@@ -33,7 +32,7 @@ LANCELET_INLINE uint64_t hash_bytes(const uint8_t* at, int64_t size) {
   return mix(hash ^ few_bytes(at, size));
 }
 
-// Whether two strings of one size are equal.
+// Returns whether two strings of equal size are equal.
 LANCELET_INLINE bool equal_bytes(const uint8_t* a, const uint8_t* b, int64_t size) {
   if (size <= 8) return few_bytes(a, size) == few_bytes(b, size);
   if (size > 16) return memcmp(a, b, static_cast<size_t>(size)) == 0;
@@ -41,7 +40,7 @@ LANCELET_INLINE bool equal_bytes(const uint8_t* a, const uint8_t* b, int64_t siz
          load<uint64_t>(a + size - 8) == load<uint64_t>(b + size - 8);
 }
 
-// Values of a width that a register holds, whose hashes differ if they do.
+// Values that fit a register. Their hashes are unique.
 template <class T>
 struct FixedValues {
   static constexpr bool kHashIsUnique = true;
@@ -61,7 +60,7 @@ struct Pairs {
   bool equal(int64_t a, int64_t b) const { return low(a) == low(b) && high(a) == high(b); }
 };
 
-// Values of any other width.
+// Values of other widths.
 struct Wide {
   static constexpr bool kHashIsUnique = false;
   const uint8_t* values;
@@ -87,8 +86,7 @@ struct Strings {
   }
 };
 
-// Where the first of equal values is, by their hash, and 0 where there is none: places count
-// from 1.
+// First row of each value by hash, plus 1; 0 is an empty slot.
 struct Table {
   uint32_t* first_rows;
   uint64_t mask;
@@ -129,7 +127,7 @@ int64_t count_groups(const Values& values, int64_t count, int64_t rows, int64_t 
   return runs.size;
 }
 
-// The same of words that are their own place in a table of all there can be.
+// Encodes values by a direct lookup table over all possible values.
 template <class T>
 int64_t encode_small(const uint8_t* values, int64_t count, Bytes indices, Ints first) {
   auto* numbers = static_cast<uint32_t*>(calloc(size_t{1} << 8 * sizeof(T), sizeof(uint32_t)));
@@ -151,8 +149,8 @@ int64_t encode_small(const uint8_t* values, int64_t count, Bytes indices, Ints f
   return found;
 }
 
-// Where different values came first, by their hash. Numbers of values count from 1, and 0 is a free
-// slot. It grows with what it holds, so that few values stay in the cache.
+// First row of each distinct value by hash. Numbers start at 1; 0 is an empty slot. The table grows
+// on demand, so that few values stay in the cache.
 struct Numbers {
   struct Slot {
     uint64_t hash;
@@ -182,7 +180,7 @@ struct Numbers {
   }
 };
 
-// Which of its different values each value is.
+// Dictionary-encodes values.
 template <class Values>
 int64_t encode_values(const Values& values, int64_t count, Bytes indices, Ints first) {
   Numbers numbers;
@@ -218,14 +216,14 @@ int64_t encode_values(const Values& values, int64_t count, Bytes indices, Ints f
   return found;
 }
 
-// Whether there is a place for what is found of each group; how large one may be, places say.
+// Returns whether the outputs have an entry per group, and row numbers fit their type.
 LANCELET_INLINE bool fits(int64_t count, int64_t rows, int64_t most, Ints runs, Ints distinct) {
   if (rows <= 0 || rows > INT32_MAX || most < 0) return false;
   const int64_t groups = count / rows + (count % rows > 0);
   return runs.size == groups && distinct.size == groups;
 }
 
-// The fault of strings that do not lie in their data, or 0.
+// Returns 0, or a fault for strings outside of their data.
 template <class Offset>
 int64_t check(const Strings<Offset>& texts, int64_t count, int64_t bytes) {
   for (int64_t row = 0; row < count; ++row)

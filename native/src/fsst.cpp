@@ -1,19 +1,19 @@
-// FSST decoding in one pass: bytes and offsets together.
+// FSST decoding of bytes and offsets in one pass.
 //
-// Codes of neighbouring strings lie side by side, so a window of many strings is decoded as one
-// stream, eight codes at a time. Where each string starts in the output is looked up afterwards:
-// `mark[i]` is how many bytes came out before code byte i. A branch per string, which would be
-// mispredicted at the end of nearly each, is gone.
+// Codes of adjacent strings are contiguous, so a window of many strings is decoded as one stream,
+// eight codes at a time. `output_at[i]`, the number of bytes decoded before code byte i, then
+// yields the offset of each string. This avoids a branch per string, which would be mispredicted at
+// nearly every end.
 #include "variable.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr int64_t kWindow = 4096;        // code bytes decoded at a time; marks stay in the L1 cache
-constexpr uint32_t kEscaped = 0xffffffff;  // the mark of a byte behind an escape: no string ends here
+constexpr int64_t kWindow = 4096;        // code bytes per window; output_at stays in the L1 cache
+constexpr uint32_t kEscaped = 0xffffffff;  // an escaped byte, where no string can start
 constexpr uint8_t kEscape = 255;
 
-// Symbols and lengths for all 256 codes; a code that is not defined has length 0.
+// Symbols and lengths of all 256 codes; undefined codes have length 0.
 struct SymbolTable {
   const uint64_t* symbols;
   const uint8_t* lengths;
@@ -21,13 +21,13 @@ struct SymbolTable {
 
 constexpr int64_t kCodes = 256;
 
-// One table or several, end to end, and which of them each chunk or slice is coded by.
+// One or more tables in sequence, and the table index of each chunk or slice.
 struct SymbolTables {
   Span<const uint64_t> symbols;
   ConstBytes lengths;
   ConstInts table_indices;
 
-  // False if there is no such table.
+  // Returns false if the table does not exist.
   LANCELET_INLINE bool find(int64_t i, SymbolTable* table) const {
     const int64_t index = i < table_indices.size ? table_indices.data[i] : 0;
     const int64_t count = smaller(symbols.size, lengths.size) / kCodes;
@@ -37,19 +37,19 @@ struct SymbolTables {
   }
 };
 
-// What goes on between calls.
+// State between calls.
 struct Progress {
   int64_t chunk, row, rows_done, written;
 };
 
-// The position of the first byte of `word` that is 255, or 8.
+// Returns the position of the first byte that is 255, or 8.
 LANCELET_INLINE int first_escape(uint64_t word) {
   const uint64_t inverse = ~word;
   const uint64_t zero = (inverse - 0x0101010101010101u) & word & 0x8080808080808080u;
   return zero ? trailing_zeros(zero) / 8 : 8;
 }
 
-// One code: its bytes, and the lengths seen, less one, so that 0 shows as a large number.
+// Decodes one code. `seen` accumulates lengths less one, so that length 0 sets high bits.
 LANCELET_INLINE void decode_code(const SymbolTable& table, uint8_t code, uint8_t* to,
                                  int64_t* written, uint32_t* seen) {
   const uint32_t length = table.lengths[code];
@@ -58,8 +58,8 @@ LANCELET_INLINE void decode_code(const SymbolTable& table, uint8_t code, uint8_t
   *seen |= length - 1;
 }
 
-// Decode `size` code bytes to `to`, which has room for 8 * size + 8. With marks, size is at most
-// kWindow and mark has size + 1 entries. Returns the bytes written, or -1.
+// Decodes `size` code bytes to `to`, which has room for 8 * size + 8. With `kRecordsOutput`, size
+// is at most kWindow and `output_at` has size + 1 entries. Returns the bytes written, or -1.
 template <bool kRecordsOutput>
 int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t size, uint8_t* to,
                       uint32_t* output_at) {
@@ -99,8 +99,8 @@ int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t si
   return seen > 7 ? -1 : written;
 }
 
-// Decode rows of codes whose offsets are in order and within `codes`. Returns 0 when all are
-// done, the room that is missing when the output is full, or a fault.
+// Decodes rows with validated offsets. Returns 0 if all rows are done, the missing room if the
+// output is full, or a fault.
 template <class Stored, class Arrow>
 int64_t decode_rows(const SymbolTable& table, const uint8_t* codes, const uint8_t* offsets,
                     int64_t rows, Bytes out_offsets, Bytes out, int64_t index,
@@ -115,7 +115,7 @@ int64_t decode_rows(const SymbolTable& table, const uint8_t* codes, const uint8_
     int64_t end = rows;
     if (offset(rows) - start > kWindow)
       for (end = row; offset(end + 1) - start <= kWindow;) ++end;
-    const bool single = end == row;  // one string that is longer than the window
+    const bool single = end == row;  // a string longer than the window
     if (single) ++end;
     const int64_t size = offset(end) - start;
     if (size > (out.size - progress->written - 8) / 8) return 8 * size + 8;
@@ -176,7 +176,7 @@ int64_t decode_arrow(const SymbolTable& table, ConstBytes offsets, ConstBytes da
     return fail(kOutputFull, 0);
   const Stored first = load<Stored>(offsets.data);
   const Stored last = load<Stored>(offsets.data + rows * sizeof(Stored));
-  // Negative offsets are huge without a sign.
+  // Negative offsets are large unsigned numbers.
   if (first > last || last > static_cast<uint64_t>(data.size) ||
       !in_order<Stored>(offsets.data, rows))
     return fail(kBadOffsets, 0);

@@ -1,32 +1,31 @@
-// FSST encoding: at every step the longest symbol that fits, else an escape and the byte.
+// FSST encoding: greedy, with the longest matching symbol, or an escape and the byte.
 //
-// Finding a symbol takes branches that are hard to predict, one or two for each code, and those
-// are most of the time. But text repeats: the next eight bytes were nearly always met before. So
-// what was found for them is remembered, and the branch left is whether they were. That makes a
-// step a short chain of loads, and four runs of rows are coded side by side to wait for them
-// together, each to its own part of the output; the parts are joined at the end.
+// Symbol lookup is dominated by unpredictable branches, one or two per code. Text repeats: most
+// sequences of eight bytes have occurred before. Results are therefore cached by the next eight
+// bytes, which leaves one predictable branch and a short chain of loads. Four lanes of rows are
+// interleaved to overlap these loads, each with its own part of the output; the parts are joined at
+// the end.
 //
-// Where bytes hardly repeat (numbers, hashes), that is noticed, and nothing is looked up.
+// For data without repetition (numbers, hashes), the cache is disabled.
 #include "variable.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int kLanes = 4;
-constexpr int64_t kSomeBytes = 4096;        // fewer are coded in one run
-constexpr int64_t kManyBytes = 256 * 1024;  // fewer are coded before enough is remembered
-constexpr int kSteps = 8192;               // to fill the memory, and again to see whether it helps
+constexpr int64_t kSomeBytes = 4096;        // smaller inputs use one lane
+constexpr int64_t kManyBytes = 256 * 1024;  // smaller inputs do not use the cache
+constexpr int kSteps = 8192;               // steps that fill the cache, then steps that measure misses
 constexpr int64_t kMissesMax = kLanes * kSteps * 3 / 10;
 constexpr uint8_t kEscape = 255;
 
-// Symbols in the order in which a string is compared with them. What is found is a code and, in
-// the byte above, how many bytes it stands for.
+// Symbols in matching order. A match is a code and, in the byte above, its length.
 struct Matcher {
   static constexpr int kSlots = 4096;
-  uint16_t pair[65536];  // for the next two bytes, if nothing longer fits
-  uint16_t single[256];  // the same for a last byte
+  uint16_t pair[65536];  // match of the next two bytes, without longer symbols
+  uint16_t single[256];  // match of a last byte
   uint8_t slot_start[kSlots + 1];
-  // Symbols of three bytes and more, by hash of the first three, longest first.
+  // Symbols of three or more bytes, by hash of the first three bytes, longest first.
   uint64_t symbol[255], mask[255];
   uint8_t length[255], code[255];
 
@@ -76,12 +75,12 @@ struct Matcher {
   }
 };
 
-// What was found for the next bytes of a string, eight or as many as are left of it.
+// Cache of matches by the next eight or fewer bytes of a string.
 struct Memory {
   static constexpr int kBits = 13;
   struct Entry {
     uint64_t word;
-    uint32_t size, found;  // size 0: nothing yet
+    uint32_t size, found;  // size 0: empty
   };
   Entry entries[1 << kBits];
   int64_t misses;
@@ -101,8 +100,7 @@ struct Encoder {
   Memory memory;
 };
 
-// Strings as Arrow has them, and where the ends of their codes go. From a position before `safe`
-// eight bytes can be read.
+// Arrow strings and output offsets. Eight bytes are readable at positions before `safe`.
 template <class Offset>
 struct Strings {
   const uint8_t *offsets, *data, *safe;
@@ -113,14 +111,14 @@ struct Strings {
   }
 };
 
-// A run of rows on its way: what is left of a string, and where the next code goes.
+// A lane: the rest of the current string and the output position.
 template <class Offset>
 struct Lane {
   const uint8_t *from, *end;
   uint8_t *start, *to;
   int64_t row, stop;
 
-  // Note where the codes of a string end, and go on to the next that is not empty, if any.
+  // Stores the end of a string and continues with the next non-empty one, if any.
   LANCELET_INLINE bool advance(const Strings<Offset>& strings) {
     do {
       store<Offset>(strings.ends + (row + 1) * sizeof(Offset), static_cast<Offset>(to - start));
@@ -143,8 +141,8 @@ struct Lane {
     }
     const uint32_t found = kRemembers ? encoder->memory.longest(encoder->matcher, word, size)
                                       : encoder->matcher.longest(word, size);
-    // Unless this is an escape, the second byte is written over. It has room, as every byte of a
-    // string has room for two.
+    // Without an escape, the next code overwrites the second byte. The output has two bytes per
+    // input byte.
     to[0] = static_cast<uint8_t>(found);
     to[1] = static_cast<uint8_t>(word);
     to += 1 + ((found & 0xff) == kEscape);
@@ -160,7 +158,7 @@ struct Lane {
   }
 };
 
-// Take all lanes some steps further; false if one of them has ended.
+// Advances all lanes by some steps. Returns false if a lane ended.
 template <bool kRemembers, class Offset>
 bool go_on(Lane<Offset>* lanes, int64_t steps, Encoder* encoder, const Strings<Offset>& strings) {
   Lane<Offset> a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
@@ -179,7 +177,7 @@ bool go_on(Lane<Offset>* lanes, int64_t steps, Encoder* encoder, const Strings<O
   return all_on;
 }
 
-// Cut the rows into runs of about as many bytes, and move each to its first string.
+// Assigns rows of about equal total size to lanes, and advances each to its first string.
 template <class Offset>
 bool start_lanes(Lane<Offset>* lanes, int count, int64_t rows, Bytes out,
                  const Strings<Offset>& strings) {
@@ -189,14 +187,14 @@ bool start_lanes(Lane<Offset>* lanes, int count, int64_t rows, Bytes out,
   for (int k = 0; k < count; ++k) {
     const int64_t share = first + total / count * (k + 1);
     int64_t stop = k == count - 1 ? rows : row;
-    for (int64_t high = rows; stop < high;) {  // the first row that starts at the share or beyond
+    for (int64_t high = rows; stop < high;) {  // the first row at or beyond the share
       const int64_t middle = stop + (high - stop) / 2;
       if (strings.offset(middle) >= share) high = middle;
       else stop = middle + 1;
     }
     const uint8_t* from = strings.data + strings.offset(row);
     uint8_t* to = out.data + 2 * (strings.offset(row) - first);
-    // The end of the row before is the start of this one.
+    // The end of the previous row is the start of this one.
     lanes[k] = {from, from, to, to, row - 1, stop};
     all_on &= lanes[k].advance(strings);
     row = stop;

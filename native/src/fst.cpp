@@ -1,8 +1,9 @@
-// Finite-state maps from words to numbers: written of words in order, and read back as a whole.
+// Finite-state transducers (FST) from keys to numbers, written from sorted keys and read as a
+// whole.
 //
-// A node is known by the place of its last byte and read downwards from there: a state, and its
-// ways on, each with a byte, a number to add and how far below the next node is. The number of a
-// word stands at its end when we write, so that nothing is added on the way.
+// A node is addressed by its last byte and read backwards: state, then the transitions with their
+// bytes, outputs and target distances. The writer stores the number of a key as its final output,
+// so transitions have output 0.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -24,10 +25,10 @@ struct Transition {
   uint8_t symbol;
 };
 
-// A node that is not written yet; its ways are on a stack, above those of the nodes before it.
+// An unwritten node. Its transitions are on a stack, after those of its ancestors.
 struct OpenNode {
-  int64_t number;  // of the word that ends here, or -1
-  int64_t first;   // where its ways begin
+  int64_t number;  // of the key that ends here, or -1
+  int64_t first;   // index of its first transition
 };
 
 struct NodeWriter {
@@ -39,7 +40,7 @@ struct NodeWriter {
     for (int64_t k = 0; k < bytes; ++k) out[at++] = static_cast<uint8_t>(number >> (8 * k));
   }
 
-  // Writes a node and returns where it is, or -1 if there is no room.
+  // Writes a node and returns its address, or -1 if the output is full.
   int64_t write(int64_t ending, const Transition* transitions, int64_t count) {
     if (count == 0 && ending == 0) return 0;
     if (count == 1 && ending < 0 && transitions[0].target == at - 1 && at > kHeaderBytes) {
@@ -59,7 +60,7 @@ struct NodeWriter {
     const int64_t most = number_bytes * (1 + count) + (target_bytes + 1) * count + 256 + 3;
     if (size - at < most) return -1;
     put(number, number_bytes);
-    memset(out + at, 0, number_bytes * count);  // the numbers of ways: words have theirs at the end
+    memset(out + at, 0, number_bytes * count);  // transitions have no outputs
     at += number_bytes * count;
     for (int64_t k = count; k-- > 0;)
       put(transitions[k].target ? start - transitions[k].target : 0, target_bytes);
@@ -94,7 +95,7 @@ int64_t write_keys(ConstInts offsets, ConstBytes data, ConstInts numbers, NodeWr
     while (shared < most && data.data[start + shared] == data.data[before + shared]) ++shared;
     if (!is_end && i && (shared == size || (shared < most && data.data[start + shared] <
                                                                 data.data[before + shared])))
-      return fail(kBadIndex, i);  // not in order, or the same word again
+      return fail(kBadIndex, i);  // not sorted, or a duplicate
     while (depth > shared) {
       const OpenNode own = nodes[depth--];
       const int64_t target = writer.write(own.number, transitions + own.first, num_transitions - own.first);
@@ -112,17 +113,17 @@ int64_t write_keys(ConstInts offsets, ConstBytes data, ConstInts numbers, NodeWr
   return *root < 0 ? fail(kOutputFull, numbers.size) : writer.at;
 }
 
-// A node that is read: where its ways stand, and how far they were gone.
+// A decoded node: the positions of its transitions, and the next one to follow.
 struct ReadNode {
-  int64_t count, next;     // ways, and the first that was not gone yet
-  int64_t symbols;         // the byte of way k is at symbols - k, but for a single way
-  int64_t targets;         // how far below way k leads is at targets - k * target_bytes
-  int64_t numbers;         // what way k adds is at numbers - k * number_bytes
+  int64_t count, next;     // number of transitions, and the next one
+  int64_t symbols;         // the byte of transition k is at symbols - k, except for single transitions
+  int64_t targets;         // the target distance of transition k is at targets - k * target_bytes
+  int64_t numbers;         // the output of transition k is at numbers - k * number_bytes
   int64_t bottom;          // the lowest byte of the node
-  uint64_t sum;            // what was added on the way here
-  uint64_t own;            // what a word that ends here adds
+  uint64_t sum;            // sum of the outputs on the path
+  uint64_t own;            // final output
   int32_t target_bytes, number_bytes;
-  uint8_t symbol;          // the byte of a single way
+  uint8_t symbol;          // the byte of a single transition
   bool is_end, is_single, is_implicit;
 };
 
@@ -138,7 +139,7 @@ struct NodeReader {
     return found;
   }
 
-  // Reads the node at an address; false if it is not within the bytes.
+  // Decodes the node at an address. Returns false if it exceeds the data.
   bool read(int64_t address, ReadNode& node) const {
     node = {};
     node.is_end = address == 0;
@@ -185,7 +186,7 @@ struct NodeReader {
     return true;
   }
 
-  // Goes the next way of a node; false if it leads out of the bytes.
+  // Follows the next transition of a node. Returns false if its target is out of bounds.
   bool follow(ReadNode& node, uint8_t& symbol, uint64_t& sum, int64_t& target) const {
     const int64_t k = node.next++;
     symbol = node.is_single ? node.symbol : data[node.symbols - k];
@@ -217,7 +218,7 @@ int64_t read_keys(const NodeReader& reader, int64_t root, ReadNode* nodes, Bytes
       ends.data[found] = used;
       numbers.data[found++] = static_cast<int64_t>(node.sum + node.own);
     } else if (is_new && node.count == 0 && depth) {
-      return fail(kBadStream, found);  // a way that leads to no word
+      return fail(kBadStream, found);  // a path without a key
     }
     is_new = node.next < node.count;
     if (!is_new) {
@@ -249,7 +250,7 @@ int64_t write_fst(ConstInts offsets, ConstBytes data, ConstInts numbers, ConstBy
   }
   if (out.size < kHeaderBytes) return fail(kOutputFull, 0);
   auto* nodes = static_cast<OpenNode*>(malloc((longest + 1) * sizeof(OpenNode)));
-  // Each way that waits leads to a word of its own.
+  // Each pending transition leads to a different key.
   auto* transitions = static_cast<Transition*>(malloc((numbers.size + 1) * sizeof(Transition)));
   NodeWriter writer{out.data, out.size, kHeaderBytes, codes.data};
   const int64_t used =

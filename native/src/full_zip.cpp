@@ -1,7 +1,7 @@
-// Full zip, apart and together; lancelet/kernels/reference/full_zip.py shows the layout.
+// Full-zip encoding and decoding; lancelet/kernels/reference/full_zip.py shows the layout.
 //
-// Taking apart walks the items twice: first to count them, since nothing else says how many
-// there are, then to copy. Values are large here, so the walk is short.
+// Decoding reads the items twice: to count them, since their number is not stored, and to copy
+// them. Values are large, so counting is cheap.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -11,8 +11,8 @@ struct Shape {
   int64_t control_bytes;
   uint32_t def_mask;
   uint32_t visible_max;
-  int64_t value_bytes;   // of fixed width, or
-  int64_t length_bytes;  // 0, 4 or 8: the width of the length in front of variable values
+  int64_t value_bytes;   // for fixed-width values
+  int64_t length_bytes;  // 0, 4 or 8: width of the length before variable-width values
 };
 
 Shape shape_of(int64_t control_bytes, int64_t bits_def, int64_t visible_max, int64_t value_bytes,
@@ -25,7 +25,7 @@ struct Item {
   uint32_t control;
   bool visible;
   const uint8_t* value;
-  int64_t size;  // of the value, whatever is in front of it
+  int64_t size;  // of the value only
 };
 
 LANCELET_INLINE uint32_t read_control(const uint8_t* at, int64_t bytes) {
@@ -46,7 +46,7 @@ LANCELET_INLINE void write_control(uint8_t* at, int64_t bytes, uint32_t control)
   }
 }
 
-// Read the item at `at` and return where the next one starts, or null if it is cut short.
+// Reads the item at `at` and returns the start of the next one, or null if it is truncated.
 LANCELET_INLINE const uint8_t* read_item(const Shape& shape, const uint8_t* at, const uint8_t* end,
                                          Item* item) {
   if (end - at < shape.control_bytes) return nullptr;

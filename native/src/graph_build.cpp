@@ -1,20 +1,20 @@
-// Making graphs of near neighbours in levels by inserting vectors, some at a time.
+// Construction of HNSW graphs by inserting batches of vectors.
 //
-// To insert a vector, descend greedily to its highest level, then on each level down look at the
-// best `candidates` and connect it with some of them: one is kept if it is nearer to the vector
-// than to all that were kept before, so that connections point in different directions. A vector
-// with too many connections keeps some of them by the same rule.
+// To insert a vector, the search descends greedily to its highest level. On each level below, it
+// finds the best `candidates` and connects the vector with a diverse subset: a candidate is
+// selected if it is nearer to the vector than to all candidates selected before. A vector with too
+// many connections is pruned by the same rule.
 //
-// Vectors that are inserted together do not see each other: each is connected with those that were
-// there before (insert_rows), and then these with it (link_rows). Threads share the first by rows
-// and the second by whose lists change, so that the graph is the same however many there are.
+// Vectors of a batch do not see each other: each is connected to earlier vectors (insert_rows),
+// then these are connected to it (link_rows). Threads partition the first step by rows and the
+// second by the changed lists, so the graph is independent of the number of threads.
 #include "graph_walk.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// Keeps at most `most` of `count` candidates, the nearest first, and returns how many. What the
-// rule leaves out comes after what it keeps while there are fewer than `least`.
+// Selects at most `most` of `count` candidates, nearest first, and returns their number. Rejected
+// candidates are added while there are fewer than `least`.
 template <class Distance>
 LANCELET_INLINE int64_t diverse(ConstBytes vectors, int64_t dimension, const Near* sorted,
                                 int64_t count, int64_t least, int64_t most, uint32_t* selected) {
@@ -80,7 +80,7 @@ LANCELET_INLINE void link_back(ConstBytes vectors, int64_t dimension, const Grap
       diverse<Distance>(vectors, dimension, scratch.chosen, room + 1, 0, room, own));
 }
 
-// Connects rows with those that the graph has, all of which can be reached from `entry`.
+// Connects rows to the existing graph, which is reachable from `entry`.
 template <class Distance>
 int64_t insert(ConstBytes vectors, int64_t dimension, int64_t candidates, ConstBytes levels,
                const Graph& graph, Scratch& scratch, uint32_t entry, int64_t first,
@@ -110,7 +110,7 @@ int64_t insert(ConstBytes vectors, int64_t dimension, int64_t candidates, ConstB
   return 0;
 }
 
-// Connects the graph with rows: lists of one of `stripes` stripes are changed.
+// Connects the existing graph to rows; changes the lists of one of `stripes` stripes.
 template <class Distance>
 int64_t link(ConstBytes vectors, int64_t dimension, ConstBytes levels, const Graph& graph,
           Scratch& scratch, int64_t first, int64_t stop, int64_t stripe, int64_t stripes) {
@@ -125,8 +125,8 @@ int64_t link(ConstBytes vectors, int64_t dimension, ConstBytes levels, const Gra
   return 0;
 }
 
-// Makes a graph of the arguments of both kernels, which are checked; those of rows before `first`
-// were checked when these were inserted.
+// Validates the arguments of both kernels and opens the graph. Rows before `first` were validated
+// when they were inserted.
 int64_t open_graph(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t connections,
                    ConstBytes levels, ConstInts first_upper, Span<uint32_t> base,
                    Span<uint32_t> base_counts, Span<uint32_t> upper, Span<uint32_t> upper_counts,
@@ -149,7 +149,7 @@ int64_t open_graph(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t 
   return 0;
 }
 
-// Calls a function with the kind of distance.
+// Calls a function with the distance of a kind.
 template <class Function>
 LANCELET_INLINE int64_t by_kind(int64_t kind, Function function) {
   switch (kind) {

@@ -1,4 +1,4 @@
-// Walking graphs of near neighbours: distances of each kind of vector, and the search of a level.
+// HNSW graph traversal: distances by vector type, and the search of a level.
 #pragma once
 
 #include "distances.hpp"
@@ -10,7 +10,7 @@ constexpr uint32_t kNoRow = 0xffffffffu;
 
 enum Kind : int64_t { kFloatL2 = 0, kFloatDot = 1, kByteL2 = 2, kByteDot = 3, kTable = 4 };
 
-// How far a query is from a vector, for each kind of vector.
+// Distances of a query from vectors of each type.
 struct FloatL2 {
   static constexpr int64_t kBytes = 4;
   static constexpr int64_t kQueryBytes = 4;
@@ -72,7 +72,7 @@ LANCELET_INLINE bool before(Near a, Near b) {
   return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
 }
 
-// A heap whose first is the nearest, or the farthest if `kFarthest`.
+// A heap with the nearest item at the top, or the farthest if `kFarthest`.
 template <bool kFarthest>
 struct Heap {
   Near* items;
@@ -100,7 +100,7 @@ struct Heap {
     return first;
   }
 
-  // What pop and then push do to a heap that is not empty, in one descent.
+  // Pops and pushes in one descent; the heap must not be empty.
   LANCELET_INLINE void replace(Near item) { sink(item); }
 
   LANCELET_INLINE void sink(Near item) {
@@ -126,8 +126,7 @@ LANCELET_INLINE void sort(Near* items, int64_t count) {
   }
 }
 
-// Memory for one search at a time among so many vectors. What was seen is a bit for each vector;
-// the open ones are few beside all of them, so room for these grows.
+// Memory of one search. Visited rows are a bitmap; the open list grows on demand.
 struct Scratch {
   static constexpr int64_t kOpenRoom = 1024;
 
@@ -199,14 +198,14 @@ LANCELET_INLINE void prefetch(const uint8_t* from, int64_t bytes) {
 #endif
 }
 
-// Finds the best `candidates` near `start`. The vectors of a list are asked for before the first of
-// them is compared, so that memory brings several at once.
+// Finds the best `candidates` near `start`. The vectors of a list are prefetched before the first
+// is compared, so that memory accesses overlap.
 template <class Distance, class Neighbors>
 LANCELET_INLINE void widen(ConstBytes vectors, int64_t dimension, const uint8_t* query,
                            Scratch& scratch, int64_t candidates, const uint8_t* allowed,
                            Near start, Neighbors neighbors) {
   constexpr int64_t kGroup = 32;
-  constexpr int64_t kAhead = 512;  // processors ask for what follows on their own
+  constexpr int64_t kAhead = 512;  // bytes to prefetch; hardware prefetchers continue
   const int64_t bytes = dimension * Distance::kBytes;
   scratch.begin();
   scratch.visit(start.row);

@@ -1,4 +1,4 @@
-// Searching graphs of near neighbours in levels, from the top; graph_build.cpp makes them.
+// Search of HNSW graphs; graph_build.cpp builds them.
 #include "graph_walk.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -11,7 +11,7 @@ struct StoredGraph {
   ConstInts level_offsets;
   int64_t count;
 
-  // The connections of a row on a level; rows that are not there have none.
+  // Returns the connections of a row on a level, empty if absent.
   LANCELET_INLINE Links links(uint32_t row, int64_t level) const {
     int64_t at = row;
     if (level > 0) {
@@ -75,7 +75,7 @@ int64_t search_graph(ConstBytes vectors, int64_t dimension, int64_t kind, ConstB
   const int64_t count = level_offsets.data[1];
   if (entry < 0 || entry >= count || (allowed.size > 0 && allowed.size != count))
     return fail(kBadIndex, 0);
-  // What is searched was checked when it was read: lists within `neighbors`, rows below `count`,
+  // The graph was validated when it was loaded: lists within `neighbors`, rows below `count`,
   // levels in order.
   const StoredGraph graph{nodes, offsets, neighbors, level_offsets, count};
   switch (kind) {

@@ -1,4 +1,4 @@
-// XXH64 of many byte strings, or numbers.
+// XXH64 of byte strings and of fixed-width values.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -52,7 +52,7 @@ int64_t hash_rows(ConstBytes offsets, ConstBytes data, uint64_t seed, Span<uint6
   return rows;
 }
 
-// Values of one width have no offsets, and the compiler knows how each is eaten.
+// With a constant width, the compiler unrolls the hash.
 template <int64_t kBytes>
 int64_t hash_fixed(ConstBytes values, uint64_t seed, Span<uint64_t> hashes) {
   const int64_t rows = values.size / kBytes;

@@ -1,11 +1,11 @@
-// Buffers that are compressed as a whole, and say in front how many bytes they were.
+// Compressed buffers with their uncompressed size in front.
 #pragma once
 
 #include "plan.hpp"
 
 namespace LANCELET_NAMESPACE {
 
-static constexpr int64_t kInflatedMax = 1 << 21;  // larger ones are read in the general way
+static constexpr int64_t kInflatedMax = 1 << 21;  // larger buffers are left to the generic reader
 static constexpr int64_t kInflateSlack = 64;
 static constexpr int64_t kZstdRatioMax = 128 * 1024 / 3;
 static constexpr int64_t kLz4RatioMax = 255;
@@ -14,10 +14,10 @@ static LANCELET_INLINE int64_t inflate_head(int64_t compression) {
   return compression == plan::kLz4 ? 4 : 8;
 }
 
-// How many bytes a buffer was, as far as its compression makes so many believable.
+// Returns the uncompressed size, validated against the maximum compression ratio.
 static inline int64_t inflated_bytes(int64_t compression, ConstBytes data) {
   const int64_t head = inflate_head(compression);
-  // Empty blocks, and frames without a size in front, are read in the general way.
+  // Empty blocks, and frames without a size in front, are left to the generic reader.
   if (data.size <= head) return fail(kTooShort, 0);
   const int64_t plain = head == 4 ? static_cast<int64_t>(load<uint32_t>(data.data))
                                   : load<int64_t>(data.data);

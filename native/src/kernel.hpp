@@ -1,9 +1,9 @@
-// What every kernel shares: spans, faults, unaligned loads.
+// Shared definitions of kernels: spans, faults, unaligned loads.
 //
 // A topic file is compiled once per instruction set, each time in its own namespace. The linker
-// keeps one copy of an inline function that several objects define, and it might keep the one
-// with AVX-512 in it. So a topic file defines code only in its own namespace, and uses neither
-// the standard containers nor the standard algorithms. Types without code (Span) are shared.
+// keeps one copy of an inline function defined by several objects, possibly the one that uses
+// AVX-512. A topic file therefore defines code in its own namespace only, and uses neither standard
+// containers nor standard algorithms. Types without code (Span) are shared.
 #pragma once
 
 #include <stddef.h>
@@ -28,21 +28,21 @@ using ConstBytes = Span<const uint8_t>;
 using Ints = Span<int64_t>;
 using ConstInts = Span<const int64_t>;
 
-// Why a kernel gave up; lancelet/kernels/faults.py has the same numbers and the words.
+// Faults of kernels; lancelet/kernels/faults.py has the same numbers and the messages.
 enum Fault : int64_t {
-  kOutOfSource = 1,   // a slice lies outside of its source
-  kTooShort = 2,      // a slice is shorter than what it claims to hold
+  kOutOfSource = 1,   // a slice exceeds its source
+  kTooShort = 2,      // a slice is shorter than its content
   kBadWidth = 3,      // a bit width exceeds its word
-  kBadCount = 4,      // more values are claimed than the encoding can hold
-  kBadOffsets = 5,    // offsets go backwards or leave their buffer
-  kTooLarge = 6,      // the result does not fit the offsets that were asked for
-  kBadCode = 7,       // a code that the symbol table does not define, or half an escape
+  kBadCount = 4,      // a count exceeds the capacity of the encoding
+  kBadOffsets = 5,    // offsets decrease or exceed their buffer
+  kTooLarge = 6,      // the result does not fit the offset type
+  kBadCode = 7,       // an undefined code, or a truncated escape
   kBadStream = 8,     // a compressed stream is malformed
-  kBadIndex = 9,      // an index is outside of what it points into
+  kBadIndex = 9,      // an index is out of range
   kBadLength = 10,    // lengths do not add up to the count
-  kNoMemory = 11,     // scratch memory was refused
-  kOutputFull = 12,   // the output that the caller gave is too small
-  kBadLevels = 13,    // levels continue a list that is null or empty, or none at all
+  kNoMemory = 11,     // memory allocation failed
+  kOutputFull = 12,   // the output buffer is too small
+  kBadLevels = 13,    // levels continue a null, empty or missing list
 };
 
 }  // namespace lancelet
@@ -66,7 +66,7 @@ enum Fault : int64_t {
 
 namespace LANCELET_NAMESPACE {
 
-// What a kernel returns when it fails: the fault, and which slice or value it met it at.
+// Returns the result of a failed kernel: the fault and the index of its slice or value.
 static LANCELET_INLINE int64_t fail(Fault fault, int64_t index) { return -(index * 16 + fault); }
 
 template <class T>
@@ -81,7 +81,7 @@ static LANCELET_INLINE void store(void* to, T value) {
   memcpy(to, &value, sizeof value);
 }
 
-// Whether [position, position + size) lies in a buffer of `limit` bytes, whatever the numbers.
+// Returns whether [position, position + size) is within `limit` bytes, for any arguments.
 static LANCELET_INLINE bool within(int64_t position, int64_t size, int64_t limit) {
   return position >= 0 && size >= 0 && size <= limit && position <= limit - size;
 }
@@ -96,7 +96,7 @@ static LANCELET_INLINE T larger(T a, T b) {
   return a < b ? b : a;
 }
 
-// How many of the lowest bits are zero; `bits` is not.
+// Returns the number of trailing zero bits; `bits` must not be 0.
 static LANCELET_INLINE int trailing_zeros(uint64_t bits) {
 #if defined(_MSC_VER)
   unsigned long index;

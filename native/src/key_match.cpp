@@ -1,4 +1,4 @@
-// Finding keys among others by their hashes, through an index of buckets.
+// Hash lookup of keys through an index of buckets.
 #include "kernel.hpp"
 
 #if defined(_MSC_VER)
@@ -10,17 +10,17 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// Lookups that wait for memory at the same time.
+// Lookups whose memory accesses overlap.
 constexpr int64_t kBatch = 256;
 
-// A filter has so many bits for each bucket, and at most so many in all: it must stay in the cache.
+// Filter bits per bucket (log2), and in total, so that the filter stays in the cache.
 constexpr int64_t kFilterShift = 3, kFilterBitsMax = 22;
 
 LANCELET_INLINE int64_t bucket_of(uint64_t hash, int64_t bits) {
   return static_cast<int64_t>(hash >> (64 - bits));
 }
 
-// One bit for the upper bits of each known hash; most hashes that are not known meet a zero.
+// One bit for the upper bits of each hash; most other hashes hit a zero.
 struct Filter {
   uint64_t* words = nullptr;
   int64_t bits = 0;
@@ -71,7 +71,7 @@ int64_t bucket_rows(Span<const uint64_t> hashes, int64_t bits, Span<int32_t> sta
     starts.data[bucket] = total;
     total += size;
   }
-  // Filling moves each start to the next bucket's; they are moved back below.
+  // Filling advances each start to the next bucket; they are shifted back below.
   for (int64_t i = 0; i < count; ++i)
     rows.data[starts.data[bucket_of(hashes.data[i], bits)]++] = int32_t(i);
   for (int64_t bucket = buckets; bucket > 0; --bucket)

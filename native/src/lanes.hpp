@@ -1,17 +1,17 @@
-// Sums side by side: 32 of them in as many registers as that takes, added up in one order.
+// Vectorized sums: 32 partial sums in registers of any width, added in a fixed order.
 //
 //     elements   0 1 2 ... 31 | 32 33 ... 63 | 64 65 66
 //     sum k      elements k, k + 32, k + 64
-//     in all     sums 16 apart are added, then 8, 4, 2 and 1 apart
+//     total      sums at distance 16 are added, then 8, 4, 2 and 1
 //
-// The order is the same for each width of registers, so that results are the same but for how a
-// processor rounds a product that is added.
+// The order is the same for all register widths, so results differ only by fused multiply-add
+// rounding.
 #pragma once
 
 #include "kernel.hpp"
 
 #if defined(__AVX2__) && defined(__GNUC__)
-// Intrinsics that leave a register undefined look to GCC like reading one by mistake.
+// GCC mistakes intrinsics with undefined registers for uninitialized reads.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kLanes = 32;
 
-// How many values of four bytes a register has.
+// Number of 4-byte values in a register.
 #if defined(__AVX512F__)
 constexpr int64_t kWide = 16;
 #elif defined(__AVX__)
@@ -33,7 +33,7 @@ constexpr int64_t kWide = 8;
 constexpr int64_t kWide = 4;
 #endif
 
-// `kCount` numbers side by side, as plain arrays where compilers have no such types.
+// A vector of `kCount` numbers, as a plain array for compilers without vector types.
 #if defined(_MSC_VER)
 template <class T, int64_t kCount>
 struct Vector {
@@ -79,7 +79,7 @@ struct Sums {
     for (int64_t k = 0; k < kRegisters; ++k) lanes[k] += load<Register>(values + k * kWidth);
   }
 
-  // The sums of all lanes; those here are used up.
+  // Returns the sum of all lanes. Destroys them.
   LANCELET_INLINE T total() {
     for (int64_t half = kRegisters / 2; half > 0; half /= 2)
       for (int64_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
@@ -100,7 +100,7 @@ struct Sums {
   }
 };
 
-// As many numbers as a register of floats has, read as such from what they are stored as.
+// A register of floats, converted from stored numbers.
 using Floats = Vector<float, kWide>;
 
 LANCELET_INLINE Floats floats_of(const float* from) {

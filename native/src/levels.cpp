@@ -1,8 +1,7 @@
-// Lists to levels and back.
+// Conversion between lists and levels.
 //
-// Levels are walked 64 entries at a time: comparisons become masks, and only the entries that
-// open a list are looked at one by one. What they need to know, how many items came before, is a
-// population count.
+// Levels are processed in groups of 64: comparisons become bit masks, and only entries that open a
+// list are visited one by one. The number of preceding items is a population count.
 #include "levels.hpp"
 
 #if defined(__BMI2__)
@@ -12,7 +11,7 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// The bits of `bits` where `mask` is set, moved together.
+// Gathers the bits selected by `mask`.
 LANCELET_INLINE uint64_t compress(uint64_t bits, uint64_t mask) {
 #if defined(__BMI2__)
   return _pext_u64(bits, mask);
@@ -31,7 +30,7 @@ struct BitWriter {
   uint64_t pending = 0;
   int64_t pending_bits = 0;
 
-  // Append `count` bits, up to 64; says whether they fit.
+  // Appends up to 64 bits. Returns false if the output is full.
   LANCELET_INLINE bool append(uint64_t bits, int64_t count) {
     pending |= bits << pending_bits;
     const int64_t total = pending_bits + count;
@@ -82,8 +81,8 @@ int64_t expand_list(Levels repetition, Levels definition, ConstInts lengths, int
   return at;
 }
 
-// Returns how many lists there are; every output has room for one per entry that opens a list,
-// and `offsets` for one more.
+// Returns the number of lists. Outputs have room for one per entry that opens a list, and `offsets`
+// for one more.
 int64_t unravel_list(Levels repetition, Levels definition, int64_t list_level, int64_t item_max,
                      int64_t slot_max, int64_t empty_level, Ints offsets, Bytes validity,
                      Span<uint16_t> outer_repetition, Span<uint16_t> outer_definition) {
@@ -130,7 +129,7 @@ int64_t unravel_list(Levels repetition, Levels definition, int64_t list_level, i
   return lists;
 }
 
-// Returns how many slots there are.
+// Returns the number of slots.
 int64_t pack_validity(Levels definition, int64_t slot_max, int64_t valid_max, Bytes out) {
   const uint16_t slot = clamped(slot_max), valid = clamped(valid_max);
   BitWriter bits{out};
@@ -161,7 +160,7 @@ int64_t count_slots(Levels definition, ConstInts counts, int64_t slot_max, Ints 
   return at;
 }
 
-// Returns how many of the entries, which ascend, have a slot.
+// Returns the number of the ascending entries that have a slot.
 int64_t rank_slots(Levels definition, ConstInts entries, int64_t slot_max, Ints out) {
   const uint16_t slot = clamped(slot_max);
   int64_t group = 0, before = 0, found = 0, last = -1;

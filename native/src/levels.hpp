@@ -1,4 +1,4 @@
-// What kernels over levels share: masks of 64 levels at a time, and unpacking.
+// Shared by kernels for levels: masks of 64 levels, and unpacking.
 #pragma once
 
 #include "kernel.hpp"
@@ -15,7 +15,7 @@ static LANCELET_INLINE uint64_t low_bits(int64_t count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
-// A mask of the first `count` of up to 64 levels: which are at most `most`.
+// Returns a mask of up to 64 levels that are at most `most`.
 static LANCELET_INLINE uint64_t at_most(const uint16_t* levels, int64_t count, uint16_t most) {
   uint8_t flags[kGroup];
   if (LANCELET_LIKELY(count == kGroup)) {
@@ -31,7 +31,7 @@ static LANCELET_INLINE uint64_t at_most(const uint16_t* levels, int64_t count, u
   return mask;
 }
 
-// FastLanes with words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.
+// FastLanes with 16-bit words: 64 lanes of 16 rows; bitpack.cpp explains the order.
 static constexpr int64_t kBlock = 1024;
 static constexpr int64_t kLanes = 64;
 static constexpr int64_t kRows = 16;
@@ -53,7 +53,7 @@ static inline void unpack_block(const uint16_t* LANCELET_RESTRICT words, uint16_
   }
 }
 
-// The levels of one slice, to `out`, which has room for `levels`. Returns 0 or a fault at `index`.
+// Unpacks the levels of one slice to `out`. Returns 0 or a fault at `index`.
 static inline int64_t unpack_slice(ConstBytes source, int64_t position, int64_t size,
                                    int64_t levels, int64_t width, int64_t index,
                                    uint16_t* LANCELET_RESTRICT out) {

@@ -1,17 +1,17 @@
-// LZ4 blocks, both ways. lancelet/kernels/reference/lz4.py shows the format.
+// LZ4 block compression and decompression. lancelet/kernels/reference/lz4.py shows the format.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kMatchMin = 4;
-constexpr int64_t kTailLiterals = 5;   // the format: the last 5 bytes are literals
-constexpr int64_t kNoMatchFrom = 12;   // and no copy starts in the last 12
+constexpr int64_t kTailLiterals = 5;   // format rule: the last 5 bytes are literals
+constexpr int64_t kNoMatchFrom = 12;   // format rule: no match starts in the last 12 bytes
 constexpr int64_t kFar = 65535;
 constexpr int64_t kBlockMax = 0x7E000000;
 
-// Add the bytes that a length of 15 goes on in. False if they end before the length does, or if
-// it exceeds what any block could hold.
+// Adds the extension bytes of a length. Returns false if they are truncated, or the length exceeds
+// the maximum.
 LANCELET_INLINE bool extend(const uint8_t** at, const uint8_t* end, int64_t* length) {
   uint8_t more;
   do {
@@ -22,13 +22,13 @@ LANCELET_INLINE bool extend(const uint8_t** at, const uint8_t* end, int64_t* len
   return true;
 }
 
-// Copy `length` bytes from `back` bytes before, where as many as kAhead more may be written.
+// Copies `length` bytes from `back` bytes before; kAhead more bytes are writable.
 constexpr int64_t kAhead = 32;
 
 LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length) {
   const uint8_t* from = to - back;
   if (back == 1) {
-    memset(to, *from, size_t(length));  // a plane of equal bytes, and nothing waits for a store
+    memset(to, *from, size_t(length));  // a run of equal bytes, without store forwarding stalls
   } else if (LANCELET_LIKELY(back >= 16)) {
     memcpy(to, from, 16);
     memcpy(to + 16, from + 16, 16);
@@ -36,14 +36,14 @@ LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length) {
   } else if (back >= 8) {
     for (int64_t k = 0; k < length; k += 8) memcpy(to + k, from + k, 8);
   } else {
-    // What repeats every `back` bytes also repeats every multiple of them.
+    // A pattern of period `back` also has any multiple of it as a period.
     const int64_t period = back * (7 / back + 1);
     for (int64_t k = 0; k < 16; ++k) to[k] = from[k];
     for (int64_t k = 16; k < length; k += 8) memcpy(to + k, to + k - period, 8);
   }
 }
 
-// Whether a block is sound and yields exactly `out_size` bytes.
+// Returns whether a block is valid and decompresses to exactly `out_size` bytes.
 bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) {
   const uint8_t* const end = at + size;
   uint8_t* const start = to;
@@ -68,7 +68,7 @@ bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) 
     if (length == 15 && !extend(&at, end, &length)) return false;
     length += kMatchMin;
     if (back == 0 || back > to - start || length > out_end - to) return false;
-    // Only the last bytes of the output, if the match gets there, are copied one by one.
+    // Only a match at the end of the output is copied bytewise.
     const int64_t ahead = smaller(length, out_end - to - kAhead);
     if (LANCELET_LIKELY(ahead > 0)) copy_match(to, back, ahead);
     for (int64_t k = larger<int64_t>(ahead, 0); k < length; ++k) to[k] = to[k - back];
@@ -85,8 +85,8 @@ LANCELET_INLINE uint8_t* write_length(uint8_t* to, int64_t rest) {
   return to;
 }
 
-// One sequence; `length` 0 is the last one, which copies nothing. Of `left` bytes from the literals
-// to the end of the input there is room for as many in the output.
+// Writes one sequence; `length` 0 is the last one, without a match. `left` input bytes remain from
+// the literals on, and at least this many output bytes.
 LANCELET_INLINE uint8_t* write_sequence(uint8_t* to, const uint8_t* literals, int64_t count,
                                         int64_t left, int64_t back, int64_t length) {
   uint8_t* token = to++;
@@ -103,8 +103,8 @@ LANCELET_INLINE uint8_t* write_sequence(uint8_t* to, const uint8_t* literals, in
   return to;
 }
 
-// Where four bytes were last seen. Positions count on from block to block, so that what earlier
-// blocks left is told apart without clearing the table.
+// Last position of each 4-byte sequence by hash. Positions continue across blocks, which
+// invalidates earlier entries without clearing the table.
 struct Seen {
   static constexpr int kBits = 12;
   uint32_t last[1 << kBits];
@@ -125,7 +125,7 @@ LANCELET_INLINE int64_t match_length(const uint8_t* a, const uint8_t* b, const u
   return a - start;
 }
 
-// Compress into `to`, which has room for `bound(size)`; return the end of the block.
+// Compresses to `to`, which has room for `bound(size)`; returns the end of the block.
 uint8_t* compress(const uint8_t* data, int64_t size, uint8_t* to, Seen* seen) {
   if (seen->base > UINT32_MAX - static_cast<uint32_t>(size) - 1) {
     memset(seen->last, 0, sizeof seen->last);
@@ -137,7 +137,7 @@ uint8_t* compress(const uint8_t* data, int64_t size, uint8_t* to, Seen* seen) {
   int64_t anchor = 0;
   int64_t at = 0;
   while (at + kNoMatchFrom < size) {
-    // Look ahead in growing steps, since data that does not match goes on not matching.
+    // The step grows with the number of misses, to skip incompressible data.
     int64_t match = -1;
     for (int64_t tries = 1 << 6; at + kNoMatchFrom < size; at += tries++ >> 6) {
       const uint32_t word = load<uint32_t>(data + at);

@@ -1,4 +1,4 @@
-// The rows of a column whose vectors are nearest to a query, and how far single ones are.
+// Exact k-nearest-neighbor search in a column, and distances of single vectors.
 #include "top_rows.hpp"
 #include "vector_scores.hpp"
 
@@ -30,7 +30,7 @@ int64_t nearest_vectors(ConstBytes vectors, int64_t element_bytes, int64_t dimen
           const bool is_full = best.size == best.scores.size;
           const float limit = is_full ? smaller(upper, best.scores.data[0]) : upper;
           const float found = score(vectors.data + row * bytes, limit);
-          // Without a bound above, infinitely far is a distance too; what is no number is none.
+          // Without an upper bound, infinite distances are returned; NaN never is.
           if (!(found >= lower) || (found >= upper && upper < HUGE_VALF)) continue;
           const Row own{found, static_cast<uint64_t>(row)};
           if (best.takes(own)) best.add(own);

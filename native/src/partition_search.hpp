@@ -1,7 +1,7 @@
-// What a search of partitions keeps: which rows may be found, and the best so far.
+// State of a partition search: the prefilter and the best rows.
 //
-// Where most rows may be found, only those that would get into the heap are looked up; where few
-// may, these are picked out first.
+// If most rows are allowed, the prefilter is checked only for rows that qualify for the heap; if
+// few are, allowed rows are selected first.
 #pragma once
 
 #include "top_rows.hpp"
@@ -11,13 +11,13 @@ namespace {
 
 constexpr int64_t kBatchRows = 1024;
 
-// Which rows may be found: a byte for each row of the segment.
+// The prefilter: a byte per row of the segment.
 struct Prefilter {
   ConstBytes mask;
 
   LANCELET_INLINE bool allows(int64_t index) const { return mask.data[index] != 0; }
 
-  // Keeps the places of rows that may be found, of rows from `first` on. Returns how many they are.
+  // Selects the allowed rows of a range. Returns their number.
   LANCELET_INLINE int64_t select(int64_t first, int64_t num_rows, int64_t* selected) const {
     int64_t count = 0;
     for (int64_t row = first; row < first + num_rows; ++row) {
@@ -28,7 +28,7 @@ struct Prefilter {
   }
 };
 
-// What a query brings, of which each kind of code takes a part.
+// Query parameters; each code kind uses some of them.
 struct Query {
   ConstBytes data;
   Span<const float> codebook;
@@ -42,12 +42,12 @@ struct Search {
   float lower, upper;
   TopRows best;
 
-  // A row whose score is above it is not found.
+  // Returns the score above which rows are rejected.
   LANCELET_INLINE float limit() const {
     return best.size == best.scores.size ? smaller(upper, best.scores.data[0]) : upper;
   }
 
-  // Whether less than most of some rows may be found, by the looks of a few of them.
+  // Estimates from a sample whether less than three quarters of the rows are allowed.
   LANCELET_INLINE bool allows_few(int64_t first, int64_t count) const {
     constexpr int64_t kProbes = 64;
     if (count < kProbes) return false;
@@ -57,7 +57,7 @@ struct Search {
     return num_allowed < kProbes * 3 / 4;
   }
 
-  // Looks at the score of a row; one that is no number is never kept.
+  // Offers a row with its score; NaN is rejected.
   LANCELET_INLINE void add(int64_t index, float score) {
     if (best.size == best.scores.size && !(score <= best.scores.data[0])) return;
     if (!(score >= lower) || !(score < upper)) return;
@@ -65,7 +65,7 @@ struct Search {
     if (best.takes(row) && prefilter.allows(index)) best.add(row);
   }
 
-  // The same for rows from `first` on.
+  // Offers consecutive rows.
   LANCELET_INLINE void add_all(int64_t first, int64_t count, const float* scores) {
     for (int64_t k = 0; k < count; ++k) add(first + k, scores[k]);
   }

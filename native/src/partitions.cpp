@@ -1,10 +1,10 @@
-// The nearest rows of some partitions of an index of vectors, of those that may be found.
+// Top-k search in partitions of a vector index, with a prefilter.
 //
-//     partition 7    rows 300..450 of the segment    scores of these, as their kind of code says
-//     best           the `count` smallest scores, a heap whose first is the farthest
-//     admitted       looked up only for rows that would get into the heap
+//     partition 7    rows 300..450 of the segment, scored by code kind
+//     best           the `count` smallest scores, a heap with the farthest on top
+//     allowed        checked only for rows that qualify for the heap
 //
-// Rows that score the same are told apart by their address, the smaller first.
+// Ties are broken by row address, smallest first.
 #include "code_tables.hpp"
 #include "row_scores.hpp"
 #include "vector_scores.hpp"
@@ -13,13 +13,13 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 enum Kind : int64_t {
-  kCodebook = 0,       // codes of a book; what is compared is the query less the centre
-  kTable = 1,       // codes of a table that is the same in all partitions
-  kBytes = 2,       // bytes, by their squared difference from those of the query
-  kProducts = 3,    // bytes, by their product with weights
-  kVectors = 4,     // vectors, by a metric
-  kRotated = 5,     // numbers of 8 bits whose products are adjusted row by row
-  kRotatedWide = 6  // the same with 16 bits
+  kCodebook = 0,       // codebook indices, compared with the query residual
+  kTable = 1,       // indices into a table shared by all partitions
+  kBytes = 2,       // bytes, by squared distance from the query
+  kProducts = 3,    // bytes, by dot product with weights
+  kVectors = 4,     // vectors, by metric
+  kRotated = 5,     // 8-bit codes with a correction per row
+  kRotatedWide = 6  // 16-bit codes with a correction per row
 };
 
 struct Codes {
@@ -31,7 +31,7 @@ struct Codes {
   LANCELET_INLINE const uint8_t* row(int64_t index) const { return data.data + index * row_bytes; }
 };
 
-// What each kind takes of its arguments besides rows; false if something does not fit.
+// Returns whether the arguments fit the code kind.
 bool fits(int64_t kind, const Codes& codes, const Query& query, Span<const float> centers,
           Span<const float> bases, int64_t partitions, int64_t rows) {
   const int64_t floats = query.data.size / 4;
@@ -77,8 +77,8 @@ LANCELET_INLINE float squares_of(const uint8_t* bytes, int64_t dimension) {
   return static_cast<float>(sum);
 }
 
-// How a query lies to a centre: `offset` is the score of the centre itself, and `base` what products
-// of bytes lack, as these stand for numbers 128 smaller.
+// Position of a query relative to a centroid: `offset` is the score of the centroid itself, `base`
+// corrects byte products for the bias of 128.
 struct Origin {
   float offset, base;
 };
@@ -134,7 +134,7 @@ int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
     rows = larger(rows, start + length);
   }
   if (!fits(kind, codes, query, centers, bases, starts.size, rows)) return fail(kBadLength, 1);
-  // Scores of a stretch, the query less a centre, a table, and the same table, or weights, in bytes.
+  // Scratch: scores of a batch, the query residual, a table, and its (or the weights') bytes.
   const int64_t entries = kind == kCodebook || kind == kTable ? row_bytes * kEntries : 0;
   const int64_t spare = larger(entries, (dimension + 63) / 64 * 64);
   float* scratch = static_cast<float*>(

@@ -1,4 +1,4 @@
-// Rows within lists or structs: their entries among the levels of chunks, and the layers around them.
+// Nested rows: their levels, and the enclosing lists and structs.
 #pragma once
 
 #include "plan_values.hpp"
@@ -10,10 +10,10 @@ namespace LANCELET_NAMESPACE {
 
 namespace planned {
 
-static constexpr int64_t kEntriesMax = 1 << 20;  // more are read in the general way
+static constexpr int64_t kEntriesMax = 1 << 20;  // larger results are left to the generic reader
 static constexpr int64_t kChunkLevelsMax = 1 << 16;
 
-// Memory that grows by items.
+// A growing array.
 template <class T>
 struct Grown {
   T* data = nullptr;
@@ -36,7 +36,7 @@ struct Grown {
   }
 };
 
-// The levels of rows, and where the values are that are visible.
+// Levels of rows, and locations of visible values.
 struct Entries {
   Grown<uint16_t> repetition, definition;
   Grown<ValueLocation> locations;
@@ -51,13 +51,13 @@ static inline bool is_same(const Nesting& a, const Nesting& b) {
   return memcmp(a.each, b.each, static_cast<size_t>(a.layers) * sizeof(Layer)) == 0;
 }
 
-// Walks the levels of chunks, each of which is unpacked and checked once as long as rows ascend.
+// Reads the levels of chunks. For ascending rows, each chunk is unpacked and validated once.
 class LevelReader {
  public:
   LevelReader(const File& file, Entries* entries) : file_(file), entries_(entries) {}
   ~LevelReader() { free(memory_); }
 
-  // Add the entries of a row; 0 or a fault.
+  // Adds the entries of a row. Returns 0 or a fault.
   int64_t row(const ValueLocation& location) {
     const Page& page = *location.page;
     const bool has_lists = page.begun != nullptr;
@@ -99,10 +99,10 @@ class LevelReader {
     return def_ == nullptr || def_[at] <= page.nesting->each[0].slot_def_max;
   }
 
-  // Before any row, where the entries of the row that was open may be.
+  // Returns to the start of the chunk, which may continue a row of the previous one.
   void rewind() { row_ = -1, at_ = 0, slot_ = 0; }
 
-  // Go on to where a row begins, counted in the chunk; what is passed are whole rows.
+  // Advances to the start of a row of the chunk.
   void seek(const Page& page, int64_t target) {
     const auto row_max = static_cast<uint16_t>(page.nesting->rep_max);
     if (row_ < 0) {
@@ -127,7 +127,7 @@ class LevelReader {
     }
     rewind();
     rep_ = def_ = nullptr;
-    // Without levels there is an entry for each value.
+    // Without levels, there is an entry per value.
     if (!nesting.rep_bits && !nesting.def_bits) chunk_.num_levels = chunk_.count;
     const int64_t levels = chunk_.num_levels;
     if (levels > kChunkLevelsMax) return fail(kBadCount, part);
@@ -156,13 +156,13 @@ class LevelReader {
       }
     }
     if (wrong > 0) return fail(kBadLevels, part);
-    // The chunk has the rows of the index, and a slot for each value.
+    // The chunk must have the rows of the repetition index and a slot per value.
     if (page.begun != nullptr && begins != page.begun[part + 1] - page.begun[part])
       return fail(kBadLength, part);
     return slots == chunk_.count ? 0 : fail(kBadLength, part);
   }
 
-  // Add an entry of the open chunk, and the value in its slot if it is visible.
+  // Adds an entry of the open chunk, and the location of its value if visible.
   int64_t add(const Page& page, int64_t at, int64_t slot) {
     if (at >= chunk_.num_levels) return fail(kBadIndex, at);
     if (entries_->repetition.count >= kEntriesMax) return fail(kTooLarge, 0);
@@ -188,7 +188,7 @@ class LevelReader {
   int64_t row_ = -1, at_ = 0, slot_ = 0;
 };
 
-// Write the layers around the values of rows to the output, from the values outwards.
+// Writes the enclosing layers of rows, from the values outwards.
 static inline int64_t put_layers(const Column& column, const Nesting& nesting, int64_t rows,
                                  const Entries& entries, Output* out, ColumnOutput* output) {
   int64_t count = output->count;
@@ -216,7 +216,7 @@ static inline int64_t put_layers(const Column& column, const Nesting& nesting, i
       ++list_level;
       int64_t opened = 0;
       for (int64_t k = 0; k < left; ++k) opened += rep[k] >= list_level;
-      // Entries that open lists are moved to the front, where those before them were read already.
+      // Entries that open lists are compacted in place.
       status = unravel_list({rep, left}, definition, list_level, layer.inner_def_max,
                             layer.slot_def_max, layer.empty_def, {offsets, left + 1},
                             {validity.data, has_bits ? validity.size : 0}, {rep, left},

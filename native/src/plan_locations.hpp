@@ -1,4 +1,4 @@
-// Where the rows of columns are in a file, by the plans of plan.hpp.
+// Locations of rows in a file, by the plans of plan.hpp.
 #pragma once
 
 #include "plan.hpp"
@@ -13,14 +13,14 @@ namespace planned {
 
 using namespace lancelet::plan;
 
-// Where a value is: of a page, the chunk or row, and the place in it. Of nested pages, where a row
-// begins, and the chunk that it ends in; and of their values, whether levels say that it is null.
+// Location of a value: page, chunk or row, and index within it. For nested pages: the start of a
+// row and its last chunk; for their values: whether the levels are null.
 struct ValueLocation {
   const Page* page;
   int64_t part;
   int64_t within;
   int64_t last;
-  int64_t is_null;  // -1 where the chunk knows
+  int64_t is_null;  // -1 if the chunk's definition levels decide
 };
 
 static LANCELET_INLINE int64_t number_at(const uint8_t* at, int64_t bytes) {
@@ -32,7 +32,7 @@ static LANCELET_INLINE int64_t number_at(const uint8_t* at, int64_t bytes) {
   }
 }
 
-// Sets `found` to that of item `item` of `bytes` each, and says whether there is a number for it.
+// Computes the position of item `item` of `bytes` each. Returns false on overflow.
 static LANCELET_INLINE bool item_position(int64_t position, int64_t item, int64_t bytes,
                                      int64_t* found) {
   if (position < 0 || item < 0 || bytes < 0 || (bytes && item > (INT64_MAX - position) / bytes))
@@ -54,7 +54,7 @@ static inline int64_t find_in_chunks(const Page& page, int64_t row, ValueLocatio
   return 0;
 }
 
-// Find a row of lists: the chunks that it is in follow each other.
+// Finds a row of lists, which spans consecutive chunks.
 static inline int64_t find_lists(const Page& page, int64_t row, ValueLocation* location, int64_t* position,
                                  int64_t* size) {
   if (page.chunks < 1) return fail(kBadIndex, 0);
@@ -86,7 +86,7 @@ static inline int64_t find_zipped(const Page& page, const File& file, int64_t ro
   return 0;
 }
 
-// Where a row of a page is, within the file.
+// Finds the location and byte range of a row.
 static inline int64_t find(const Page& page, const File& file, int64_t row, ValueLocation* location,
                            int64_t* position, int64_t* size) {
   location->page = &page;

@@ -1,4 +1,4 @@
-// Single values of chunks: their parts, decompressed, and what is at a place in them.
+// Single values of chunks: buffers, decompression and lookup.
 #pragma once
 
 #include "inflate.hpp"
@@ -17,14 +17,14 @@ namespace planned {
 
 static LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
-// The output, of which pieces are taken from front to back.
+// An output buffer that is allocated from front to back.
 struct Output {
   Bytes bytes;
   int64_t end = 0;
 
   LANCELET_INLINE int64_t room() const { return bytes.size - end; }
 
-  // Take `size` bytes at a place for words; returns where they are, or -1.
+  // Allocates `size` bytes, 8-byte aligned. Returns their position, or -1.
   LANCELET_INLINE int64_t take(int64_t size) {
     const int64_t start = padded(end);
     if (size < 0 || start > bytes.size || size > bytes.size - start) return -1;
@@ -33,7 +33,7 @@ struct Output {
   }
 };
 
-// A chunk that was opened: its values, decompressed, and where its nulls are.
+// An open chunk: decompressed values and levels.
 struct Chunk {
   const Page* page = nullptr;
   int64_t part = -1;
@@ -46,7 +46,7 @@ struct Chunk {
   ConstBytes definition = {nullptr, 0};
 };
 
-// Memory for what is decompressed, kept from chunk to chunk.
+// Memory for decompressed data, reused across chunks.
 struct Scratch {
   uint8_t* data = nullptr;
   int64_t size = 0;
@@ -77,7 +77,7 @@ static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratc
   return 0;
 }
 
-// Find the parts of a chunk, which lies within the file; its values may be compressed.
+// Splits a chunk into its buffers; values may be compressed.
 static inline int64_t open_chunk(const Page& page, int64_t part, ConstBytes bytes, Chunk* chunk) {
   chunk->page = &page;
   chunk->part = part;
@@ -115,7 +115,7 @@ static inline int64_t open_chunk(const Page& page, int64_t part, ConstBytes byte
   return 0;
 }
 
-// Levels that are runs: the bytes of their values, these, and a byte for the length of each.
+// Run-length encoded levels: the size of the values, the values, and a length byte per run.
 struct LevelRuns {
   const uint8_t* levels = nullptr;
   const uint8_t* lengths = nullptr;
@@ -134,7 +134,7 @@ struct LevelRuns {
   uint16_t level(int64_t run) const { return load<uint16_t>(levels + 2 * run); }
 };
 
-// Unpack levels, `count` of them, to `out`, which has room for them.
+// Unpacks `count` levels to `out`.
 static inline int64_t unpack_chunk_levels(ConstBytes packed, int64_t count, int64_t bits,
                                           uint16_t* out) {
   if (bits != kLevelRuns) return unpack_slice(packed, 0, packed.size, count, bits, 0, out);
@@ -150,7 +150,7 @@ static inline int64_t unpack_chunk_levels(ConstBytes packed, int64_t count, int6
   return count == 0 ? 0 : fail(kBadLength, 0);
 }
 
-// Whether a value is null, by levels that are runs.
+// Returns whether a value is null, for run-length encoded levels.
 static inline int64_t is_null_in_runs(const Chunk& chunk, int64_t at) {
   LevelRuns runs;
   const int64_t status = runs.open(chunk.definition);
@@ -164,7 +164,8 @@ static inline int64_t is_null_in_runs(const Chunk& chunk, int64_t at) {
   return found > 1 ? fail(kBadLevels, 0) : found;
 }
 
-// Whether a value is null, by levels of one bit in blocks of 1024; the last block may be plain.
+// Returns whether a value is null, for 1-bit levels in blocks of 1024; the last block may be
+// unpacked.
 static inline int64_t is_null(const Chunk& chunk, int64_t at) {
   if (chunk.page->def_bits == kLevelRuns) return is_null_in_runs(chunk, at);
   constexpr int64_t block_bytes = kBlock / 8;
@@ -178,7 +179,7 @@ static inline int64_t is_null(const Chunk& chunk, int64_t at) {
     const int64_t level = load<uint16_t>(from + 2 * offset);
     return level > 1 ? fail(kBadLevels, 0) : level;
   }
-  // Words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.
+  // 16-bit words: 64 lanes of 16 rows; bitpack.cpp explains the order.
   const int64_t lane = offset % 64, row = offset % 128 / 64 * 8 + offset / 128;
   return load<uint16_t>(from + 2 * lane) >> row & 1;
 }
@@ -195,7 +196,7 @@ static inline int64_t find_run(const Chunk& chunk, int64_t width, int64_t at) {
   return end == chunk.count && found >= 0 ? found : fail(kBadLength, 0);
 }
 
-// Write the value at a place of a chunk, which has the bits of the page.
+// Writes one value of a chunk.
 static inline int64_t read_value(const Page& page, const Chunk& chunk, int64_t at, uint8_t* to) {
   const int64_t width = page.bits / 8;
   switch (chunk.codec) {
@@ -226,7 +227,7 @@ static inline int64_t read_value(const Page& page, const Chunk& chunk, int64_t a
   }
 }
 
-// The index of an item of a dictionary.
+// Reads the dictionary index of a value.
 static inline int64_t read_index(const Page& page, const Chunk& chunk, int64_t at,
                                  int64_t* index) {
   uint8_t word[8] = {};
@@ -241,7 +242,7 @@ static inline int64_t read_index(const Page& page, const Chunk& chunk, int64_t a
 
 // --- strings ----------------------------------------------------------------------------------
 
-// Where a string, or the codes of one, is in a chunk.
+// Finds a string, or its codes, in a chunk.
 static inline int64_t find_string(const Page& page, const Chunk& chunk, int64_t at, ConstBytes* found) {
   const int64_t width = page.bits / 8, n = chunk.count;
   if (n >= chunk.values.size / width) return fail(kTooShort, 0);
@@ -262,7 +263,7 @@ static inline int64_t find_item_string(const Items& items, int64_t index, ConstB
   return 0;
 }
 
-// Whether bytes are UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+// Returns whether bytes are valid UTF-8, without overlong forms and surrogates.
 static inline bool is_utf8(const uint8_t* at, int64_t size) {
   const uint8_t* const end = at + size;
   while (at < end) {
@@ -284,7 +285,7 @@ static inline bool is_utf8(const uint8_t* at, int64_t size) {
   return true;
 }
 
-// Append a string, or the codes of one by a table of symbols.
+// Appends a string, decoded by a symbol table if given.
 static inline int64_t append(ConstBytes found, const Symbols& symbols, Output* out) {
   if (symbols.symbols == nullptr) {
     if (found.size > out->room()) return fail(kOutputFull, 0);

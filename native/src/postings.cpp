@@ -1,4 +1,4 @@
-// Posting lists of text indices, written and read; postings.hpp shows how a block is read.
+// Encoding and decoding of posting lists; postings.hpp defines the layout.
 #include "postings.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -44,7 +44,7 @@ uint8_t* put_packed(const uint32_t* values, uint8_t* out) {
   return out + static_cast<int64_t>(width) * lanes * 4;
 }
 
-// Frequencies in blocks of 256: the width that is cheapest, and what does not fit it apart.
+// Writes frequencies in blocks of 256: the cheapest width, then the exceptions.
 uint8_t* put_patched(const uint32_t* values, uint8_t* out) {
   int64_t needs[33] = {};
   for (int k = 0; k < 256; ++k) ++needs[width_of(values[k])];
@@ -80,7 +80,7 @@ uint8_t* put_patched(const uint32_t* values, uint8_t* out) {
   return out;
 }
 
-// The tail of a list, whose documents are fewer than a block.
+// Writes the tail of a list, a partial block.
 uint8_t* put_tail(const uint32_t* docs, const uint32_t* freqs, int64_t count, bool is_varint,
                   uint8_t* out) {
   if (!is_varint) {
@@ -105,7 +105,8 @@ uint8_t* put_block(const uint32_t* docs, const uint32_t* freqs, uint8_t* out) {
   return put_packed<lanes>(freqs, out);
 }
 
-// The pairs of frequency and code of a length that no other pair of some documents is as good as.
+// The impacts of a group of documents: pairs of frequency and length code that no other pair
+// dominates.
 struct Impacts {
   uint32_t most[256];  // the largest frequency of each code
   int lowest, highest;
@@ -136,7 +137,7 @@ struct Impacts {
       if (most[code] <= best) continue;
       const uint32_t step = most[code] - best - 1;
       const bool is_far = code != before + 1;
-      // Frequencies are far below 2^31, but a list may claim anything.
+      // Valid frequencies are far below 2^31; invalid ones wrap.
       out = put_varint(out, step << 1 | is_far);
       if (is_far) *out++ = static_cast<uint8_t>(code - before);
       best = most[code];
@@ -148,9 +149,9 @@ struct Impacts {
 
 }  // namespace
 
-// For each list of `count[i]` documents an entry for every block, and then one for every 32 blocks:
-// the last document, and the pairs of frequency and length that may score best. `code` has the
-// length of every document in a byte; `end` has the end of every entry.
+// Writes the impacts of each list of `count[i]` documents: an entry per block, then one per 32
+// blocks, with the last document and the pairs of frequency and length that may score best. `code`
+// is the length code of each document; `end` receives the end of each entry.
 int64_t encode_impacts(Span<const uint32_t> docs, Span<const uint32_t> freqs, ConstInts count,
                        ConstBytes code, int64_t block_docs, Bytes out, Ints end) {
   constexpr int64_t kBlocksPerGroup = 32;
@@ -181,8 +182,8 @@ int64_t encode_impacts(Span<const uint32_t> docs, Span<const uint32_t> freqs, Co
   return at - out.data;
 }
 
-// Lists of `count[i]` documents each, one behind the other, become blocks; `end` has the end of
-// every block. Blocks of 128 have the best score of their documents in front.
+// Writes consecutive lists of `count[i]` documents as blocks; `end` receives the end of each block.
+// Blocks of 128 start with their best score.
 int64_t encode_postings(Span<const uint32_t> docs, Span<const uint32_t> freqs, ConstInts count,
                         Span<const float> block_score, int64_t block_docs, int64_t is_varint,
                         Bytes out, Ints end) {
@@ -214,7 +215,7 @@ int64_t encode_postings(Span<const uint32_t> docs, Span<const uint32_t> freqs, C
   return at - out.data;
 }
 
-// Blocks of `count[i]` documents each.
+// Reads blocks of `count[i]` documents.
 int64_t decode_postings(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                         int64_t block_docs, int64_t is_varint, Span<uint32_t> docs,
                         Span<uint32_t> freqs) {
@@ -233,7 +234,7 @@ int64_t decode_postings(ConstBytes source, ConstInts position, ConstInts size, C
   return to;
 }
 
-// Streams of `count[i]` values: packed runs of 128, and the rest as varints.
+// Writes streams of `count[i]` values: packed runs of 128, and the rest as varints.
 int64_t encode_streams(Span<const uint32_t> values, ConstInts count, Bytes out, Ints end) {
   int64_t from = 0;
   uint8_t* at = out.data;

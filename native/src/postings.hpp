@@ -1,7 +1,7 @@
-// Posting lists: blocks of documents and frequencies, bit-packed in lanes, and their tails.
+// Posting lists: blocks of documents and frequencies, bit-packed in lanes, and tails.
 //
-// A packed run of 32 * L values has L lanes: value i is the (i / L)-th of lane i % L. Each lane
-// fills 32-bit words from their lowest bit up, and word r of all lanes lie side by side.
+// A packed run of 32 * L values has L lanes: value i is number i / L of lane i % L. A lane fills
+// 32-bit words from the lowest bit up, and word r of all lanes are adjacent.
 #pragma once
 
 #include "kernel.hpp"
@@ -37,7 +37,7 @@ void unpack(const uint8_t* data, int width, uint32_t* out) {
   }
 }
 
-// Returns behind the number, or nothing where it is cut short or too large.
+// Returns the end of the number, or null if it is truncated or too large.
 LANCELET_INLINE const uint8_t* get_varint(const uint8_t* at, const uint8_t* end, uint32_t* value) {
   if (at < end && *at < 0x80) {
     *value = *at;
@@ -113,8 +113,8 @@ const uint8_t* get_block(const uint8_t* at, const uint8_t* end, uint32_t* docs, 
   return get_packed<lanes>(at, end, freqs);
 }
 
-// The documents of a block, which is a tail if they are fewer than a block has; blocks of 128 have
-// a score in front. Returns behind the block, or nothing where it is malformed.
+// Reads the documents and frequencies of a block, or of a tail if there are fewer than a block.
+// Blocks of 128 start with a score. Returns the end, or null if malformed.
 [[maybe_unused]] const uint8_t* get_postings(const uint8_t* at, const uint8_t* end, int64_t count, int64_t block_docs,
                             bool is_varint, uint32_t* docs, uint32_t* freqs) {
   if (block_docs == 128) {

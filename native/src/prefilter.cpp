@@ -1,10 +1,10 @@
-// Which rows of an index of vectors may be found: masks of fragments, brought into its order.
+// Prefilter of a vector index: fragment masks, gathered in index order.
 //
 //     fragment 4     mask 0 1 1
 //     addresses      4:2 4:0 9:1 4:1     of the rows of a partition
-//     admitted       1   0   0   1       no fragment 9 is there
+//     allowed        1   0   0   1       fragment 9 does not exist
 //
-// Rows of a partition come from few fragments, one after the other, so the last one is kept in hand.
+// Consecutive rows usually have the same fragment, so the last mask is reused.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {

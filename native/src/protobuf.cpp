@@ -1,4 +1,4 @@
-// Protobuf by columns: walks wire fields without decoding what nobody asked for.
+// Columnar protobuf decoding: skips fields that were not requested.
 #include "wire.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -6,7 +6,7 @@ namespace {
 
 struct Paths {
   ConstInts pairs;
-  int64_t stride;  // messages
+  int64_t stride;  // number of messages
   uint64_t* values;
   uint8_t* present;
 };
@@ -16,7 +16,7 @@ LANCELET_INLINE void store_value(const Paths& paths, int64_t path, int64_t messa
   paths.present[path * paths.stride + message] = 1;
 }
 
-// Reads the numbers of an embedded message `outer`.
+// Reads the requested numbers of the embedded message `outer`.
 bool read_embedded(Cursor cursor, const Paths& paths, uint64_t outer, int64_t message,
                    Fault& fault) {
   WireField field;
@@ -131,7 +131,7 @@ int64_t find_parts(ConstBytes message, int64_t field, Ints head, Ints position, 
 
 int64_t find_parts_in(ConstBytes source, ConstInts position, ConstInts size, int64_t field_number,
                       Ints owner, Ints part_position, Ints part_size) {
-  // Without room it counts only, so that the caller knows how much it takes.
+  // With empty outputs, only counts.
   const bool counts_only = owner.size == 0;
   int64_t count = 0;
   WireField field;
@@ -208,7 +208,7 @@ int64_t join_pages(ConstBytes source, ConstInts head_position, ConstInts head_si
     const int64_t first = edges.data[column], stop = edges.data[column + 1];
     if (first < 0 || stop < first || stop > pages) return fail(kBadOffsets, column);
     for (int64_t page = first - 1; page < stop; ++page) {
-      // The head of the column comes before its pages.
+      // The column encoding precedes the pages.
       const bool is_column = page < first;
       const int64_t kind = is_column ? column_heads.data[column] : page_heads[page];
       if (kind < 0 || kind >= head_position.size) return fail(kBadIndex, column);
@@ -217,7 +217,7 @@ int64_t join_pages(ConstBytes source, ConstInts head_position, ConstInts head_si
       const int64_t buffer = is_column ? 0 : bounds.data[page];
       const int64_t count = is_column ? 0 : bounds.data[page + 1] - buffer;
       if (count < 0 || !within(buffer, count, position.size)) return fail(kBadOffsets, column);
-      // Ten bytes for a number, and two for a tag, a size or both, whatever they are.
+      // Upper bound: ten bytes per number, two per tag or size.
       if (out.data + out.size - at < head + 20 * count + 80) return fail(kOutputFull, column);
       if (is_column) {
         *at++ = 0x0a;

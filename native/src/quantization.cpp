@@ -1,4 +1,4 @@
-// Rows of vectors rounded to bytes, from which it is told how near they are at the most.
+// Scalar quantization of rows to bytes, used for lower bounds of distances.
 #include "distances.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -26,7 +26,7 @@ void quantize_each(const uint8_t* vectors, int64_t dimension, const float* cente
       sum += difference * difference;
       most = larger(most, difference < 0 ? -difference : difference);
     }
-    // What cannot be rounded is told by a step that is no number.
+    // Rows that cannot be quantized have a NaN step.
     const bool is_finite = sum < 1e30f;
     const float scale = is_finite && most > 1e-20f ? 127 / most : 0;
     for (int64_t k = 0; k < dimension; ++k) {

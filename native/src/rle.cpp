@@ -1,4 +1,4 @@
-// Run lengths, expanded and collapsed chunk by chunk.
+// Run-length encoding and decoding by chunk.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr int64_t kRunMax = 255;
 
-// A value of a width that a register holds.
+// A value that fits a register.
 template <class T>
 struct Word {
   static constexpr int64_t bytes = sizeof(T);
@@ -63,7 +63,7 @@ int64_t decode_chunks(const Value& value, ConstBytes values, ConstInts value_pos
   return written * value.bytes;
 }
 
-// Call `emit(start, length)` for every run of a chunk, runs split at the longest length.
+// Calls `emit(start, length)` for every run of a chunk, split at the maximum length.
 template <class Value, class Emit>
 LANCELET_INLINE void each_run(const Value& value, const uint8_t* values, int64_t count,
                               Emit emit) {

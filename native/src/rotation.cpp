@@ -1,9 +1,8 @@
-// Vectors turned by sign bits: four times, elements change sign and are added up crosswise.
+// Randomized Hadamard rotation: four passes of sign flips and a fast Walsh-Hadamard transform.
 //
 //     [a b c d]  ->  [a+b a-b c+d c-d]  ->  [a+b+c+d a-b+c-d a+b-c-d a-b-c+d], times 1 / sqrt(4)
 //
-// 16 rows are turned at the same time, element by element side by side, so that each sum is one of
-// whole registers.
+// 16 rows are transposed and rotated together, so that each operation uses whole registers.
 #include <math.h>
 
 #include "kernel.hpp"
@@ -14,7 +13,7 @@ namespace {
 constexpr int64_t kRows = 16;
 constexpr int64_t kPasses = 4;
 
-// An element of all rows, and another: their sums and differences.
+// Replaces two elements of all rows by their sum and difference.
 LANCELET_INLINE void butterfly(float* LANCELET_RESTRICT low, float* LANCELET_RESTRICT high) {
   for (int64_t row = 0; row < kRows; ++row) {
     const float a = low[row], b = high[row];

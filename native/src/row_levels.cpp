@@ -1,21 +1,21 @@
-// Rows of lists: in which chunks they are, and their entries in these.
+// Rows of lists: their chunks, and their levels within them.
 //
-// A chunk is unpacked to scratch memory and walked 64 levels at a time. A group in which no wanted
-// row lies costs a few comparisons and population counts, which are needed anyway: the chunk must
-// have the rows of its index and the slots of its values.
+// A chunk is unpacked to scratch memory and processed in groups of 64 levels. A group without
+// requested rows costs some comparisons and population counts, which validation needs anyway: the
+// chunk must match the rows of its index and the number of its values.
 #include "levels.hpp"
 #include "search.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// What is wanted, and where the walk is.
+// The requested rows and the current position.
 struct Walk {
   ConstInts rows;
-  int64_t next = 0;  // the first of `rows` that is not passed yet
+  int64_t next = 0;  // index of the next requested row
   int64_t entries = 0, slots = 0;
 
-  // Passes rows before `row`, and says whether `row` up to `last` holds a wanted one.
+  // Skips rows before `row`; returns whether [row, last] contains a requested row.
   LANCELET_INLINE bool contains(int64_t row, int64_t last) {
     while (next < rows.size && rows.data[next] < row) ++next;
     return next < rows.size && rows.data[next] <= last;
@@ -29,7 +29,7 @@ LANCELET_INLINE void set_bit(Bytes bits, int64_t at, bool value) {
 
 }  // namespace
 
-// Returns how many chunks hold any of the rows, which ascend.
+// Returns the number of chunks that hold any of the ascending rows.
 int64_t chunks_of_rows(ConstInts begun, ConstInts ended, ConstInts rows, Ints chunks) {
   const int64_t last_chunk = begun.size - 2;
   if (rows.size == 0) return 0;
@@ -52,7 +52,7 @@ int64_t chunks_of_rows(ConstInts begun, ConstInts ended, ConstInts rows, Ints ch
   return found;
 }
 
-// Returns how many entries the rows have; slots[0] becomes how many of them have a slot.
+// Returns the number of entries of the rows; slots[0] receives the number of value slots.
 int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repetition_position,
                         ConstInts repetition_size, int64_t repetition_width,
                         ConstBytes definition_source, ConstInts definition_position,
@@ -73,7 +73,7 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
     return fail(kBadWidth, 0);
   int64_t most = 0;
   for (int64_t i = 0; i < count; ++i) {
-    // The head of a chunk has 16 bits for it.
+    // Chunk headers store 16 bits.
     if (num_levels.data[i] < 0 || num_levels.data[i] > UINT16_MAX) return fail(kBadCount, i);
     most = larger(most, num_levels.data[i]);
   }
@@ -96,7 +96,7 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
     if (status == 0 && has_definition)
       status = unpack_slice(definition_source, definition_position.data[i], definition_size.data[i],
                             levels, definition_width, i, def);
-    // Entries before the first start belong to the row that was open.
+    // Entries before the first start continue the previous row.
     int64_t row = begun.data[chunk] - 1, slot = 0;
     for (int64_t start = 0; start < levels && status == 0; start += kGroup) {
       const int64_t group = smaller(kGroup, levels - start);

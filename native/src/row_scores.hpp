@@ -1,13 +1,13 @@
-// Looking at rows of a partition: most are told to be too far by a product of bytes.
+// Scoring of partition rows: byte dot products give lower bounds that reject most rows.
 //
-// The score of many kinds is near + add + scale * (<weights, numbers> + base), where numbers of a
-// row are bytes, or nearly are. With weights rounded to bytes too, the product takes a fraction of
-// the work, and says how small the score is at the least:
+// Scores of many kinds have the form offset + add + scale * (<weights, numbers> + base), where the
+// numbers of a row are bytes, or approximately so. With weights quantized to bytes, the product is
+// much cheaper and yields a lower bound of the score:
 //
 //     weight      3.1 -0.4      in steps of 0.025      124 -16
-//     number      0..31         halfway 15.5, so a rest of r is at most 15.5 * |r| off that
+//     number      0..31         midpoint 15.5, so a remainder r contributes at most 15.5 * |r|
 //
-// Only rows that could get into the heap by that are scored as they are.
+// Only rows whose bound qualifies for the heap are scored exactly.
 #pragma once
 
 #include "distances.hpp"
@@ -20,20 +20,20 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// What bounds are found from: bytes of each row; where there is no `scale`, it is the same for all.
+// Inputs of the bounds: bytes of each row; an empty `scale` is the same for all rows.
 struct QuantizedRows {
   const uint8_t* bytes;
   int64_t dimension;
   Span<const float> add, scale;
 };
 
-// Weights in steps of bytes. A product is `step` times that of bytes plus `shift`, at most `slack`
-// off. Without steps, nothing is known of it.
+// Weights quantized to bytes. The exact product is `step` times the byte product plus `shift`, with
+// an error of at most `slack`. `step` 0 means that there are no bounds.
 struct QuantizedWeights {
   int8_t* weights;
   float step, shift, slack, scale;
 
-  // Numbers lie as far from `middle` as that is from 0, and may be `error` off (as a vector).
+  // Row numbers are in [0, 2 * middle], with an error of norm `error`.
   void fill(const float* exact, int64_t dimension, float middle, double error) {
     float most = 0;
     for (int64_t k = 0; k < dimension; ++k) most = larger(most, exact[k] < 0 ? -exact[k] : exact[k]);
@@ -56,11 +56,11 @@ struct QuantizedWeights {
     }
     fill_up(dimension);
     shift = static_cast<float>(middle * rest);
-    // Sums are rounded as well.
+    // Includes rounding of the sums.
     slack = static_cast<float>(middle * (absolute_rest + 2e-5 * size) + error * root_of(squares));
   }
 
-  // Takes weights that are bytes less 128.
+  // Sets weights to bytes minus 128.
   void take(const uint8_t* bytes, int64_t dimension) {
     for (int64_t k = 0; k < dimension; ++k) weights[k] = static_cast<int8_t>(bytes[k] ^ 128);
     fill_up(dimension);
@@ -80,7 +80,7 @@ constexpr int64_t kSums = 4;
 
 LANCELET_INLINE bool can_quantize() { return __builtin_cpu_supports("avx512vnni"); }
 
-// Numbers of 16 rows, read at once where the rows lie side by side.
+// Loads numbers of 16 rows, directly if the rows are consecutive.
 LANCELET_INLINE __m512 of_rows(Span<const float> numbers, const int64_t* rows, float fallback) {
   if (numbers.size == 0) return _mm512_set1_ps(fallback);
   if (rows[kGroup - 1] - rows[0] == kGroup - 1) return _mm512_loadu_ps(numbers.data + rows[0]);
@@ -89,7 +89,7 @@ LANCELET_INLINE __m512 of_rows(Span<const float> numbers, const int64_t* rows, f
   return _mm512_loadu_ps(found);
 }
 
-// The totals of four registers, each in four places: those of register k from place 4 * k on.
+// Sums four registers; the total of register k fills lanes 4 * k to 4 * k + 3.
 LANCELET_INLINE __m512i totals_of(const __m512i* sums) {
   const __m512i first = _mm512_add_epi32(_mm512_shuffle_i32x4(sums[0], sums[1], 0x44),
                                          _mm512_shuffle_i32x4(sums[0], sums[1], 0xee));
@@ -101,7 +101,7 @@ LANCELET_INLINE __m512i totals_of(const __m512i* sums) {
   return _mm512_add_epi32(two, _mm512_shuffle_epi32(two, _MM_PERM_CDAB));
 }
 
-// Which of 16 rows may have a score that is not above `limit`, or none that is a number.
+// Returns a mask of the 16 rows whose score may be at most `limit`, or NaN.
 __attribute__((target("avx512vnni"))) uint32_t rows_below(const QuantizedRows& numbers,
                                                            const int64_t* rows,
                                                            const QuantizedWeights& quantized, float base,
@@ -130,7 +130,7 @@ __attribute__((target("avx512vnni"))) uint32_t rows_below(const QuantizedRows& n
         sums[k] = _mm512_dpbusd_epi32(sums[k], _mm512_maskz_loadu_epi8(rest, own[k] + whole),
                                       weights);
     }
-    // Each total is in four places, of which one is taken from each group.
+    // Each total fills four lanes, of which each group uses one.
     products = _mm512_mask_mov_epi32(products, static_cast<__mmask16>(0x1111 << group),
                                      totals_of(sums));
   }
@@ -154,7 +154,7 @@ LANCELET_INLINE bool can_quantize() { return false; }
 
 #endif
 
-// Looks at rows of a partition: at those only that may be found, if these are few.
+// Scores the rows of a partition; if few are allowed, only these.
 template <class Score>
 LANCELET_INLINE void each_row(int64_t start, int64_t length, [[maybe_unused]] const QuantizedRows& numbers,
                               [[maybe_unused]] const QuantizedWeights& quantized, [[maybe_unused]] float base,

@@ -1,14 +1,15 @@
-// Whole numbers of a few bits that point as vectors do: a vector times a scale, rounded down.
+// Low-bit codes that approximate the direction of a vector: the vector times a scale, rounded down.
 //
-//     vector  0.9 0.4    scale 2 -> 1 0, with halves 1.5 0.5     scale 3 -> 2 1, with halves 2.5 1.5
-//     how well they point  <x, q + 1/2> / |q + 1/2|              the best of all scales is taken
+//     vector  0.9 0.4    scale 2 -> 1 0, centered 1.5 0.5     scale 3 -> 2 1, centered 2.5 1.5
+//     objective          <x, q + 1/2> / |q + 1/2|, maximized over all scales
 //
-// Numbers change only at scales k / x_i. These are visited in their order: each is put into a bucket
-// by its size, where the few that share one are kept in order.
+// Codes change only at scales k / x_i. These are visited in order, by a bucket sort whose buckets
+// are sorted lists.
 //
-// Where there are many, it is first found between which scales the best one is. With A = <x, q + 1/2>
-// and S = |q + 1/2|^2 a step at scale t adds k / t to A and 2 k to S. So from scale t0 on A grows by
-// at most 1 / (2 t0) of what S grows by, and A^2 / S is at most what it is at either end of that line.
+// If there are many, an interval that contains the best scale is found first. With A = <x, q + 1/2>
+// and S = |q + 1/2|^2, a step at scale t adds k / t to A and 2 k to S. From scale t0 on, A grows at
+// most 1 / (2 t0) times as fast as S, and A^2 / S is bounded by its values at the ends of that
+// line.
 #include <math.h>
 
 #include "kernel.hpp"
@@ -24,7 +25,7 @@ struct Step {
   int32_t element, next;
 };
 
-// Steps of one vector; `first` has the first of each bucket, or -1.
+// Steps of one vector; `first` is the first of each bucket, or -1.
 struct Steps {
   Step* items;
   int32_t* first;
@@ -38,7 +39,7 @@ struct Steps {
     memset(first, 255, static_cast<size_t>(buckets) * 4);
   }
 
-  // Steps of one element come in their order, and elements do: what is equal is behind.
+  // Steps are added in element order, so equal scales keep it.
   LANCELET_INLINE void add(double scale, int64_t element) {
     const double where = (scale - low) * share;
     const int64_t bucket =
@@ -59,9 +60,9 @@ LANCELET_INLINE int64_t code_at(double scale, double x, int64_t top) {
 }
 
 constexpr int64_t kEdges = 64;
-constexpr int64_t kWorthwhile = 3;  // numbers below this are few steps
+constexpr int64_t kWorthwhile = 3;  // smaller codes have few steps
 
-// A and S of a vector at scales side by side.
+// A and S of a vector at evenly spaced scales.
 struct Edges {
   double scale[kEdges], along[kEdges], square[kEdges];
 
@@ -86,14 +87,14 @@ struct Edges {
     return along[edge] * along[edge] / square[edge];
   }
 
-  // The most that A^2 / S may be from one scale to the next.
+  // Returns an upper bound of A^2 / S between two scales.
   LANCELET_INLINE double most_from(int64_t edge) const {
     const double most = along[edge] + (square[edge + 1] - square[edge]) / (2 * scale[edge]);
     return larger(at(edge), most * most / square[edge + 1]);
   }
 };
 
-// Narrows two scales to where between them the best one is.
+// Narrows an interval of scales to the part that contains the best one.
 LANCELET_INLINE void narrow(const float* x, int64_t dimension, double top, double* low,
                             double* high) {
   Edges edges;
@@ -107,7 +108,7 @@ LANCELET_INLINE void narrow(const float* x, int64_t dimension, double top, doubl
     to = edge + 1;
   }
   if (from >= to) return;
-  // Numbers change a little before their scale is reached, so a little more is looked at.
+  // Codes change slightly before their scale because of rounding, hence the margin.
   if (from > 0) *low = edges.scale[from] * (1 - kMargin);
   if (to < kEdges - 1) *high = edges.scale[to] * (1 + kMargin);
 }

@@ -1,12 +1,12 @@
-// Finding rows among ascending bounds.
+// Row lookup in ascending bounds.
 #pragma once
 
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
 
-// The part that holds `row`: the last whose bound is not above it, from part `from` on.
-// Steps double, so that rows that lie close together are found in a few comparisons.
+// Returns the part that holds `row`: the last with a bound of at most `row`, from part `from` on.
+// Gallops, so that nearby rows need few comparisons.
 static LANCELET_INLINE int64_t part_of(ConstInts bounds, int64_t from, int64_t row) {
   int64_t low = from;
   int64_t step = 1;

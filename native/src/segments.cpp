@@ -1,17 +1,17 @@
-// Segments of texts: pieces between the places where words end by the rules of Unicode (UAX 29),
-// and by lists of words where a script puts no blanks between them. See reference/segments.py.
+// Word segmentation by the Unicode rules (UAX 29), and by dictionaries for scripts without spaces.
+// reference/segments.py defines the results.
 #include "characters.hpp"
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// The numbers of CharacterClass in kernels/segment_rules.py.
+// The values of CharacterClass in kernels/segment_rules.py.
 enum Class : uint8_t {
   kOther, kCr, kLf, kNewline, kExtend, kZwj, kRegionalIndicator, kFormat, kKatakana,
   kHebrewLetter, kALetter, kSingleQuote, kDoubleQuote, kMidNumLet, kMidLetter, kMidNum, kNumeric,
   kExtendNumLet, kWSegSpace, kExtendedPictographic, kPictographicLetter,
-  kComplex = 32,  // and above: 8 * language + what the character is in its cluster
+  kComplex = 32,  // from here on: 8 * language + cluster part
 };
 enum Part : uint8_t { kPlain, kMark, kConsonant, kLinker, kLinkedMark };
 
@@ -49,7 +49,7 @@ struct Dictionary {
   Span<const int32_t> children;
   Span<const uint16_t> num_children;
   ConstBytes is_word;
-  Ints language_runs;  // how many there were of each language
+  Ints language_runs;  // number of runs per language
   bool broken = false;
 
   bool is_leaf(int64_t node) const { return num_children.data[node] == 0; }
@@ -90,7 +90,7 @@ struct Text {
     return code < classes.size ? classes.data[code] : static_cast<uint8_t>(kOther);
   }
 
-  // The class of the first character from `at` on that is not a mark.
+  // Returns the class of the first character from `at` on that is not ignored.
   uint8_t next_class(int64_t at, int64_t stop) const {
     while (at < stop) {
       const Character c = read(at, stop);
@@ -102,8 +102,8 @@ struct Text {
   }
 };
 
-// Takes the characters of a text and where segments end, and writes down those that have a letter
-// or a digit; with `splits`, the runs of letters and digits in them.
+// Receives characters and segment ends, and emits segments that contain a letter or digit; with
+// `splits`, their runs of letters and digits.
 struct Output {
   Members members;
   bool splits;
@@ -136,13 +136,13 @@ struct Output {
   }
 };
 
-// Where the clusters of characters of a stretch end: what is one letter to a reader.
+// Grapheme cluster boundaries of a run.
 struct Clusters {
   const Text& text;
   int64_t at, stop;
   bool begun = false;
 
-  // The next place between clusters, the beginning first; -1 after the end.
+  // Returns the next boundary, beginning with the start; -1 after the end.
   int64_t next() {
     if (!begun) {
       begun = true;
@@ -164,14 +164,14 @@ struct Clusters {
   }
 };
 
-// A stretch of one language, and the words it begins with.
+// A run of one language, segmented by its dictionary.
 struct LanguageRun {
   const Text& text;
   Dictionary& dictionary;
   int64_t root, at, stop;
   Clusters clusters;
 
-  // Where the next word ends, -1 if no word is left.
+  // Returns the end of the next word, or -1 if none is left.
   int64_t next_end() {
     int64_t node = root, matched = -1, cluster = -1;
     bool inside = false;
@@ -188,7 +188,7 @@ struct LanguageRun {
         continue;
       }
       if (dictionary.is_leaf(node)) return at;
-      // A word may go on; what ends within a cluster is none.
+      // A longer word may follow; words must end at cluster boundaries.
       while (cluster < at) {
         const int64_t position = clusters.next();
         cluster = position < 0 ? stop : position;
@@ -199,7 +199,7 @@ struct LanguageRun {
   }
 };
 
-// Segments of a run of characters of scripts without blanks.
+// Segments a run of scripts without spaces.
 void cut_run(const Text& text, Dictionary& dictionary, int64_t start, int64_t stop, Output& out) {
   int64_t consumed = start;
   const auto cut = [&](int64_t end) {
@@ -210,7 +210,7 @@ void cut_run(const Text& text, Dictionary& dictionary, int64_t start, int64_t st
     }
     out.cut(end);
   };
-  // The end of a stretch may be left, and is then taken for a run of its own.
+  // The unmatched end of a run is segmented again.
   while (consumed < stop) {
     for (int64_t at = consumed; at < stop;) {
       const int64_t from = at;
@@ -235,8 +235,8 @@ void cut_run(const Text& text, Dictionary& dictionary, int64_t start, int64_t st
   }
 }
 
-// What the rules look at before a place: the character, the last two that are no marks, and
-// whether an odd number of halves of flags ends there.
+// Context of a boundary: the last character, the last two that are not ignored, and whether the
+// number of preceding regional indicators is odd.
 struct Before {
   uint8_t last = kOther, near = kOther, far = kOther;
   bool odd = false;
@@ -249,7 +249,8 @@ struct Before {
     near = kind;
   }
 
-  // Whether no word ends before a character of a class; `next` says what comes after it.
+  // Returns whether there is no boundary before a character class; `next` returns the class after
+  // it.
   template <class Next>
   bool joins(uint8_t kind, Next next) const {
     const uint32_t own = bit(kind), left = bit(near);
@@ -302,8 +303,8 @@ void cut_text(const Text& text, Dictionary& dictionary, int64_t start, int64_t s
 
 }  // namespace
 
-// Returns how many segments there are, and writes down as many as the output has room for. Adds
-// how many stretches of each language there were, so that words are read only when they are met.
+// Returns the number of segments and stores as many as fit. Counts the runs of each language, so
+// that dictionaries are loaded on demand.
 int64_t locate_segments(ConstInts offsets, ConstBytes data, ConstBytes members, ConstBytes classes,
                        Span<const uint16_t> units, Span<const int32_t> children,
                        Span<const uint16_t> num_children, ConstBytes is_word, int64_t splits,

@@ -1,11 +1,10 @@
-// Small pages of numbers and strings, from the values of Arrow to the buffers of mini-block pages.
+// Encoding of small pages of numbers and strings, from Arrow values to mini-block buffers.
 //
-//     int64, 1000 values   ->  plain 8.02 B, packed 1.45 B, dictionary 1.95 B  ->  words | chunks
+//     int64, 1000 values   ->  plain 8.02 B, packed 1.45 B, dictionary 1.95 B  ->  chunk table | chunks
 //
-// What each encoding would take follows from the widths of blocks, from runs, and from how many values
-// differ, so the cheapest is found by arithmetic and is the only one that is made. The definition is
-// `encodings/choose.py`, whose choices are made here for pages for which no general compression
-// and no table of symbols would be tried. Whatever else a page turns out to be is left to it.
+// The size of each encoding is computed from block widths, runs and distinct counts, so only the
+// cheapest is encoded. `encodings/choose.py` defines the choices; this kernel reproduces them for
+// pages that need neither general compression nor a symbol table, and leaves other pages to it.
 #include <math.h>
 
 #include "kernel.hpp"
@@ -19,13 +18,13 @@ namespace LANCELET_NAMESPACE {
 
 namespace {
 
-// `columns` of a page: the bits of a value, or of an offset of strings, below zero; where values are,
-// and how many bytes of them; where in it bits begin, or offsets are; where levels are, of 16 bits,
-// or bits of validity, from a bit on; -1 if nothing is null.
+// `columns` of a page: the bits of a value, or the negated bits of a string offset; position and
+// size of the values; first bit; position of the offsets; position of 16-bit levels, or of validity
+// bits and their first bit; -1 if absent.
 enum Column { kBits, kValues, kBytes, kFirstBit, kOffsets, kLevels, kValidity, kValidFrom, kColumn };
 
-// `found` of a page. What a dictionary would be is told wherever one was tried. Bytes include the
-// frames of chunks, and are -1 where an encoding was not tried.
+// `found` of a page. Dictionary fields are set if a dictionary was tried. Sizes include chunk
+// headers, and are -1 for encodings that were not tried.
 enum Found {
   kKind, kEncoding, kLevelEncoding, kHasDictionary, kItems, kItemWidth, kIndexBits, kIndexEncoding,
   kPosition,
@@ -34,9 +33,9 @@ enum Found {
 };
 enum Kind { kLeft, kOneValue, kChunks };
 enum Encoding { kPlain, kPacked, kRuns, kNoEncoding };
-constexpr int64_t kLevelRuns = 17;  // else levels are packed to so many bits, or there are none
+constexpr int64_t kLevelRuns = 17;  // otherwise the bit width of packed levels, 0 without levels
 
-// The same numbers as in `encodings/choose.py`, `cost.py`, `trials.py` and `codecs/cut.py`.
+// The constants of `encodings/choose.py`, `cost.py`, `trials.py` and `codecs/cut.py`.
 constexpr int64_t kRowsMax = 16384, kRawMax = 32 * 1024;  // larger pages may be compressed
 constexpr double kSample = 32 * 1024, kSampleFew = 4096, kSampleMost = 16384;
 constexpr int64_t kFewRows = 128, kFewNumbers = 1024, kFewTexts = 2048, kTiny = 512;
@@ -57,12 +56,12 @@ int64_t width_of(uint64_t value) {
   return width;
 }
 
-// Values of one width, or strings, whose offsets begin anywhere.
+// Fixed-width values, or strings with offsets that start anywhere.
 struct Values {
-  int64_t bits;    // of a value; of an offset
+  int64_t bits;    // of a value or an offset
   int64_t rows;
   const uint8_t* data;
-  const uint8_t* offsets;  // none of numbers
+  const uint8_t* offsets;  // null for numbers
   int64_t width() const { return bits / 8; }
   int64_t end(int64_t row) const {
     return bits == 32 ? load<int32_t>(offsets + row * 4) : load<int64_t>(offsets + row * 8);
@@ -74,7 +73,7 @@ struct Values {
   bool is_word() const { return !offsets && bits >= 8 && bits <= 64; }
 };
 
-// How values are stored as words, and what a reader pays for it.
+// An encoding and its cost for readers.
 struct Choice {
   Encoding encoding = kNoEncoding;
   int64_t bytes[3] = {-1, -1, -1};
@@ -93,7 +92,7 @@ double decode_ns(const Values& values, double rate) {
   return rate * (static_cast<double>(values.raw_bytes()) / static_cast<double>(values.rows));
 }
 
-// Memory for what is made on the way, of the most rows that a page has.
+// Scratch memory for pages of up to `rows` rows.
 struct Scratch {
   uint8_t* memory = nullptr;
   uint8_t *bits, *levels, *indices, *index_values, *items, *part;
@@ -106,7 +105,7 @@ struct Scratch {
     indices = memory + 8 * room;
     index_values = indices + 4 * room;
     levels = index_values + 4 * room;
-    part = levels + 2 * room;  // levels of a chunk as runs, or one packed block of values
+    part = levels + 2 * room;  // run-length encoded levels of a chunk, or one packed block
     bits = part + 4 * room + 2 * kRawMax;
     items = bits + kRawMax;
     return memory != nullptr;
@@ -120,7 +119,7 @@ class Page {
       : source_(source), column_(column), rows_(rows), is_large_(has_large_chunks),
         constants_(constants), out_(out), scratch_(scratch), found_(found) {}
 
-  // Returns the bytes that were made, or a fault.
+  // Returns the size of the encoded page, 0 if declined, or a fault.
   int64_t encode() {
     for (int64_t k = 0; k < kFound; ++k) found_[k] = 0;
     for (int64_t k = kPlainBytes; k < kFound; ++k) found_[k] = -1;
@@ -199,7 +198,7 @@ class Page {
       before = end;
     }
     if (values_.text_bytes() > bytes) return kBadOffsets;
-    // Offsets count from where the first string was, and data are those from there on.
+    // Offsets are relative to the first string.
     return Fault{};
   }
 
@@ -214,8 +213,7 @@ class Page {
     return scratch_.bits;
   }
 
-  // Finds out the levels of all values. Returns whether these can be stored here: some are there,
-  // and what is null has no bytes.
+  // Reads the levels. Returns false for all-null pages, and for null strings with bytes.
   bool read_levels() {
     if (column_[kLevels] < 0 && column_[kValidity] < 0) return true;
     has_levels_ = true;
@@ -256,7 +254,7 @@ class Page {
     return rows_ % 8 == 0 || values_.data[rows_ / 8] == (first & ((1 << rows_ % 8) - 1));
   }
 
-  // Whether strings are better stored one by one.
+  // Returns whether full zip is preferable for strings.
   bool is_zipped() const {
     if (values_.text_bytes() >= kWide * rows_) return true;
     for (int64_t row = 0; !is_large_ && row < rows_; ++row)
@@ -269,16 +267,16 @@ class Page {
     return raw <= (values_.offsets ? kFewTexts : kFewNumbers);
   }
 
-  // Whether less than the whole page would be looked at, as of strings of odd lengths.
+  // Returns whether the encoding choice would use a sample instead of the whole page.
   bool has_sample(int64_t raw) const {
     const double each = larger(static_cast<double>(raw) / static_cast<double>(rows_), 1.0);
     const double target = smaller(larger(kSample / each, kSampleFew), kSampleMost);
     return rows_ > int64_t{1} << lround(log2(target));
   }
 
-  // --- what is cheapest ---------------------------------------------------------------------
+  // --- choice -------------------------------------------------------------------------------
 
-  // How many values a chunk has, but for the last one.
+  // Returns the number of values per chunk; the last chunk may have fewer.
   int64_t chunk_values(const Values& values, Encoding encoding) const {
     int64_t chunk = kChunkValues;
     if (encoding == kPacked) return kBlock;
@@ -319,7 +317,7 @@ class Page {
     choice->total = total;
   }
 
-  // Weighs the encodings that are worth it. `runs` is -1 if it was not counted yet.
+  // Computes the cost of promising encodings. `runs` is -1 if not counted yet.
   void weigh_all(const Values& values, int64_t runs, Choice* choice) const {
     const int64_t rows = values.rows, chunk = chunk_values(values, kPlain);
     int64_t plain = values.raw_bytes();
@@ -351,7 +349,7 @@ class Page {
     weigh(values, kRuns, stored, kRunNs, choice);
   }
 
-  // Of how many equally frequent items as many values show so many distinct ones.
+  // Estimates the number of equally frequent items from the distinct count of a sample.
   static double items_expected(int64_t distinct, int64_t rows) {
     const double drawn = static_cast<double>(rows);
     double low = static_cast<double>(distinct), high = drawn * drawn;
@@ -362,7 +360,7 @@ class Page {
     return low;
   }
 
-  // Returns false if only others can say what is cheapest.
+  // Chooses an encoding. Returns false to decline the page.
   bool choose(int64_t raw, Choice* choice, Dictionary* dictionary, bool* has_dictionary) {
     const double rows = static_cast<double>(rows_), plain = static_cast<double>(raw) / rows;
     const double most = static_cast<double>(rows_ / 2);
@@ -420,12 +418,12 @@ class Page {
     return bytes_per_value(dictionary) <= kRatio * plain;
   }
 
-  // Data as the offsets of strings see them. Kernels look at bytes from the first string on only.
+  // Returns the data that the string offsets refer to. Kernels read from the first string on.
   ConstBytes texts() const {
     return {values_.data - values_.end(0), values_.end(rows_)};
   }
 
-  // Makes items and indices, if there are no more than `most`, and weighs the indices.
+  // Builds a dictionary of at most `most` items and chooses an encoding of its indices.
   bool index(int64_t most, Dictionary* dictionary) const {
     const int64_t width = values_.width();
     const Ints first = {scratch_.first, smaller(rows_, most)};
@@ -449,7 +447,7 @@ class Page {
     return true;
   }
 
-  // Items as a block of strings: a head of two words, offsets, bytes.
+  // Writes items as a string block: offset width and start, offsets, bytes.
   template <class Offset>
   void put_items(int64_t items, int64_t total) const {
     constexpr int64_t width = sizeof(Offset);
@@ -478,7 +476,7 @@ class Page {
     return true;
   }
 
-  // Items as numbers, in as many bits as the largest needs, if that takes fewer bytes.
+  // Writes numeric items, bit-packed if that is smaller.
   bool put_numbers(Dictionary* dictionary) const {
     const int64_t width = values_.width(), items = dictionary->items, plain = items * width;
     if (plain >= kCompressItemsFrom) return false;
@@ -506,7 +504,7 @@ class Page {
 
   uint16_t level(int64_t row) const { return load<uint16_t>(scratch_.levels + 2 * row); }
 
-  // How many levels of a buffer are stored as they are behind packed blocks.
+  // Returns the number of levels stored unpacked after the packed blocks.
   int64_t plain_levels(int64_t count) const {
     const int64_t tail = count % kBlock;
     return level_width_ * kBlock < 16 * tail ? 0 : tail;
@@ -529,7 +527,7 @@ class Page {
     if (runs <= packed) found_[kLevelEncoding] = kLevelRuns;
   }
 
-  // Stores the levels of a chunk at `to` and returns their bytes, or -1 if there is no room.
+  // Writes the levels of a chunk and returns their size, or -1 if the output is full.
   int64_t put_levels(int64_t start, int64_t count, uint8_t* to, int64_t room) const {
     if (found_[kLevelEncoding] != kLevelRuns) {
       const int64_t bytes = packed_levels(count), tail = plain_levels(count);
@@ -559,7 +557,8 @@ class Page {
     memset(to + head + bytes, kTextPad, static_cast<size_t>(-bytes & (width - 1)));
   }
 
-  // Words of the chunks, then the chunks. Returns false if there is no room, or a chunk is too large.
+  // Writes the chunk table and the chunks. Returns false if the output is full or a chunk too
+  // large.
   bool put(const Values& values, Encoding encoding) {
     const int64_t chunk = chunk_values(values, encoding);
     const int64_t count = parts(rows_, chunk), word = is_large_ ? 4 : 2, size_bytes = word;
@@ -599,7 +598,7 @@ class Page {
     return true;
   }
 
-  // Takes bytes that were put at the end, with padding.
+  // Appends padding to the last `bytes` written.
   bool pad(int64_t bytes) {
     if (padded(bytes) > out_.size - at_) return false;
     memset(out_.data + at_ + bytes, kPad, static_cast<size_t>(padded(bytes) - bytes));

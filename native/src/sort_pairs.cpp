@@ -1,10 +1,8 @@
-// Words in ascending order, each with the number that belongs to it; equal words stay as they
-// stand.
+// Stable LSD radix sort of pairs by key.
 //
-// Digits are sorted by from the lowest to the highest, each time by counting how often it has
-// which value. Only bits that differ among the words are looked at, so that numbers that are
-// alike in most of their bits take few passes. Between passes a word and its number lie side by
-// side, since a pass writes to as many places at once as a digit has values.
+// Digits are sorted from the lowest to the highest, each by counting. Digits without differences
+// are skipped, so similar keys take few passes. Between passes, keys and values are interleaved,
+// since a pass writes to 256 positions concurrently.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {

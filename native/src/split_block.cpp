@@ -1,8 +1,8 @@
-// Split-block Bloom filters: made for zones of values, and asked.
+// Split-block Bloom filters: building and probing.
 //
-// A value has eight bits in one block of eight words, one in each: the upper half of its hash,
-// scaled, says which block, and the lower half times a salt says which bit of a word. The eight
-// words of a block are independent, which all compilers turn into vectors.
+// A value sets eight bits of one block, one per 32-bit word: the upper half of its hash selects the
+// block, and the lower half times a salt selects the bit of each word. The words are independent,
+// which compilers vectorize.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {

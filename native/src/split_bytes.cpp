@@ -1,5 +1,5 @@
-// Byte stream split, both ways. The width is known to the compiler for the widths of floats, so
-// that it turns the loops into shuffles.
+// Byte stream split, encoding and decoding. Float widths are template constants, so that compilers
+// generate shuffles.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -13,14 +13,14 @@ void split(const uint8_t* LANCELET_RESTRICT from, int64_t count, int64_t width,
     for (int64_t j = 0; j < bytes; ++j) to[j * count + k] = from[k * bytes + j];
 }
 
-// Exchange the blocks of bytes that `mask` covers in `low` with those above them in `high`.
+// Exchanges the bytes under `mask` in `low` with the bytes above them in `high`.
 LANCELET_INLINE void exchange(uint64_t* high, uint64_t* low, int shift, uint64_t mask) {
   const uint64_t both = (*high >> shift ^ *low) & mask;
   *low ^= both;
   *high ^= both << shift;
 }
 
-// Eight words at a time, as a square of bytes that is turned over.
+// Transposes eight words at a time as an 8 x 8 byte matrix.
 template <>
 void split<8>(const uint8_t* LANCELET_RESTRICT from, int64_t count, int64_t,
               uint8_t* LANCELET_RESTRICT to) {

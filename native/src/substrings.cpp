@@ -1,8 +1,8 @@
-// Finding parts of texts: the order of all suffixes of a text, and its search by a wavelet tree.
+// Substring search: suffix arrays, and FM-index search by a wavelet tree.
 //
-// The tree stands for the Burrows-Wheeler transform of the text. A node has a bit for each byte
-// that is below it: 0 if the byte is below its first child, 1 if below its second. A child is the
-// number of a node, above that of its parent, or -1 - byte.
+// The tree represents the Burrows-Wheeler transform of the text. A node has a bit per byte below
+// it: 0 for bytes below its first child, 1 for the second. A child is a node index, above that of
+// its parent, or -1 - byte.
 #include "kernel.hpp"
 #include "levels.hpp"
 
@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t kSymbols = 256;
 constexpr int64_t kNodesMax = kSymbols - 1;
 constexpr int64_t kOrderedMax = (int64_t{1} << 31) - 2;
-constexpr int64_t kStepsPerRow = 256;  // how much farther than samples are apart rows may be
+constexpr int64_t kStepsPerRow = 256;  // maximum average distance of rows from samples, relative to the rate
 
-// ---- Suffixes in order, by induced sorting ------------------------------------------------------
+// ---- Suffix array construction by induced sorting (SA-IS) ---------------------------------------
 
 struct Scratch {
   void* data;
@@ -24,12 +24,12 @@ struct Scratch {
   Scratch& operator=(const Scratch&) = delete;
 };
 
-// Whether each suffix is before the one behind it, a bit each.
+// A bitmap of the S-type suffixes, which sort before the following suffix.
 struct SuffixTypes {
   uint8_t* bits;
   bool operator[](int64_t i) const { return (bits[i >> 3] >> (i & 7)) & 1; }
   void set(int64_t i) { bits[i >> 3] |= static_cast<uint8_t>(1 << (i & 7)); }
-  // Whether a suffix ascends and the one before it does not: the few that decide about the rest.
+  // Returns whether a suffix is leftmost S-type (LMS).
   bool is_lms(int64_t i) const { return i > 0 && (*this)[i] && !(*this)[i - 1]; }
 };
 
@@ -51,7 +51,7 @@ struct Buckets {
   }
 };
 
-// Places all other suffixes from the order of those that turn, which lie at ends of buckets.
+// Induces the order of all suffixes from the LMS suffixes at the ends of their buckets.
 template <class T>
 void induce(Buckets<T>& buckets, const SuffixTypes& types, int32_t* order) {
   buckets.find(false);
@@ -66,7 +66,7 @@ void induce(Buckets<T>& buckets, const SuffixTypes& types, int32_t* order) {
   }
 }
 
-// Whether the stretches from one turn to the next are the same at two places.
+// Returns whether two LMS substrings are equal.
 template <class T>
 bool same_lms_substring(const T* text, int32_t length, const SuffixTypes& types, int32_t a, int32_t b) {
   for (int32_t d = 0;; ++d) {
@@ -79,7 +79,7 @@ bool same_lms_substring(const T* text, int32_t length, const SuffixTypes& types,
   }
 }
 
-// The last symbol of the text is the smallest, and is there once. False if memory is refused.
+// The last symbol must be the unique smallest. Returns false if memory allocation fails.
 template <class T>
 bool order_all(const T* text, int32_t length, int32_t symbols, int32_t* order) {
   if (length == 1) {
@@ -101,7 +101,7 @@ bool order_all(const T* text, int32_t length, int32_t symbols, int32_t* order) {
     if (types.is_lms(i)) order[--buckets.heads[text[i]]] = i;
   induce(buckets, types, order);
 
-  // The turns are in the order of their stretches now; equal stretches get one name.
+  // LMS substrings are sorted now; equal ones get the same name.
   int32_t num_lms = 0;
   for (int32_t i = 0; i < length; ++i)
     if (types.is_lms(order[i])) order[num_lms++] = order[i];
@@ -145,10 +145,10 @@ struct Tree {
   Span<const int32_t> children;
   ConstInts counts;
   int64_t length = 0;
-  int32_t parent[kNodesMax];  // of a node: the parent, times two, and which child it is
+  int32_t parent[kNodesMax];  // of a node: twice the parent, plus the child number
   int32_t leaf[kSymbols];     // of a byte, likewise, or -1
 
-  // Zero, or a fault. What is checked here needs no check later but that positions are in nodes.
+  // Validates the tree; returns 0 or a fault. Later code only checks positions against node sizes.
   int64_t check() {
     const int64_t nodes = bits.size;
     if (nodes > kNodesMax || starts.size != nodes + 1 || children.size != 2 * nodes ||
@@ -182,7 +182,7 @@ struct Tree {
     return (words.data[starts.data[node] + (position >> 6)] >> (position & 63)) & 1;
   }
 
-  // How many bits before a place are set; the place is at most behind the last bit.
+  // Returns the number of set bits before a position, which is at most the node size.
   int64_t ones(int64_t node, int64_t position) const {
     const int64_t word = starts.data[node] + (position >> 6);
     int64_t count = ranks.data[word + node];
@@ -191,7 +191,7 @@ struct Tree {
     return count;
   }
 
-  // The byte of a row, and the row whose suffix is longer by that byte. False if there is none.
+  // Moves to the row of the preceding byte's suffix and returns that byte. False if out of range.
   bool step(int64_t& row, uint8_t& symbol) const {
     int64_t position = row;
     for (int64_t node = 0;;) {
@@ -279,7 +279,7 @@ int64_t locate_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, 
   if (rate < 1 || !within(first, positions.size, tree.length)) return fail(kBadIndex, 0);
   if (samples.size < tree.length / rate + (tree.length % rate != 0))
     return fail(kTooShort, samples.size);
-  // Damage may lead in circles past all samples.
+  // A corrupt tree may have cycles without samples.
   int64_t steps_left = tree.length + positions.size * smaller(rate, tree.length) * kStepsPerRow;
   for (int64_t i = 0; i < positions.size; ++i) {
     int64_t row = first + i, steps = 0;
@@ -299,7 +299,7 @@ int64_t unwind_text(Span<const uint64_t> words, Span<const uint32_t> ranks, Cons
   Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
   if (const int64_t fault = tree.check()) return fault;
   if (text.size != tree.length) return fail(kBadLength, 0);
-  // The first row is the last byte alone, and each step leads to the byte before.
+  // The first row is the terminator; each step yields the preceding byte.
   int64_t row = 0;
   for (int64_t i = text.size - 2; i >= 0; --i)
     if (!tree.step(row, text.data[i])) return fail(kBadStream, i);

@@ -1,17 +1,17 @@
-// A few rows of several columns at once, from the map of a file to buffers of Arrow.
+// Point reads of several columns from a mapped file into Arrow buffers.
 //
-//     rows 7 90000   ->  where: chunks, items, spans   ->  asked for, verified   ->  decoded
+//     rows 7 90000   ->  locate chunks, items, byte ranges   ->  prefetch, verify   ->  decode
 //
-// What pages hold is found by their plans, and single values are decoded by the kernels that decode
-// many. Where anything is not as it should be, the column gets a fault: the caller then reads its
-// rows in the general way, which says what is wrong, or knows what is not known here.
+// Pages are located by their plans, and single values are decoded by the bulk kernels. On any
+// irregularity the column reports a fault, and the caller uses the generic reader, which raises the
+// error or supports the feature.
 #include "plan_levels.hpp"
 
 namespace lancelet::baseline {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
 #include "baseline/read_ahead.def"
 #undef KERNEL
-}  // namespace lancelet::once
+}  // namespace lancelet::baseline
 
 namespace LANCELET_NAMESPACE {
 #define KERNEL(name, ...) int64_t name(__VA_ARGS__);
@@ -21,18 +21,18 @@ namespace LANCELET_NAMESPACE {
 namespace planned {
 namespace {
 
-constexpr int64_t kDense = 32;  // of so many values of a column, packed chunks are unpacked
-constexpr int64_t kInflated = 64;             // so many decompressed chunks are kept for rows in no order,
-constexpr int64_t kInflatedBytes = 16 << 20;  // and no further ones once they have so many bytes
+constexpr int64_t kDense = 32;  // from this number of values on, packed chunks are unpacked as a whole
+constexpr int64_t kInflated = 64;             // decompressed chunks cached for unordered rows,
+constexpr int64_t kInflatedBytes = 16 << 20;  // and their size limit
 
-// What is read of a column: a range of the file for each row.
+// A byte range of the file per row of a column.
 struct Ranges {
   ValueLocation* locations;
   int64_t* position;
   int64_t* size;
 };
 
-// The values of a chunk that was decompressed.
+// A decompressed chunk.
 struct Inflated {
   const Page* page = nullptr;
   int64_t part = -1;
@@ -44,7 +44,7 @@ struct Reader {
   const File& file;
   Output* out;
   Inflated inflated[kInflated];
-  int64_t next = 0, used = 1;  // of the chunks that were decompressed: which goes, of how many
+  int64_t next = 0, used = 1;  // cache entry to replace, and number of entries
   int64_t inflated_bytes = 0;
   Scratch unpacked;
   Chunk chunk;
@@ -61,7 +61,7 @@ struct Reader {
     return {file.bytes.data + position, size};
   }
 
-  // Open the chunk of a spot unless it is open, and find out whether the value is null.
+  // Opens the chunk of a value unless it is open. Returns whether the value is null, or a fault.
   int64_t enter(const ValueLocation& location, ConstBytes bytes) {
     if (location.is_null > 0) return 1;
     if (chunk.page != location.page || chunk.part != location.part) {
@@ -78,7 +78,7 @@ struct Reader {
     int64_t status = open_chunk(page, part, bytes, &chunk);
     if (status == 0 && page.compression != kPlain) status = inflate(page, part);
     if (status < 0 || !is_dense || chunk.codec != kInline || chunk.count > kBlock) return status;
-    // Of many values all are unpacked at once.
+    // For many values, the whole block is unpacked.
     const int64_t start = 0, size = chunk.values.size, bytes_of = chunk.count * page.bits / 8;
     if (!unpacked.reserve(kBlock * 8)) return fail(kNoMemory, 0);
     status = unpack_chunks(chunk.values, {&start, 1}, {&size, 1}, {&chunk.count, 1}, page.bits,
@@ -89,8 +89,7 @@ struct Reader {
     return 0;
   }
 
-  // Decompress the values of the open chunk. Rows in no order come back to chunks, of which many
-  // are kept then.
+  // Decompresses the values of the open chunk. For unordered rows, several chunks are cached.
   int64_t inflate(const Page& page, int64_t part) {
     for (int64_t i = 0; i < used; ++i)
       if (inflated[i].page == &page && inflated[i].part == part) {
@@ -112,7 +111,7 @@ struct Reader {
     return 0;
   }
 
-  // Write a value of fixed width; returns 1 if it is null, and then writes nothing.
+  // Writes a fixed-width value. Returns 1 and writes nothing if it is null.
   int64_t fixed(const Column& column, const ValueLocation& location, ConstBytes bytes, uint8_t* to) {
     const Page& page = *location.page;
     switch (page.layout) {
@@ -146,7 +145,7 @@ struct Reader {
     }
   }
 
-  // Write a bit; returns 1 if it is null.
+  // Writes a bit. Returns 1 if it is null.
   int64_t bit(const ValueLocation& location, ConstBytes bytes, uint8_t* to) {
     const Page& page = *location.page;
     if (page.layout == kConstant) {
@@ -163,7 +162,7 @@ struct Reader {
     return 0;
   }
 
-  // Append a string; returns 1 if it is null.
+  // Appends a string. Returns 1 if it is null.
   int64_t string(const ValueLocation& location, ConstBytes bytes) {
     const Page& page = *location.page;
     ConstBytes found = {nullptr, 0};
@@ -197,7 +196,7 @@ struct Reader {
     }
   }
 
-  // Decode a column; `output` gets the number of nulls, and where its buffers are.
+  // Decodes a column; `output` receives the null count and buffer positions.
   int64_t column(const Column& column, int64_t rows, const Ranges& ranges, ColumnOutput* output) {
     const int64_t validity = out->take((rows + 7) / 8);
     const int64_t offset_bytes = column.form == kStrings32 ? 4 : 8;
@@ -248,14 +247,14 @@ struct Reader {
     return 0;
   }
 
-  // Decode a column within lists or structs: the values of the rows, and the layers around them.
+  // Decodes a nested column: values and enclosing layers.
   int64_t nested(const Column& column, int64_t rows, const Ranges& ranges, ColumnOutput* output) {
     Entries entries;
     LevelReader levels(file, &entries);
     const Nesting* nesting = nullptr;
     for (int64_t i = 0; i < rows; ++i) {
       const Nesting* const own = ranges.locations[i].page->nesting;
-      // Rows of pages whose levels mean different things are put together in the general way.
+      // Pages with different level definitions are left to the generic reader.
       if (own == nullptr || (nesting != nullptr && !is_same(*own, *nesting)))
         return fail(kBadLevels, i);
       nesting = own;
@@ -268,7 +267,7 @@ struct Reader {
   }
 };
 
-// Find the rows of a column; 0 or a fault.
+// Locates the rows of a column. Returns 0 or a fault.
 int64_t find_rows(const File& file, const ColumnRows& requests, int64_t rows, const Ranges& ranges,
                   Taken* taken) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -306,7 +305,8 @@ int64_t take(const File& file, int64_t rows, Span<const ColumnRows> requests, co
     const int64_t decoded = column.layers > 1 ? reader.nested(column, rows, own, &outputs[c])
                                               : reader.column(column, rows, own, &outputs[c]);
     if (decoded >= 0) continue;
-    // A full output is the caller's to mend; other faults are those of the column.
+    // If the output is full, the caller retries with a larger one; other faults affect the column
+    // only.
     if (-decoded % 16 == kOutputFull) return decoded;
     out->end = before;
     outputs[c].fault = decoded;

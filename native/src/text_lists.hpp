@@ -1,5 +1,4 @@
-// Posting lists as a search goes through them: blocks decoded when a document in them may count,
-// positions when a document may have a phrase, and the best documents so far.
+// Posting list cursors: blocks and positions are decoded on demand; and the top documents.
 #pragma once
 
 #include "postings.hpp"
@@ -8,7 +7,7 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlockDocs = 256;
-// Bounds are sums of rounded numbers, so they are held a little too high.
+// Slightly increases bounds, since they are sums of rounded numbers.
 constexpr double kSlack = 1.000001;
 constexpr double kNoThreshold = -1e300;
 constexpr float kWeightStep = 2.2f / 255;
@@ -29,26 +28,26 @@ struct Index {
 
 struct List {
   int64_t first, blocks, count;
-  int64_t phrase_offset;  // of the word in the phrase
-  double bound;         // the most that any of its documents can score
+  int64_t phrase_offset;  // of the token in the phrase
+  double bound;         // maximum score of its documents
   const uint8_t* doc_weights;  // or null
-  int64_t at;           // the block it stands in
-  int64_t decoded;      // the block whose documents are below
-  int64_t held, next;   // how many they are, and the next of them
-  int64_t scored;       // the block whose scores are below
-  int64_t requested_block;        // the block of which one document was asked for its positions
-  int64_t positions_block;       // the block whose positions are below
-  uint32_t* positions;  // as steps; those of document i of a block begin at ends[i]
-  uint32_t* steps;      // those of the document that was asked for last
+  int64_t at;           // current block
+  int64_t decoded;      // block of the decoded documents below
+  int64_t held, next;   // number of decoded documents, and the current one
+  int64_t scored;       // block of the scores below
+  int64_t requested_block;        // last block with positions of one document decoded
+  int64_t positions_block;       // block with all positions decoded below
+  uint32_t* positions;  // deltas; document i of the block has those from ends[i] on
+  uint32_t* steps;      // deltas of the current document
   int64_t room;
   float idf;
   uint32_t docs[kBlockDocs], freqs[kBlockDocs];
   float scores[kBlockDocs];
-  uint8_t is_candidate[kBlockDocs];  // whether the score is above what is needed
+  uint8_t is_candidate[kBlockDocs];  // whether the score exceeds the threshold
   int64_t ends[kBlockDocs + 1];
 };
 
-// The best documents so far: a heap with the worst on top once there are as many as asked for.
+// The top documents: a heap with the worst on top once it is full.
 struct TopDocs {
   uint32_t* docs;
   float* scores;
@@ -107,7 +106,7 @@ LANCELET_INLINE bool is_hidden(const Index& index, uint32_t doc) {
   return index.hidden.size && index.hidden.data[doc];
 }
 
-// Decodes the block that a list stands in. Returns nothing, or the fault.
+// Decodes the current block of a list. Returns 0 or a fault.
 int64_t load_block(const Index& index, List& list) {
   if (list.decoded == list.at) return 0;
   const int64_t block = list.first + list.at;
@@ -129,7 +128,7 @@ int64_t load_block(const Index& index, List& list) {
   return 0;
 }
 
-// Goes on to the block that may have a document; false where there is none.
+// Advances to the block that may contain a document. Returns false at the end.
 LANCELET_INLINE bool seek(const Index& index, List& list, uint32_t doc) {
   const uint32_t* last = index.last + list.first;
   int64_t step = 1;
@@ -150,10 +149,10 @@ LANCELET_INLINE bool seek(const Index& index, List& list, uint32_t doc) {
   return low < list.blocks;
 }
 
-// Goes on to a document, or the one behind where it is missing, in the block that is decoded.
+// Advances to a document, or the next one, within the decoded block.
 LANCELET_INLINE void seek_within(List& list, uint32_t doc) {
   int64_t low = list.next, left = list.held - low;
-  // Halves without a branch: which one it is cannot be foretold.
+  // Branch-free binary search, since branches would be mispredicted.
   for (; left > 1; left -= left / 2) low += list.docs[low + left / 2 - 1] < doc ? left / 2 : 0;
   list.next = low + (left && list.docs[low] < doc);
 }
@@ -163,12 +162,12 @@ LANCELET_INLINE double score_here(const Index& index, const List& list) {
   return list.idf * weight(list.freqs[list.next], index.norm.data[doc]);
 }
 
-// The most that a document can score in a list, if a glance tells.
+// Returns an upper bound of a document's score by its weight, or `otherwise` without weights.
 LANCELET_INLINE double score_bound(const List& list, uint32_t doc, double otherwise) {
   return list.doc_weights ? list.idf * (list.doc_weights[doc] * kWeightStep) : otherwise;
 }
 
-// Scores all documents of the decoded block at once.
+// Scores all documents of the decoded block.
 LANCELET_INLINE void score_block(const Index& index, List& list) {
   if (list.scored == list.decoded) return;
   for (int64_t k = 0; k < list.held; ++k)
@@ -176,16 +175,16 @@ LANCELET_INLINE void score_block(const Index& index, List& list) {
   list.scored = list.decoded;
 }
 
-// Marks the documents from the next one on whose scores are above what is needed.
+// Flags the remaining documents whose score exceeds `needed`.
 LANCELET_INLINE void flag_candidates(List& list, double needed) {
-  // No score is below 0, and what is needed may be far below.
+  // Scores are not negative, but `needed` may be.
   const float least = static_cast<float>(larger(needed, -1.0));
   for (int64_t k = 0; k < list.held; ++k) list.is_candidate[k] = list.scores[k] > least;
   memset(list.is_candidate, 0, list.next);
   memset(list.is_candidate + list.held, 0, kBlockDocs - list.held);
 }
 
-// Goes on to the next document that is marked; false where there is none.
+// Advances to the next flagged document. Returns false if there is none.
 LANCELET_INLINE bool next_candidate(List& list) {
   int64_t at = list.next;
   for (; at < kBlockDocs; at = (at | 7) + 1) {
@@ -208,8 +207,8 @@ int64_t hold_positions(List& list, int64_t block, int64_t count) {
   return fail(kNoMemory, block);
 }
 
-// Reads some of the steps of a stream, of which there are `total`, into `to`: whole runs that have
-// none of them are passed over. Returns false where it is malformed.
+// Reads deltas [start, stop) of a stream of `total` deltas, skipping whole runs before them.
+// Returns false if the stream is malformed.
 bool get_some(const uint8_t* at, const uint8_t* end, int64_t total, int64_t start, int64_t stop,
               uint32_t* to) {
   uint32_t run[kStreamRun];
@@ -230,8 +229,8 @@ bool get_some(const uint8_t* at, const uint8_t* end, int64_t total, int64_t star
   return true;
 }
 
-// Reads where the document at which a list stands has its token: those of the document alone, and
-// of all documents of its block where another of them is asked for.
+// Decodes the positions of the current document: of this document alone, or of the whole block from
+// its second document on.
 int64_t load_positions(const Index& index, List& list) {
   if (list.positions_block == list.decoded) {
     list.steps = list.positions + list.ends[list.next];
@@ -247,7 +246,7 @@ int64_t load_positions(const Index& index, List& list) {
   for (int64_t k = 0; k < list.next; ++k) before += list.freqs[k];
   for (int64_t k = list.next; k < list.held; ++k) total += list.freqs[k];
   total += before;
-  // A run of 128 takes at least a byte.
+  // A run of 128 has at least one byte.
   if (total > static_cast<uint64_t>(bytes) * kStreamRun) return fail(kBadCount, block);
   const int64_t all = static_cast<int64_t>(total), start = static_cast<int64_t>(before);
   if (list.requested_block != list.decoded) {
@@ -267,13 +266,13 @@ int64_t load_positions(const Index& index, List& list) {
   return 0;
 }
 
-// Positions that a phrase reaches with its words so far, and with the next one.
+// Positions matched by the tokens so far, and by the next token.
 struct Reached {
   uint32_t* data;
   int64_t room;
 };
 
-// Whether the document at which all lists stand has the phrase: 1 or 0, or the fault.
+// Returns 1 if the current document contains the phrase, else 0, or a fault.
 int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
                    Reached& reached) {
   int64_t most = 0;
@@ -298,7 +297,7 @@ int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
     int64_t position = 0, nearest = -1, num_then = 0;
     for (int64_t k = 0; k < list.freqs[list.next]; ++k) {
       position += steps[k];
-      // The nearest place that comes early enough leaves the least room for others between.
+      // The last possible predecessor needs the least slop.
       while (nearest + 1 < num_now && now[nearest + 1] <= position - step) ++nearest;
       if (i == 0 || (nearest >= 0 && position - step - now[nearest] <= slop))
         then[num_then++] = static_cast<uint32_t>(position);
@@ -313,7 +312,7 @@ int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
 }
 
 struct Phrase {
-  List* lists;  // in the order of the words
+  List* lists;  // in phrase order
   int64_t slop;
   Reached reached;
 };

@@ -1,23 +1,22 @@
-// The best documents of posting lists, decoding only blocks that may have one of them.
+// Top-k search in posting lists, which decodes only blocks that may contain a result.
 //
-// The documents found so far are a heap with the worst on top. Once it is full its score is a
-// threshold: a block is passed over if the most that its documents can score, together with what
-// other lists can add, does not exceed it. Documents are met in order, so that of equal scores the
-// first stay.
+// Results are a heap with the worst document on top. Once it is full, its score is the threshold: a
+// block is skipped if its maximum score plus the bounds of the other lists does not exceed it.
+// Documents are visited in order, so ties keep the first documents.
 //
-//     any     lists that together cannot reach the threshold are looked up only for documents of
-//             the others (MaxScore); those are added up in windows of documents, unless it is one
-//     all     the shortest list leads, and the others are looked up
-//     phrase  all, and the positions of a document are compared last
+//     any     lists whose joint bound is below the threshold are only probed for documents of the
+//             others (MaxScore); several other lists are accumulated in windows of documents
+//     all     the shortest list leads, and the others are probed
+//     phrase  as all, then positions are compared
 //
-// A block of a list that leads is scored as a whole, and only documents that may reach the
-// threshold, with what the others add at most, are looked up.
+// Blocks of a leading list are scored as a whole, and only candidates that may reach the threshold
+// with the bounds of the other lists are probed.
 //
-// A list that has many of all documents may have a glance: a byte for each document, 0 where it is
-// not in the list, else at least 255 / 2.2 of its weight. Where all lists have one nothing is
-// decoded but what the glances leave.
+// A frequent token may have document weights: a byte per document, 0 if the list does not contain
+// it, else its weight rounded up to 2.2 / 255. If all lists have them, only documents whose summed
+// weights exceed the threshold are decoded.
 //
-// Scores are sums in 64 bits of what each list adds, so that the order of the lists is all one.
+// Scores are summed in double precision, so the order of the lists does not matter.
 
 #include "text_lists.hpp"
 
@@ -33,7 +32,7 @@ struct Window {
   uint64_t met[kWindow / 64];
 };
 
-// Adds up what the essential lists have of a window, whose first document is `low`.
+// Accumulates the scores of the essential lists in a window that starts at `low`.
 void add_up(const Index& index, List* const* lists, int64_t count, uint32_t low, uint64_t high,
             Window& window) {
   for (int64_t i = 0; i < count; ++i) {
@@ -48,8 +47,8 @@ void add_up(const Index& index, List* const* lists, int64_t count, uint32_t low,
   }
 }
 
-// Looks up a document that has `sum` already in lists that ascend by bound, until it is clear that
-// it cannot be good enough, and offers it.
+// Adds the scores of a document in lists ordered by bound, until it cannot reach the threshold, and
+// offers it.
 LANCELET_INLINE int64_t score_document(const Index& index, List* const* lists, const double* bounds,
                                 int64_t count, uint32_t doc, double sum, TopDocs& best) {
   for (int64_t i = count - 1; i >= 0; --i) {
@@ -84,7 +83,7 @@ int64_t sweep(const Index& index, List* const* lists, const double* bounds, int6
   return 0;
 }
 
-// The documents of one list from `low` on, the others of which are looked up.
+// Searches the documents of one list from `low` on; the other lists are probed.
 int64_t search_leading(const Index& index, List& lead, List* const* lists, const double* bounds,
                    int64_t count, uint32_t low, TopDocs& best) {
   const double rest = count ? bounds[count - 1] : 0;
@@ -104,7 +103,7 @@ int64_t search_leading(const Index& index, List& lead, List* const* lists, const
   return 0;
 }
 
-// `lists` ascend by bound, and bounds[i] is what the first i + 1 can score together.
+// `lists` are ordered by bound, and bounds[i] is the joint bound of the first i + 1.
 int64_t search_any(const Index& index, List* const* lists, const double* bounds, int64_t count,
                    Window& window, TopDocs& best) {
   int64_t rest = 0;
@@ -149,7 +148,7 @@ struct CandidateWindow {
   uint8_t is_candidate[kCandidateWindow];
 };
 
-// The most that a list can add to documents up to the last of a block of another list.
+// Returns an upper bound of a list's scores up to document `last`.
 LANCELET_INLINE double bound_until(const Index& index, const List& list, uint32_t last) {
   double found = 0;
   for (int64_t block = list.at; block < list.blocks; ++block) {
@@ -161,8 +160,7 @@ LANCELET_INLINE double bound_until(const Index& index, const List& list, uint32_
   return found;
 }
 
-// `lists` ascend by how many documents they have. A phrase, unless there is none, is looked for in
-// the documents that all lists have.
+// `lists` are ordered by document count. `phrase` may be null.
 int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase* phrase,
                    TopDocs& best) {
   List& lead = *lists[0];
@@ -205,8 +203,8 @@ int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase
   return 0;
 }
 
-// Marks the documents from `low` to `high` whose glances, of all lists or of any, are good enough.
-// Returns whether there is one.
+// Flags the documents in [low, high) whose summed weights, of all lists or any, exceed the
+// threshold. Returns whether there are any.
 bool find_candidates(List* const* lists, int64_t count, bool needs_all, int64_t low, int64_t high,
                  double threshold, CandidateWindow& seen) {
   const int64_t size = high - low;
@@ -226,7 +224,7 @@ bool find_candidates(List* const* lists, int64_t count, bool needs_all, int64_t 
   return any != 0;
 }
 
-// `lists`, in the order of what they score at most, all have glances.
+// `lists` are ordered by bound, and all have document weights.
 int64_t search_weighted(const Index& index, List* const* lists, int64_t count, bool needs_all,
                        Phrase* phrase, CandidateWindow& seen, TopDocs& best) {
   for (int64_t low = 0; low < index.norm.size; low += kCandidateWindow) {
@@ -264,7 +262,7 @@ int64_t search_weighted(const Index& index, List* const* lists, int64_t count, b
   return 0;
 }
 
-// Sorts lists so that `key` ascends.
+// Sorts lists by ascending `key`.
 template <class Key>
 void sort_lists(List** lists, int64_t count, Key key) {
   for (int64_t i = 1; i < count; ++i) {
@@ -275,7 +273,7 @@ void sort_lists(List** lists, int64_t count, Key key) {
   }
 }
 
-// Whether lists have the blocks that their counts need, among those there are.
+// Validates the block ranges and counts of all lists.
 int64_t check(const Index& index, ConstInts first, ConstInts stop, ConstInts count,
               ConstInts weights_start) {
   const int64_t blocks = index.position.size;
@@ -306,7 +304,7 @@ void open_list(const Index& index, int64_t first, int64_t stop, int64_t count, i
   list.positions = list.steps = nullptr;
 }
 
-// `order` are the lists, to be put into the order of the search.
+// `order` refers to the lists and is sorted for the search.
 int64_t search(const Index& index, List* lists, List** order, int64_t count, bool needs_all,
                Phrase* phrase, TopDocs& best) {
   bool all_weighted = count > 1;

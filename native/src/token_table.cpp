@@ -1,7 +1,7 @@
-// A table of words that lasts over many calls: each different word has a number, for good.
+// A persistent table of tokens: each distinct token has a fixed id.
 //
-// The caller holds the table, as what it is about to number may need more room: a call stops at
-// the first slice for which there is none, and goes on when the table was made larger.
+// The caller owns the table. If its capacity is exhausted, a call returns the number of tokens
+// processed, and continues after the caller has grown the table.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -21,7 +21,7 @@ LANCELET_INLINE uint64_t hash_bytes(const uint8_t* at, int64_t size) {
   return hash ^ hash >> 29;
 }
 
-// Finds the slot of a word, or the empty one where it belongs; there always is one.
+// Finds the slot of a token, or the empty slot to insert it; there always is one.
 struct Table {
   Span<uint32_t> slots;
   const uint64_t* hashes;
@@ -44,7 +44,7 @@ bool is_power_of_two(int64_t number) { return number > 0 && (number & (number - 
 
 }  // namespace
 
-// Returns how many slices were numbered; `state` has how many words there are, and their bytes.
+// Returns the number of slices processed; `state` holds the number of tokens and their bytes.
 int64_t assign_token_ids(ConstBytes source, ConstInts position, ConstInts size, Span<uint32_t> slots,
                      Span<uint64_t> hashes, Ints ends, Bytes text, Ints state,
                      Span<uint32_t> id) {
@@ -76,7 +76,7 @@ int64_t assign_token_ids(ConstBytes source, ConstInts position, ConstInts size, 
   return i;
 }
 
-// Puts words with these hashes, all different, into empty slots.
+// Inserts tokens with distinct hashes into empty slots.
 int64_t insert_hashes(Span<const uint64_t> hashes, Span<uint32_t> slots) {
   if (!is_power_of_two(slots.size) || hashes.size * 2 > slots.size) return fail(kBadLength, 0);
   memset(slots.data, 0xff, slots.size * sizeof(uint32_t));

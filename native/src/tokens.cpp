@@ -1,4 +1,4 @@
-// Words of texts: maximal runs of the characters that a set has, and the order of their numbers.
+// Tokens of texts (maximal runs of characters of a set), and counting sort.
 #include "characters.hpp"
 #include "kernel.hpp"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kEmpty = 0xffffffff;
 
-// Calls `emit(start, end)` for each word of a text.
+// Calls `emit(start, end)` for each token of a text.
 template <class Emit>
 LANCELET_INLINE void each_token(const uint8_t* data, int64_t start, int64_t stop,
                                const Members& members, Emit emit) {
@@ -60,7 +60,7 @@ int64_t locate_tokens(ConstInts offsets, ConstBytes data, ConstBytes members, In
   return full ? fail(kOutputFull, total) : total;
 }
 
-// The places of keys in ascending order, equal ones in the order in which they stand.
+// Stable argsort of keys by counting.
 int64_t counting_order(Span<const uint32_t> keys, int64_t num_keys, Span<uint32_t> order) {
   if (keys.size >= static_cast<int64_t>(kEmpty)) return fail(kBadCount, 0);
   auto* next = static_cast<uint32_t*>(calloc(num_keys + 1, sizeof(uint32_t)));

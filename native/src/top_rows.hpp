@@ -1,4 +1,4 @@
-// The best rows so far, of which only so many are kept.
+// The k best rows.
 #pragma once
 
 #include "kernel.hpp"
@@ -15,7 +15,7 @@ LANCELET_INLINE bool nearer(Row a, Row b) {
   return a.score < b.score || (a.score == b.score && a.address < b.address);
 }
 
-// The best rows so far: their scores and addresses are the arrays of the caller.
+// A heap of the best rows, farthest on top, in arrays of the caller.
 struct TopRows {
   Span<float> scores;
   Span<uint64_t> addresses;
@@ -30,7 +30,7 @@ struct TopRows {
 
   LANCELET_INLINE bool takes(Row row) const { return size < scores.size || nearer(row, at(0)); }
 
-  // Lets a row sink from a place to where both below it are nearer.
+  // Sifts a row down from an index.
   LANCELET_INLINE void sink(int64_t index, Row row) {
     for (;;) {
       int64_t child = 2 * index + 1;

@@ -1,4 +1,4 @@
-// Many variable chunks to one pair of Arrow offsets and bytes, and back.
+// Conversion between variable-width chunks and Arrow offsets and bytes.
 #include "variable.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -88,7 +88,7 @@ int64_t split_variable_of(ConstBytes offsets, ConstBytes data, ConstInts count,
     const int64_t head = (n + 1) * width;
     if (to < end || !within(to, head + stop - start, out.size)) return fail(kOutputFull, i);
     memset(out.data + end, pad, static_cast<size_t>(to - end));
-    // Wraps around while it is computed, and comes out right.
+    // May wrap around; the sums are correct.
     const uint64_t shift = static_cast<uint64_t>(head) - static_cast<uint64_t>(start);
     for (int64_t k = 0; k <= n; ++k)
       store<Offset>(out.data + to + k * width,
@@ -119,7 +119,7 @@ int64_t variable_bytes(ConstBytes source, ConstInts position, ConstInts size, Co
 
 int64_t concat_variable(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                         int64_t offset_bytes, int64_t out_bytes, Bytes out_offsets, Bytes out) {
-  // 32-bit offsets wrap around while they are computed, and come out right if the sum fits.
+  // 32-bit offsets may wrap around; the sums are correct if they fit.
   if (out_bytes == 4 && out.size > INT32_MAX) return fail(kTooLarge, 0);
   if (offset_bytes == 4)
     return out_bytes == 4 ? concat_variable_of<uint32_t, uint32_t>(source, position, size, count,

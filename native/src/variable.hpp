@@ -1,17 +1,17 @@
-// Reading the offsets of a variable chunk, which come from storage and are not to be trusted.
+// Validated access to the offsets of variable-width chunks.
 #pragma once
 
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
 
-// A chunk of `count` > 0 values: where its offsets are, and the first and last of them.
+// A chunk of values: its start, and the first and last offset.
 struct VariableChunk {
   const uint8_t* start;
   uint64_t first, last;
 };
 
-// Check that the offsets of a chunk are there, and that the outer two are in order.
+// Validates the size of a chunk and its outer offsets.
 template <class Stored>
 static LANCELET_INLINE int64_t read_chunk(ConstBytes source, int64_t position, int64_t size,
                                           int64_t count, int64_t index, VariableChunk* chunk) {
@@ -31,7 +31,7 @@ static LANCELET_INLINE int64_t read_chunk(ConstBytes source, int64_t position, i
   return 0;
 }
 
-// Whether `count` + 1 offsets never go backwards.
+// Returns whether `count` + 1 offsets never decrease.
 template <class Stored>
 static LANCELET_INLINE bool in_order(const uint8_t* offsets, int64_t count) {
   uint32_t backwards = 0;

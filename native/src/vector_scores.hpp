@@ -1,8 +1,7 @@
-// How far vectors are from one query, given up where that is certain to be too far.
+// Distances of vectors from a query, abandoned early above a limit.
 //
-// Squared differences only add up. Once those of the first elements are above the limit, the rest
-// is not even brought from memory. Looking costs time too, so it is left out for a while where few
-// vectors were given up.
+// Squared differences only add up: once a partial sum exceeds the limit, the rest of the vector is
+// not read. Checks cost time, so they pause while few vectors are abandoned.
 #pragma once
 
 #include "distances.hpp"
@@ -11,8 +10,8 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kFirstCheck = 2 * kLanes;
-constexpr int64_t kTrial = 64;      // vectors after which it is decided
-constexpr int64_t kPause = 4096;    // how many are then compared to the end
+constexpr int64_t kTrial = 64;      // vectors per decision
+constexpr int64_t kPause = 4096;    // vectors compared without checks during a pause
 
 template <class Element, Metric kMetric>
 struct VectorScore {
@@ -31,7 +30,7 @@ struct VectorScore {
     }
   }
 
-  // The distance, or NaN where it is above `limit`.
+  // Returns the distance, or NaN if it exceeds `limit`.
   LANCELET_INLINE float operator()(const uint8_t* vector, float limit) {
     Sum first, second;
     if (kMetric == kL2 && dimension > kFirstCheck) {
@@ -55,7 +54,7 @@ struct VectorScore {
     return static_cast<float>(1 - first / root_of(norm * second));
   }
 
-  // Adds up in the order of `add_up`, and looks now and then whether it is too much already.
+  // Sums in the order of `add_up`, with periodic checks against the limit.
   LANCELET_INLINE bool is_beyond(const uint8_t* vector, Sum limit, Sum* distance) const {
     Sums<Sum> sums, none;
     const int64_t whole = dimension / kLanes * kLanes;
@@ -100,7 +99,7 @@ LANCELET_INLINE bool with_metric(int64_t metric, const uint8_t* query, int64_t d
   return true;
 }
 
-// Calls a function with what scores vectors; false if there is no such metric for such elements.
+// Calls a function with the score of a metric and element type. Returns false if unsupported.
 template <class Function>
 LANCELET_INLINE bool with_score(int64_t metric, int64_t element_bytes, const uint8_t* query,
                                 int64_t dimension, Function function) {

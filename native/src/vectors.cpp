@@ -1,4 +1,4 @@
-// Distances between one vector and many, and what finding clusters takes.
+// Distances between one vector and many, and k-means and PQ primitives.
 #include "distances.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -138,7 +138,8 @@ LANCELET_INLINE void update_nearest(const Lanes& sums, int32_t first, Lanes& bes
 
 constexpr int64_t kGroups = 2;
 
-// The nearest of `count` words of each of some rows, for one piece; groups of words side by side.
+// Finds the nearest of `count` codes for one sub-vector of some rows, several code groups at a
+// time.
 template <int64_t kRows, int64_t kSideBySide>
 LANCELET_INLINE void nearest_of_rows(const float* rows, int64_t stride, const float* codebook,
                                      int64_t count, int64_t size, int64_t num_sub_vectors, uint8_t* codes,

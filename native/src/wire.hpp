@@ -1,4 +1,4 @@
-// The wire form of protobuf: tags, and what follows them.
+// Protobuf wire format.
 #pragma once
 
 #include "kernel.hpp"
@@ -10,8 +10,7 @@ static constexpr int kFixed64 = 1;
 static constexpr int kBytes = 2;
 static constexpr int kFixed32 = 5;
 
-// One field of a message: its number, its wire type, and its number or the size of its content,
-// which starts at `at`.
+// A field of a message: field number, wire type, and its value or the size of its content.
 struct WireField {
   uint64_t number;
   int wire_type;
@@ -43,7 +42,7 @@ static LANCELET_INLINE bool read_varint(Cursor& cursor, uint64_t& value) {
   return false;
 }
 
-// Reads a tag and what follows it up to the content. False at a fault.
+// Reads a tag and its value or size. Returns false on a fault.
 static LANCELET_INLINE bool read_field(Cursor& cursor, WireField& field) {
   uint64_t tag;
   if (!read_varint(cursor, tag)) return false;
@@ -70,7 +69,7 @@ static LANCELET_INLINE bool read_field(Cursor& cursor, WireField& field) {
   return true;
 }
 
-// Where the content behind a field ends. A number has been read already.
+// Returns the end of the field's content. Varints have been read already.
 static LANCELET_INLINE const uint8_t* content_end(const Cursor& cursor, const WireField& field) {
   return field.wire_type == kVarint ? cursor.at : cursor.at + field.value;
 }

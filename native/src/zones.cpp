@@ -1,15 +1,15 @@
-// Smallest and largest value of each zone, at about the speed of memory.
+// Minimum and maximum per zone, at memory bandwidth.
 //
-// Floats are compared as integers: with the bits below the sign flipped for negative ones, the
-// order is the same. NaNs are then whatever lies beyond the infinities, and stand in as the
-// largest integer for the minimum and the smallest for the maximum. That is plain integer code
-// without branches, which compilers turn into vectors.
+// Floats are compared as integers: with the bits below the sign flipped for negative numbers, the
+// order is the same. NaNs are beyond the infinities, and are replaced by the largest integer for
+// the minimum and the smallest for the maximum. This is branch-free integer code, which compilers
+// vectorize.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-// How a type of value maps to integers of the same order, and back.
+// Maps values to integers of the same order, and back.
 template <class T>
 struct Whole {
   using Key = T;
@@ -27,7 +27,7 @@ struct Float {
     return static_cast<Signed>(bits ^ (bits >> kSign & kBelowSign));
   }
   static LANCELET_INLINE Signed value(Signed key) { return Float::key(key); }
-  // All bits set for what lies beyond the infinities.
+  // Returns all ones for NaN, else 0.
   static LANCELET_INLINE Signed nan_mask(Signed bits) {
     return static_cast<Signed>(static_cast<Signed>(kInfinity - (bits & kBelowSign)) >> kSign);
   }
@@ -49,9 +49,9 @@ constexpr Key highest() {
   return static_cast<Key>(~lowest<Key>());
 }
 
-// The smallest and largest of up to kBlock values, of which there can be no more NaNs than any
-// key can count. With kMasked, `valid` has a byte for each, 1 if it counts. Choices are made with
-// masks as wide as the values, which all compilers turn into vectors.
+// Updates minimum and maximum with up to kBlock values, so that the number of NaNs fits a key. With
+// kMasked, `valid` is 1 for values that count. Selection by masks of the value's width vectorizes
+// on all compilers.
 constexpr int64_t kBlock = 16384;
 
 template <class Kind, bool kMasked, class Key = typename Kind::Key>
@@ -75,7 +75,7 @@ LANCELET_INLINE void min_max_block(const uint8_t* values, int64_t count, const u
   found->nans += static_cast<int64_t>(nans);
 }
 
-// A byte for each bit, lowest bit first.
+// Expands bits to bytes, lowest bit first.
 LANCELET_INLINE void expand_bits(uint64_t bits, uint8_t* bytes) {
   for (int k = 0; k < 8; ++k, bits >>= 8) {
     const uint64_t own = (bits & 0xff) * 0x0101010101010101u & 0x8040201008040201u;
@@ -90,7 +90,7 @@ LANCELET_INLINE int64_t ones(uint64_t bits) {
   return static_cast<int64_t>(bits * 0x0101010101010101u >> 56);
 }
 
-// The validity bits of rows [row, row + 64), those beyond `rows` clear.
+// Returns the validity bits of rows [row, row + 64); bits from `rows` on are clear.
 LANCELET_INLINE uint64_t valid_bits(ConstBytes validity, int64_t row, int64_t rows) {
   uint64_t bits = 0;
   const int64_t byte = row / 8;
@@ -140,7 +140,7 @@ int64_t zones_of(ConstBytes values, int64_t zone_rows, ConstBytes validity, Byte
   return nulls.size;
 }
 
-// The first eight bytes of a string as a number of the same order; zeros stand for what is missing.
+// Returns the first eight bytes of a string as a number of the same order, zero-padded.
 LANCELET_INLINE uint64_t start_of(const uint8_t* text, int64_t size, const uint8_t* end) {
   uint64_t word = 0;
   if (LANCELET_LIKELY(end - text >= 8))
@@ -153,8 +153,7 @@ LANCELET_INLINE uint64_t start_of(const uint8_t* text, int64_t size, const uint8
   return size >= 8 ? word : size == 0 ? 0 : word & ~uint64_t{0} << (64 - 8 * size);
 }
 
-// How many of the first bytes of two strings are the same, of so many that both have; fewer than a
-// word of them do not count.
+// Returns the length of the common prefix of two strings of at least `most` bytes, or 0 if below 8.
 LANCELET_INLINE int64_t shared_bytes(const uint8_t* a, const uint8_t* b, int64_t most) {
   if (most < 8) return 0;
   int64_t k = 0;
@@ -165,13 +164,13 @@ LANCELET_INLINE int64_t shared_bytes(const uint8_t* a, const uint8_t* b, int64_t
   return k < 8 ? 0 : k;
 }
 
-// What of a string is behind the bytes that all strings of a zone begin with.
+// A string without the common prefix of its zone.
 struct Text {
   uint64_t start;
   const uint8_t* data;
   int64_t size;
 
-  // Have so many more bytes in front.
+  // Extends the string by preceding bytes.
   void widen(int64_t bytes, const uint8_t* end) {
     *this = {start_of(data - bytes, size + bytes, end), data - bytes, size + bytes};
   }
@@ -203,7 +202,7 @@ int64_t zones_of_strings(ConstBytes offsets, ConstBytes data, int64_t zone_rows,
       if (start < 0 || stop < start || stop > data.size) return fail(kBadOffsets, row);
       const uint8_t* const whole = data.data + start;
       if (lowest_row < 0) shared = stop - start;
-      // What lies between two strings begins with what they both begin with.
+      // A string between two others shares their common prefix.
       const int64_t same =
           lowest_row < 0 ? shared
                          : shared_bytes(whole, low.data - shared, smaller(shared, stop - start));

@@ -1,8 +1,8 @@
-// Zstandard frames, many in one call (RFC 8878).
+// Zstandard decompression of many frames (RFC 8878).
 //
-// For the frames of a page, which are some kilobytes each: no set-up per frame, no window, and the
-// result lands where it belongs. What a page never has (checksums, dictionaries, several frames in
-// one) is refused as kBadStream; the caller asks the library then, which knows everything.
+// For page-sized frames of some kilobytes: without set-up per frame or a window, and directly into
+// the output. Features that pages never use (checksums, dictionaries, concatenated frames) are
+// rejected as kBadStream, and the caller uses the zstd library.
 #include "zstd_sequences.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -16,13 +16,12 @@ struct Scratch {
   Tables tables;
 };
 
-// Read the head of a frame; return the bytes it takes, or -1 if it is not one for us, or states
-// another size.
+// Reads a frame header; returns its size, or -1 if unsupported or the stated size differs.
 int64_t read_head(const uint8_t* at, int64_t size, int64_t out_size) {
   if (size < 6 || load<uint32_t>(at) != kMagic) return -1;
   const int descriptor = at[4];
   const bool is_single = descriptor >> 5 & 1;
-  if (descriptor & 0x0F) return -1;  // reserved, checksum, dictionary; and the unused bit
+  if (descriptor & 0x0F) return -1;  // reserved bit, checksum, dictionary
   if (descriptor & 0x10) return -1;
   const int form = descriptor >> 6;
   const int size_bytes = form == 0 ? is_single : 1 << form;

@@ -1,9 +1,9 @@
-// Bits and state tables of Zstandard (RFC 8878, section 4).
+// Bit streams and FSE tables of Zstandard (RFC 8878, section 4).
 //
-// A coded stream is read from its end: the highest set bit of the last byte marks where it
-// begins, and every field lies below the one before. `Bits` keeps the next 57 bits or more at the
-// top of a word; a refill is one load, because what is below the stream belongs to the frame too
-// (its header and that of a block come first, which are nine bytes and more).
+// A coded stream is read from its end: the highest set bit of the last byte is the start marker,
+// and each field is below the previous one. `Bits` holds at least the next 57 bits at the top of a
+// word. A refill is a single load, because the bytes before the stream belong to the frame (its
+// header and the block header have at least nine bytes).
 #pragma once
 #include "kernel.hpp"
 
@@ -22,10 +22,10 @@ static LANCELET_INLINE int highest_bit(uint64_t value) {
 
 struct Bits {
   const uint8_t* base;
-  int64_t left;  // bits not yet taken; negative once more were taken than there are
+  int64_t left;  // remaining bits; negative after an overrun
   uint64_t next;
 
-  // Start a stream; there must be eight readable bytes before it.
+  // Opens a stream; the eight bytes before it must be readable.
   LANCELET_INLINE bool open(const uint8_t* data, int64_t size) {
     if (size <= 0 || data[size - 1] == 0) return false;
     base = data;
@@ -49,12 +49,12 @@ struct Bits {
   }
 };
 
-// A state of a table: which symbol it stands for, and how the next state is found.
+// A state of an FSE table: its symbol and the transition to the next state.
 struct State {
-  uint32_t base;        // what the extra bits are added to; for weights, the symbol
+  uint32_t base;        // added to the extra bits; for weights, the symbol
   uint16_t next;        // the next state without its low bits
-  uint8_t next_bits;    // how many low bits the stream holds
-  uint8_t extra_bits;   // how many bits of the value the stream holds
+  uint8_t next_bits;    // number of low bits in the stream
+  uint8_t extra_bits;   // number of extra bits of the value in the stream
 };
 
 constexpr int kTableLogMax = 9;
@@ -62,17 +62,17 @@ constexpr int kTableLogMax = 9;
 struct Table {
   State states[1 << kTableLogMax];
   int log;
-  bool is_set;  // whether a block may repeat it
+  bool is_set;  // whether later blocks may repeat it
 };
 
-// Counts of symbols, as a table is stored: `log` is its size, -1 means less than one state.
+// Normalized symbol counts of a table; `log` is its size, -1 means less than one state.
 struct Counts {
   int16_t of[64];
   int symbols;
   int log;
 };
 
-// Read counts that begin at `at`; return the bytes they take, or -1.
+// Reads normalized counts; returns their size in bytes, or -1.
 inline int64_t read_counts(const uint8_t* at, const uint8_t* end, int log_max, int symbols_max,
                            Counts* counts) {
   int64_t bit = 0;
@@ -117,7 +117,7 @@ inline int64_t read_counts(const uint8_t* at, const uint8_t* end, int log_max, i
   return (bit + 7) >> 3;
 }
 
-// Fill a table; `base` and `extra_bits` say what each symbol stands for.
+// Builds a table; `base` and `extra_bits` define the value of each symbol.
 inline void fill_table(const Counts& counts, const uint32_t* base, const uint8_t* extra_bits,
                        Table* table) {
   const int size = 1 << counts.log;

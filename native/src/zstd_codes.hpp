@@ -1,17 +1,17 @@
-// Writing what zstd_bits.hpp reads: bits, counts and states; and the codes of Huffman.
+// Writers of the structures in zstd_bits.hpp, and Huffman codes.
 #pragma once
 #include "zstd_literals.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace zstd {
 
-// Bits go in at the top and whole bytes leave at the bottom, so a reader starts at the end.
+// Bits are added at the top and bytes written from the bottom, so a reader starts at the end.
 struct BitWriter {
   uint8_t* to;
   uint64_t held;
   int count;
 
-  // At most 56 bits may be held; eight bytes are written, of which those count that are whole.
+  // Holds at most 56 bits; a flush stores eight bytes but advances by whole ones only.
   LANCELET_INLINE void put(uint64_t bits, int width) {
     held |= bits << count;
     count += width;
@@ -30,7 +30,7 @@ struct BitWriter {
   }
 };
 
-// How a symbol changes a state: see FSE in RFC 8878, section 4.1.
+// State transitions by symbol; see FSE in RFC 8878, section 4.1.
 struct StateWriter {
   uint16_t next[1 << kTableLogMax];
   int32_t find[64];
@@ -76,7 +76,7 @@ struct StateWriter {
   }
 };
 
-// Scale how often symbols occur to the states of a table; each that occurs gets one at least.
+// Normalizes symbol counts to the size of a table; each symbol that occurs gets at least one state.
 inline void scale_counts(const int32_t* found, int symbols, int log, Counts* counts) {
   int64_t total = 0;
   for (int k = 0; k < symbols; ++k) total += found[k];
@@ -92,7 +92,7 @@ inline void scale_counts(const int32_t* found, int symbols, int log, Counts* cou
     if (found[k] > found[most] || counts->of[most] == 0) most = k;
     counts->symbols = k + 1;
   }
-  // Rounding up may have taken more than there is; those that have most give it back.
+  // Rounding up may exceed the table; the largest counts are reduced.
   for (; rest < 0; ++rest) {
     int widest = 0;
     for (int k = 1; k < counts->symbols; ++k)
@@ -102,7 +102,7 @@ inline void scale_counts(const int32_t* found, int symbols, int log, Counts* cou
   counts->of[most] = static_cast<int16_t>(counts->of[most] + rest);
 }
 
-// Write counts as `read_counts` reads them; return where they end.
+// Writes counts in the format of `read_counts`; returns the end.
 inline uint8_t* write_counts(const Counts& counts, uint8_t* to) {
   BitWriter out = {to, 0, 0};
   out.put(static_cast<uint64_t>(counts.log - 5), 4);
@@ -131,15 +131,15 @@ inline uint8_t* write_counts(const Counts& counts, uint8_t* to) {
   return out.count > 0 ? out.to + 1 : out.to;
 }
 
-// The codes of the symbols of some bytes, none longer than kCodeBitsMax.
+// Huffman codes of at most kCodeBitsMax bits.
 struct SymbolCodes {
   uint16_t code[256];
   uint8_t width[256];
-  int symbols;  // one more than the last that occurs
+  int symbols;  // the last symbol that occurs, plus one
   int longest;
 };
 
-// Order the bytes that occur by how often they do, no more than 2^18 times; return how many do.
+// Sorts the occurring bytes by count, at most 2^18; returns their number.
 inline int order_by_count(const uint32_t* found, uint16_t* order) {
   constexpr int kDigit = 9;
   uint16_t other[256];
@@ -160,7 +160,7 @@ inline int order_by_count(const uint32_t* found, uint16_t* order) {
   return count;
 }
 
-// Give each symbol a code by how often it occurs. False if fewer than two occur.
+// Assigns Huffman codes. Returns false if fewer than two symbols occur.
 inline bool make_codes(const uint32_t* found, SymbolCodes* codes) {
   uint16_t order[256];
   const int count = order_by_count(found, order);
@@ -170,7 +170,7 @@ inline bool make_codes(const uint32_t* found, SymbolCodes* codes) {
     if (found[k] != 0) codes->symbols = k + 1;
   }
   if (count < 2) return false;
-  // Join the two rarest, again and again; sums come in order, so two queues are enough.
+  // Joins the two rarest repeatedly; sums are ascending, so two queues suffice.
   uint64_t weight[512];
   uint16_t parent[512];
   for (int k = 0; k < count; ++k) weight[k] = found[order[k]];
@@ -188,7 +188,7 @@ inline bool make_codes(const uint32_t* found, SymbolCodes* codes) {
   depth[2 * count - 2] = 0;
   for (int node = 2 * count - 3; node >= 0; --node)
     depth[node] = static_cast<uint8_t>(smaller(depth[parent[node]] + 1, 200));
-  // Codes that are too long are cut, and others made longer, rarest first, until all fit again.
+  // Overlong codes are shortened and rare codes lengthened until the code is complete.
   int64_t room = 1 << kCodeBitsMax;
   for (int k = 0; k < count; ++k) {
     depth[k] = static_cast<uint8_t>(smaller<int>(depth[k], kCodeBitsMax));
@@ -206,7 +206,7 @@ inline bool make_codes(const uint32_t* found, SymbolCodes* codes) {
     ++of_width[depth[k]];
     codes->longest = larger<int>(codes->longest, depth[k]);
   }
-  // The longest codes are the lowest numbers, and among equals symbols count up.
+  // The longest codes have the lowest values; equal lengths are ordered by symbol.
   uint32_t next[kCodeBitsMax + 2] = {};
   for (int width = codes->longest; width > 1; --width)
     next[width - 1] = (next[width] + static_cast<uint32_t>(of_width[width])) >> 1;
@@ -215,9 +215,9 @@ inline bool make_codes(const uint32_t* found, SymbolCodes* codes) {
   return room == 0;
 }
 
-// Write the widths of codes; return where they end, or null if there is no form for them.
+// Writes code lengths as weights; returns the end, or null if not representable.
 inline uint8_t* write_widths(const SymbolCodes& codes, uint8_t* to) {
-  const int count = codes.symbols - 1;  // the last is what is missing
+  const int count = codes.symbols - 1;  // the last weight is implied
   uint8_t weight[256];
   int32_t found[kCodeBitsMax + 2] = {};
   for (int k = 0; k < count; ++k) {

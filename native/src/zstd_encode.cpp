@@ -1,21 +1,21 @@
-// Zstandard frames of chunks that begin with words, such as the offsets of strings or decimals.
+// Zstandard compression of chunks with a fixed-width prefix, such as string offsets or decimals.
 //
-//     words     e4 01 00 00 | f0 01 00 00 | ...    each keeps the high bytes of the one before
-//     bytes     5a 03 91 17 ...                    no order, but some are more frequent
+//     words     e4 01 00 00 | f0 01 00 00 | ...    high bytes mostly unchanged
+//     bytes     5a 03 91 17 ...                    unordered, with skewed frequencies
 //
-// A search for repetition would find no more in the first and little in the rest, and it is what
-// takes the time of a general compressor. So words become sequences without a search
-// (zstd_prefix.hpp), and bytes are stored, or get the codes of Huffman where that saves enough. Any
-// reader of Zstandard reads the result.
+// A match search would find nothing more in the words and little in the bytes, but dominates the
+// time of a general compressor. Words are therefore written as sequences without a search
+// (zstd_prefix.hpp), and bytes are stored, or Huffman-coded if that saves enough. The result is
+// standard Zstandard.
 #include "zstd_prefix.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace zstd {
 namespace {
 
-constexpr int64_t kFewBytes = 64;      // not worth a table of codes
-constexpr int64_t kSavingMin = 6;      // codes must save a sixth, as they take time to read
-constexpr int64_t kRoom = 600;         // what heads and tables may take besides the bytes
+constexpr int64_t kFewBytes = 64;      // too few for a Huffman table
+constexpr int64_t kSavingMin = 6;      // codes must save 1/6, since decoding takes time
+constexpr int64_t kRoom = 600;         // maximum size of headers and tables
 
 struct Scratch {
   PrefixScratch prefix;
@@ -40,13 +40,13 @@ uint8_t* write_stream(uint8_t* to, const uint8_t* data, int64_t size, const Symb
   return out.close();
 }
 
-// log2 of a number in 256ths, at most 22 too small.
+// Returns log2 of a number in units of 1/256, at most 22 too small.
 LANCELET_INLINE int64_t logarithm(uint64_t number) {
   const int whole = highest_bit(number);
   return whole << 8 | static_cast<int64_t>((number << 8 >> whole) & 255);
 }
 
-// Whether the best codes there could be would save enough.
+// Returns whether an optimal code would save enough.
 bool may_save(const uint32_t* found, int64_t size) {
   const int64_t of_all = logarithm(static_cast<uint64_t>(size));
   int64_t bits = 0;
@@ -55,7 +55,7 @@ bool may_save(const uint32_t* found, int64_t size) {
   return bits / (8 << 8) < size - size / kSavingMin;
 }
 
-// Write a block of bytes, coded if that saves enough.
+// Writes a block of bytes, Huffman-coded if that saves enough.
 uint8_t* write_bytes(uint8_t* to, const uint8_t* data, int64_t size, bool is_last,
                      Scratch* scratch) {
   uint32_t found[4][256] = {};

@@ -1,7 +1,7 @@
-// The literals of a Zstandard block: stored, one byte over and over, or Huffman-coded.
+// Literals of a Zstandard block: raw, RLE or Huffman-coded.
 //
-// A code of the table is at most 11 bits, so five of them fit the bits of a refill. Four streams
-// are decoded side by side, because each symbol of one has to wait for the one before.
+// Codes have at most 11 bits, so a refill covers five of them. Four streams are interleaved,
+// because each symbol depends on the previous one of its stream.
 #pragma once
 #include "zstd_bits.hpp"
 
@@ -10,10 +10,10 @@ namespace zstd {
 
 constexpr int kCodeBitsMax = 11;
 constexpr int64_t kBlockMax = 128 * 1024;
-constexpr int64_t kOverrun = 32;  // what copies may read or write too far
+constexpr int64_t kOverrun = 32;  // bytes that copies may read or write beyond the end
 
 struct Codes {
-  uint16_t of[1 << kCodeBitsMax];  // the symbol, and above it the bits of its code
+  uint16_t of[1 << kCodeBitsMax];  // the symbol, and above it the length of its code
   int bits;
   bool is_set;
 };
@@ -21,12 +21,12 @@ struct Codes {
 struct Literals {
   Codes codes;
   Table weights;
-  const uint8_t* data;  // with kOverrun readable bytes behind
+  const uint8_t* data;  // followed by kOverrun readable bytes
   int64_t size;
   uint8_t buffer[kBlockMax + kOverrun];
 };
 
-// Read how many bits the code of each symbol has; return the bytes this takes, or -1.
+// Reads the Huffman weights; returns their size in bytes, or -1.
 inline int64_t read_weights(const uint8_t* at, const uint8_t* end, Table* table, uint8_t* weights,
                             int* symbols) {
   if (at >= end) return -1;
@@ -54,7 +54,7 @@ inline int64_t read_weights(const uint8_t* at, const uint8_t* end, Table* table,
     one = &table->states[bits.take(counts.log)];
   }
   if (bits.left < 0) return -1;
-  // Two states take turns. When one finds no bits to go on, the other has the last symbol.
+  // Two states alternate. If one runs out of bits, the other holds the last symbol.
   int count = 0;
   for (int current = 0;; current ^= 1) {
     if (count > 253) return -1;
@@ -71,7 +71,7 @@ inline int64_t read_weights(const uint8_t* at, const uint8_t* end, Table* table,
   return 1 + head;
 }
 
-// Read a table of codes; return the bytes it takes, or -1.
+// Reads a Huffman table; returns its size in bytes, or -1.
 inline int64_t read_codes(const uint8_t* at, const uint8_t* end, Literals* literals) {
   uint8_t weights[256];
   int symbols = 0;
@@ -120,7 +120,7 @@ LANCELET_INLINE uint8_t next_symbol(const Codes& codes, int shift, Bits* bits) {
   return static_cast<uint8_t>(entry);
 }
 
-// Decode the rest of one stream, which must end with its last symbol.
+// Decodes the rest of one stream, which must end with its last symbol.
 inline bool finish_stream(const Codes& codes, Bits* bits, uint8_t* to, uint8_t* end) {
   const int shift = 64 - codes.bits;
   while (to < end && bits->left > 0) {
@@ -160,13 +160,13 @@ inline bool decode_four(const Codes& codes, const uint8_t* at, int64_t size, uin
          finish_stream(codes, &d, to + 3 * part + done, to + count);
 }
 
-// Read the literals of a block; return the bytes they take, or -1. `readable` is where what may
-// be read ends.
+// Reads the literals of a block; returns their size in bytes, or -1. Memory is readable up to
+// `readable`.
 inline int64_t read_literals(const uint8_t* at, const uint8_t* end, const uint8_t* readable,
                              Literals* literals) {
   if (end - at < 1) return -1;
   const int kind = at[0] & 3, form = at[0] >> 2 & 3;
-  if (kind < 2) {  // stored, or one byte over and over
+  if (kind < 2) {  // raw or RLE
     const int head = form == 1 ? 2 : form == 3 ? 3 : 1;
     if (end - at < head + kind) return -1;
     const uint32_t bits = static_cast<uint32_t>(at[0]) | (head > 1 ? at[1] << 8 : 0) |

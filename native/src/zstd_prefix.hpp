@@ -1,13 +1,13 @@
-// Words whose high bytes are mostly those of the word before, as sequences without a search.
+// Words with mostly unchanged high bytes, encoded as sequences without a match search.
 //
 //     words       c1 24 01 00 00 ..   0f 7a 03 00 00 ..   decimals of 16 bytes, below 2^24
 //     literals    c1 24 01 00 00 ..   0f 7a 03
 //     copy                                    13 bytes from 16 back
 //
-// The first word is literals, and so is any whose high bytes changed; they are taken together with
-// the low bytes of the next that is like the one before it. So all copies are alike, and where no
-// word changed sequences are too: they take no bits at all, and reading them is a loop without
-// decisions. A distance is written once, in a block of its own, and is the last one ever after.
+// The first word, and any word whose high bytes changed, are literals, combined with the low bytes
+// of the next unchanged word. All matches have the same length, and between changes all sequences
+// are equal: they take no bits, and decoding is a loop without branches. The distance is written
+// once, in a separate block, and repeated afterwards.
 #pragma once
 #include "zstd_codes.hpp"
 #include "zstd_sequences.hpp"
@@ -17,7 +17,7 @@ namespace zstd {
 
 constexpr int64_t kPartMax = 1 << 16;
 constexpr int kWordMax = 32;
-constexpr int64_t kSequencesMin = 16;    // fewer do not pay for their heads
+constexpr int64_t kSequencesMin = 16;    // fewer do not amortize the headers
 constexpr int64_t kSequencesMax = 0x7EFF;
 constexpr int kCopyMin = 3;
 
@@ -36,7 +36,7 @@ inline uint8_t* write_block_head(uint8_t* to, int kind, int64_t size, bool is_la
   return write_little(to, static_cast<uint64_t>(size << 3 | kind << 1 | is_last), 3);
 }
 
-// How many of the low bytes of a word hold all that differs from the word before.
+// Returns the number of low bytes that contain all changes from the previous word.
 template <int kBytes>
 LANCELET_INLINE int changed_bytes(const uint8_t* word) {
   if (kBytes == 4) {
@@ -50,8 +50,7 @@ LANCELET_INLINE int changed_bytes(const uint8_t* word) {
   return 0;
 }
 
-// The number of low bytes to take of each word, so that there are the fewest literals; 0 if that
-// saves nothing.
+// Chooses the number of low bytes that minimizes the literals, or 0 if nothing is saved.
 template <int kBytes>
 int choose_low(const uint8_t* data, int64_t num_words) {
   int64_t found[kBytes + 1] = {};
@@ -67,14 +66,14 @@ int choose_low(const uint8_t* data, int64_t num_words) {
   return best;
 }
 
-// The code of a number of literals.
+// Returns the code of a literal length.
 LANCELET_INLINE int literals_code(uint32_t count) {
   return static_cast<int>(count < 16 ? count : count < 24 ? 16 + (count - 16) / 2
                           : count < 32 ? 20 + (count - 24) / 4 : count < 48 ? 22 + (count - 32) / 8
                           : count < 64 ? 24 : 19 + static_cast<uint32_t>(highest_bit(count)));
 }
 
-// Write a block of sequences, each of some literals and a copy of `length` bytes.
+// Writes a block of sequences with matches of `length` bytes.
 inline uint8_t* write_sequences(uint8_t* to, const uint8_t* literals, int64_t num_literals,
                                 const uint32_t* taken, int64_t count, uint32_t distance,
                                 int length, bool is_last, StateWriter* of_literals) {
@@ -117,7 +116,7 @@ inline uint8_t* write_sequences(uint8_t* to, const uint8_t* literals, int64_t nu
   return at;
 }
 
-// Write the blocks of up to kPartMax bytes of words. Null if that does not pay.
+// Writes up to kPartMax bytes of words as blocks. Returns null if nothing is saved.
 template <int kBytes>
 uint8_t* write_prefix_of(uint8_t* to, const uint8_t* data, int64_t size, bool is_last,
                         PrefixScratch* scratch) {

@@ -1,8 +1,8 @@
-// The sequences of a Zstandard block: some literals, then a copy of what was written before.
+// Sequences of a Zstandard block: literals, then a match with earlier output.
 //
-//     3 literals, copy 13 bytes from 16 back      a decimal whose high bytes are as before
+//     3 literals, copy 13 bytes from 16 back      a decimal with unchanged high bytes
 //
-// Lengths and distances are states of three tables and some extra bits, all in one stream.
+// Lengths and distances are FSE states of three tables with extra bits, all in one stream.
 #pragma once
 #include "zstd_literals.hpp"
 
@@ -38,7 +38,7 @@ constexpr Counts kDistanceUsual = {
     {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1},
     29, 5};
 
-// One of the three kinds of numbers in a sequence.
+// One of the three code types of a sequence.
 struct Numbers {
   const uint32_t* base;
   const uint8_t* extra_bits;
@@ -66,20 +66,20 @@ constexpr Numbers kMatchNumbers = {kMatchBase, kMatchBits, &kMatchUsual, kMatchC
 constexpr Numbers kDistanceNumbers = {kDistance.base, kDistance.bits, &kDistanceUsual,
                                       kDistanceCodes, 8};
 
-// Where a frame is written to, and what it may still be repeating.
+// Output position of a frame, and its repeated distances.
 struct Output {
   uint8_t* start;
   uint8_t* to;
   uint8_t* end;       // of the frame
-  uint8_t* writable;  // what may be written, whoever it belongs to
-  int64_t back[3];    // the last distances
+  uint8_t* writable;  // end of writable memory
+  int64_t back[3];    // repeated distances
 };
 
 struct Tables {
   Table literals, distances, matches;
 };
 
-// Make or find a table; return the bytes this takes, or -1.
+// Reads or reuses a table; returns its size in bytes, or -1.
 inline int64_t read_table(int mode, const uint8_t* at, const uint8_t* end, const Numbers& numbers,
                           Table* table) {
   Counts counts;
@@ -108,7 +108,7 @@ LANCELET_INLINE void copy_far(uint8_t* to, const uint8_t* from, int64_t length) 
   for (int64_t k = 0; k < length; k += 16) memcpy(to + k, from + k, 16);
 }
 
-// Append literals, and a copy of what lies `back` bytes before.
+// Appends literals and a match from `back` bytes before.
 LANCELET_INLINE bool append(Output* out, const uint8_t* literals, int64_t count, int64_t back,
                             int64_t length) {
   uint8_t* to = out->to;
@@ -132,7 +132,7 @@ LANCELET_INLINE bool append(Output* out, const uint8_t* literals, int64_t count,
   } else {
     uint8_t* at = to;
     if (LANCELET_UNLIKELY(back < 8)) {
-      // What repeats every `back` bytes also repeats every multiple of them.
+      // A pattern of period `back` also has any multiple of it as a period.
       uint64_t word = load<uint64_t>(from) & ((1ull << 8 * back) - 1);
       for (int64_t bits = 8 * back; bits < 64; bits *= 2) word |= word << bits;
       store(at, word);
@@ -145,7 +145,7 @@ LANCELET_INLINE bool append(Output* out, const uint8_t* literals, int64_t count,
   return true;
 }
 
-// Turn the value of a distance into one; small values mean the last distances.
+// Resolves a distance value; small values are repeated distances.
 LANCELET_INLINE int64_t resolve_distance(int64_t value, bool has_literals, int64_t* back) {
   if (LANCELET_LIKELY(value > 3)) {
     back[2] = back[1];
@@ -160,10 +160,10 @@ LANCELET_INLINE int64_t resolve_distance(int64_t value, bool has_literals, int64
   return back[0] = found;
 }
 
-// The last word that was written, of up to 16 bytes, where the next takes its high bytes from it.
-// It is kept, since what was just stored could not be loaded again without waiting for it.
+// The last word of up to 16 bytes, whose high bytes the next one repeats. Held in registers, to
+// avoid store forwarding stalls.
 struct Word {
-  int64_t back = 0, low = -1;  // its bytes, and how many of them are literals; -1 if it is no word
+  int64_t back = 0, low = -1;  // its size and number of literal bytes; -1 if not a word
   uint64_t mask[2] = {}, high[2] = {};
 
   LANCELET_INLINE void load_previous(int64_t distance, int64_t length, const Output& out) {
@@ -181,7 +181,7 @@ struct Word {
   LANCELET_INLINE bool fits(int64_t count, const Output& out) const {
     return count * back <= out.end - out.to && count * back + kOverrun <= out.writable - out.to;
   }
-  // Write the next word; there must be room for 16 bytes, and 16 readable literals.
+  // Writes the next word; 16 bytes must be writable, and 16 literals readable.
   LANCELET_INLINE void write(const uint8_t* literals, Output* out) const {
     store(out->to, (load<uint64_t>(literals) & mask[0]) | high[0]);
     store(out->to + 8, (load<uint64_t>(literals + 8) & mask[1]) | high[1]);
@@ -189,9 +189,8 @@ struct Word {
   }
 };
 
-// Carry out `count` sequences whose copies are all as long, from as far back as the last one:
-// words of which some low bytes are literals, and now and then some words more. Return where the
-// literals end, or null.
+// Executes `count` sequences of equal match length and distance: words with some literal low bytes,
+// occasionally preceded by further words. Returns the end of the literals, or null.
 inline const uint8_t* run_alike(int64_t count, const Tables& tables, const State* of_literals,
                                 const uint8_t* literals, const uint8_t* literals_end, Bits* bits,
                                 Output* out) {
@@ -220,7 +219,7 @@ inline const uint8_t* run_alike(int64_t count, const Tables& tables, const State
   }
 }
 
-// Carry out the sequences of a block, which end where its literals do.
+// Executes the sequences of a block, which must use all its literals.
 inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals& from,
                           Tables* tables, Output* out) {
   if (end - at < 1) return false;

@@ -1,6 +1,6 @@
-// Choosing the symbols of FSST; lancelet/kernels/reference/fsst.py says how and why.
+// FSST training; lancelet/kernels/reference/fsst.py explains the algorithm.
 //
-// A code below 256 is that byte, 256 + i is symbol i of the table (if it is longer than a byte).
+// Codes below 256 are bytes; code 256 + i is symbol i of the table, if longer than one byte.
 #include "kernel.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr int kFullShare = 128;
 constexpr uint32_t kSingleBonus = 8;
 constexpr int kSymbols = 255;
 constexpr int kCodes = 512;
-constexpr uint32_t kCandidates = 1u << 17;  // twice what the sample can fill, and a power of 2
+constexpr uint32_t kCandidates = 1u << 17;  // a power of two, twice the number of possible candidates
 
 struct SampleSlice {
   const uint8_t* start;
@@ -23,13 +23,13 @@ struct SampleSlice {
 };
 
 struct Symbol {
-  uint64_t word;  // first byte lowest, zeros behind the last
+  uint64_t word;  // little-endian, zero-padded
   int length;
 };
 
 struct Candidate {
   uint64_t word;
-  uint32_t gain, length;  // length 0: a free place
+  uint32_t gain, length;  // length 0: an empty entry
 };
 
 struct Scratch {
@@ -37,14 +37,14 @@ struct Scratch {
   int num_slices;
   Symbol table[kSymbols];
   int num_symbols;
-  // Symbols of more than a byte by their first byte, longest first.
+  // Symbols of more than one byte by their first byte, longest first.
   uint8_t chain[kSymbols];
   uint16_t chain_start[257];
   uint32_t single[kCodes];
-  uint16_t pair[kCodes * kCodes];  // the sample has fewer codes than would overflow this
+  uint16_t pair[kCodes * kCodes];  // the sample is too small to overflow a count
   int used[kCodes];
   int num_used;
-  // A hash table no larger than the candidates of a round need.
+  // A hash table sized for the candidates of a pass.
   Candidate candidates[kCandidates];
   uint32_t num_slots;
 };
@@ -64,7 +64,7 @@ uint64_t load_up_to_8(const uint8_t* from, int64_t left) {
 
 uint64_t low_bytes(int length) { return ~uint64_t{0} >> (64 - 8 * length); }
 
-// The order of the bytes, as text is compared.
+// Returns a number that sorts like the bytes.
 uint64_t big_endian(uint64_t word) {
   uint64_t out = 0;
   for (int k = 0; k < 8; ++k, word >>= 8) out = out << 8 | (word & 0xff);
@@ -87,7 +87,7 @@ void choose_slices(const uint8_t* offsets, int64_t rows, const uint8_t* data, Sc
   for (int64_t sampled = 0; sampled < kSampleBytesTotal;) {
     const int64_t target =
         first + static_cast<int64_t>(scattered(s->num_slices) % static_cast<uint64_t>(total));
-    int64_t low = 0, high = rows + 1;  // the first offset beyond the byte
+    int64_t low = 0, high = rows + 1;  // binary search for the first offset above the target
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
       if (offset(middle) > target) high = middle;
@@ -167,7 +167,7 @@ Symbol join(const Symbol& a, const Symbol& b) {
   return {a.word | b.word << (8 * a.length), smaller(a.length + b.length, 8)};
 }
 
-// A code that was not used has no neighbours; a symbol of 8 bytes cannot grow.
+// Unused codes have no neighbours, and a symbol of 8 bytes cannot grow.
 template <class Visit>
 void for_pairs(const Scratch& s, uint32_t least, Visit visit) {
   for (int i = 0; i < s.num_used; ++i) {

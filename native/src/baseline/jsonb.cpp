@@ -1,5 +1,5 @@
-// JSON documents between text and binary form; lancelet/kernels/reference/jsonb.py says what the
-// binary form is. A document that is wrong in any way is a fault with its index.
+// Conversion of JSON documents between text and binary form; lancelet/kernels/reference/jsonb.py
+// defines the binary form. A malformed document is a fault with its index.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -41,7 +41,7 @@ uint64_t big_endian(const uint8_t* from, int64_t bytes) {
   return value;
 }
 
-// The smallest of the widths 1, 2, 4 and 8 that holds so many bits.
+// Returns the smallest width of 1, 2, 4 or 8 bytes for a number of bits.
 int width_of(int bits) { return bits <= 8 ? 1 : bits <= 16 ? 2 : bits <= 32 ? 4 : 8; }
 
 int bit_length(uint64_t value) {
@@ -60,8 +60,8 @@ struct Member {
   uint32_t entry;
 };
 
-// Parses one document. Payloads are appended to `out`, in front of which the head of a container
-// is put when its parts are known.
+// Parses one document. Payloads are appended to `out`; the header of a container is inserted in
+// front of them after its parts are parsed.
 class Encoder {
  public:
   Buffer out;
@@ -199,7 +199,7 @@ class Encoder {
     return a.key_bytes < b.key_bytes ? -1 : 1;
   }
 
-  // Puts the sorted members of an object where their payloads were, from `payload` on.
+  // Replaces the payloads from `payload` on by the sorted members of an object.
   void compose_object(size_t first, size_t payload) {
     composed_.clear();
     put_big_endian(composed_, kObject | (members_.size() - first), 4);
@@ -219,7 +219,7 @@ class Encoder {
     out.insert(out.end(), composed_.begin(), composed_.end());
   }
 
-  // Appends the string at the cursor to `to`, without quotes and escapes.
+  // Appends the unescaped string at the cursor to `to`.
   bool string(Buffer& to) {
     ++at_;
     for (;;) {
@@ -268,7 +268,7 @@ class Encoder {
     uint32_t code;
     if (!hex(code)) return false;
     if (code >= 0xD800 && code < 0xE000) {
-      // Half of a pair that stands for one character; alone it stands for none.
+      // A surrogate, which must be followed by its low half.
       uint32_t low;
       if (code >= 0xDC00 || !word("\\u", 2) || !hex(low)) return false;
       if (low < 0xDC00 || low > 0xDFFF) return false;
@@ -328,7 +328,7 @@ class Encoder {
     return true;
   }
 
-  // The power of ten of the first digit of a number that is not zero.
+  // Returns the decimal exponent of the first digit of a non-zero number.
   int64_t magnitude(const uint8_t* at) const {
     int64_t power = 0;
     for (; at < at_ && *at == '0'; ++at) {
@@ -351,7 +351,7 @@ class Encoder {
     return power + (negative ? -exponent : exponent);
   }
 
-  // Appends a whole number if it has at most 64 bits.
+  // Appends an integer of at most 64 bits; returns false for larger ones.
   bool put_whole(const uint8_t* digit, bool negative) {
     uint64_t value = 0;
     for (; digit < at_; ++digit) {
@@ -367,7 +367,7 @@ class Encoder {
       put_big_endian(out, value, bytes);
     } else {
       if (value > uint64_t{1} << 63) return false;
-      // A negative number needs a bit for its sign; value - 1 is its magnitude without one.
+      // A negative number needs a sign bit; value - 1 has the bits of its magnitude.
       const int bytes = width_of(bit_length(value - 1) + 1);
       out.push_back(kSigned);
       put_big_endian(out, ~value + 1, bytes);
@@ -389,7 +389,7 @@ class Encoder {
 
 // --- binary to text ---------------------------------------------------------------------------
 
-// Where text goes, or where it is only counted.
+// Output text, or only its size.
 struct Text {
   uint8_t* to;
   int64_t size;
@@ -424,7 +424,7 @@ bool put_container(Text& text, Part all, int depth) {
     if (static_cast<int64_t>(word & kBytesMax) > all.stop - payload) return false;
     return put_value(text, word >> 28, {payload, payload + (word & kBytesMax)}, depth);
   }
-  // The values of an object begin behind its keys.
+  // The values of an object follow its keys.
   const uint8_t* value = payload;
   if (kind == kObject) {
     for (int64_t index = 0; index < count; ++index) {
@@ -488,7 +488,7 @@ void put_integer(Text& text, T value) {
   text.put(digits, end.ptr - digits);
 }
 
-// Writes the shortest digits of a double: plainly from 0.00001 to below 1e16, else with an exponent.
+// Writes the shortest digits of a double, with an exponent below 0.00001 and from 1e16 on.
 void put_double_text(Text& text, double value) {
   if (!std::isfinite(value)) {
     text.put("null", 4);

@@ -1,13 +1,12 @@
-// Maps a file for reading without keeping it open.
+// Memory maps without an open file descriptor.
 //
-// Python's own maps keep a descriptor of their file for as long as they live, and a process may
-// often have no more than 1,024 of these. A table has as many files as it likes, and arrays keep
-// the maps that they were read from, so a map here is nothing but its address.
+// Python's maps hold a file descriptor, and processes are often limited to 1,024. A table can have
+// more files than that, and arrays keep the maps they were read from, so a map here is only an
+// address.
 //
-// Touching a page behind the end of a file, because the file was cut, is SIGBUS, which would end
-// the process. Maps are registered here, and a handler of that signal puts zeros in the place of
-// all that is left of a map from the page that was touched. Zeros are not the bytes of the file:
-// who reads from a map asks afterwards whether the file still has its size.
+// If a file is truncated, access to a page beyond its end raises SIGBUS, which would terminate the
+// process. Maps are registered here, and a SIGBUS handler replaces the rest of the map with zero
+// pages. Readers of a map must check afterwards that the file still has its size.
 #include "kernel.hpp"
 
 #if defined(__linux__) || defined(__APPLE__)
@@ -27,8 +26,8 @@ namespace LANCELET_NAMESPACE {
 
 namespace {
 
-// Maps in tables that are never given back, so that the handler may walk them without a lock. A map
-// is at the place that its address gives, or behind it; what was taken out is marked, not emptied.
+// A hash table of maps. Blocks are never freed, so the signal handler can read them without a lock.
+// Removed entries keep a tombstone.
 struct Slot {
   std::atomic<uintptr_t> start;
   std::atomic<uintptr_t> size;
@@ -47,7 +46,7 @@ Block first_block;
 std::mutex registering;
 struct sigaction before;
 
-// Puts zeros from the page of an address to the end of its map; false if it is in no map.
+// Maps zero pages from an address to the end of its map. Returns false for unregistered addresses.
 bool fill_with_zeros(uintptr_t address) {
   for (Block* block = &first_block; block != nullptr; block = block->next.load()) {
     for (Slot& slot : block->slots) {
@@ -69,11 +68,11 @@ void on_bus_error(int signal_number, siginfo_t* info, void* context) {
   const bool is_sent = info->si_code <= 0;
   const bool is_ours = !is_sent && fill_with_zeros(reinterpret_cast<uintptr_t>(info->si_addr));
   errno = saved;
-  // A handler on top of this one, such as faulthandler's, reports first and then raises the signal
-  // once more; the access is repeated after that, and comes here with its address.
+  // A handler installed later, such as faulthandler's, reports and raises the signal again. The
+  // access is then retried and reaches this handler with its address.
   if (is_ours || (is_sent && info->si_pid == getpid())) return;
   (void)context;
-  // Not ours: as if this handler had never been there. The access is repeated.
+  // Not a registered map: restore the previous handler and retry the access.
   sigaction(signal_number, &before, nullptr);
   if (is_sent) raise(signal_number);
 }
@@ -86,7 +85,7 @@ void install() {
   sigaction(SIGBUS, &action, &before);
 }
 
-// Returns the slot of a map, or, if there is none, one that is free or gone; null if all are taken.
+// Returns the slot of a map, else a free slot or tombstone, or null if the block is full.
 Slot* find_slot(Block* block, uintptr_t start) {
   Slot* vacant = nullptr;
   for (uintptr_t i = 0; i < kSlots; ++i) {
@@ -164,8 +163,8 @@ int64_t unmap_file(int64_t address, int64_t size) {
 #endif
 }
 
-// The map stays, and so do the bytes: whoever looks at them again has their pages mapped anew. Only
-// for parts of maps of files that begin where a page does, since other memory would be emptied.
+// The map stays valid; its pages are mapped again on access. The address must be page-aligned and
+// part of a file map, since anonymous memory would lose its content.
 int64_t release_pages(int64_t address, int64_t size) {
 #if LANCELET_CAN_MAP
   void* at = reinterpret_cast<void*>(static_cast<uintptr_t>(address));

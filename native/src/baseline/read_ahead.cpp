@@ -1,13 +1,13 @@
-// Asks for the pages under many slices of a mapped file at once, so that a decoder that walks
-// them waits for the slowest read and not for the sum of all reads.
+// Prefetches the pages of many slices of a mapped file, so that a decoder waits for the slowest
+// read instead of the sum of all reads.
 //
-// Touching a page that is not in memory stops the thread for one read of the disk, and ten
-// thousand scattered values are ten thousand such stops. `madvise(MADV_WILLNEED)` only starts a
-// read. As a system call for each slice it would cost more than decoding when the pages are in
-// memory already, so `mincore` says first which of them are missing, and every page is looked at
-// once only: the caller keeps a byte per page. A page that is evicted later is read when touched.
+// A page fault blocks the thread for one disk read, so ten thousand scattered values cost ten
+// thousand reads in sequence. `madvise(MADV_WILLNEED)` only starts a read. A system call per slice
+// would cost more than decoding cached pages, so `mincore` finds the missing pages first, and each
+// page is checked only once: the caller holds a flag per page. A page evicted later is read on
+// access.
 //
-// Nothing is read or written here: without this kernel results are the same, only later.
+// Prefetching never affects results.
 #include "kernel.hpp"
 
 #if defined(__linux__) || defined(__APPLE__)
@@ -23,21 +23,20 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr int64_t kGroup = 1024;  // pages that one call of mincore looks at
+constexpr int64_t kGroup = 1024;  // pages per call of mincore
 
-// Pages are asked for in blocks, which are the blocks that have a checksum: whoever verifies a block
-// touches all of it, and would wait once more for each page of it that nobody asked for.
+// Pages are prefetched in checksum blocks, since verification reads whole blocks.
 constexpr int64_t kBlock = 4;
 
-// Linux starts at most one readahead window for each call, so larger slices are asked for in
-// steps; the default window is 128 KiB.
+// Linux starts at most one readahead window per call, so larger slices are split. The default
+// window is 128 KiB.
 constexpr int64_t kStep = 128 * 1024;
 
 class Pages {
  public:
   Pages(ConstBytes source, Bytes prefetched) : source_(source), prefetched_(prefetched) {}
 
-  // Looks at the pages of a slice that are not known yet; returns how often it asked for some.
+  // Prefetches the unchecked pages of a slice. Returns the number of requests.
   int64_t prefetch(int64_t position, int64_t size) {
     if (size == 0) return 0;
     const int64_t end = (position + size + kPage - 1) / kPage;
@@ -68,14 +67,14 @@ class Pages {
     const int64_t first = page * kPage;
     const int64_t bytes = smaller(stop * kPage, source_.size) - first;
     uint8_t* at = const_cast<uint8_t*>(source_.data) + first;
-    // Where pages cannot be looked at or are not of this size, they are read when touched.
+    // Without mincore, or with other page sizes, pages are read on access.
     if (sysconf(_SC_PAGESIZE) != kPage || mincore(at, bytes, state) != 0) return 0;
     int64_t num_requests = 0;
     for (int64_t i = 0; i < stop - page; ++i) {
       if (state[i] & 1) continue;
       int64_t end = i + 1;
       while (end < stop - page && (end - i) * kPage < kStep && !(state[end] & 1)) ++end;
-      // Advice may be refused; then the pages are read when they are touched.
+      // The advice may be rejected; pages are then read on access.
       (void)madvise(at + i * kPage, smaller(end * kPage, bytes) - i * kPage, MADV_WILLNEED);
       ++num_requests;
       i = end - 1;
@@ -100,7 +99,7 @@ int64_t read_ahead(ConstBytes source, ConstInts position, ConstInts size, Bytes 
   int64_t num_requests = 0;
 #if LANCELET_CAN_READ_AHEAD
   Pages pages(source, prefetched);
-  // A map begins where a page does; of other memory nobody asks for pages.
+  // Maps are page-aligned; other memory is not prefetched.
   if (reinterpret_cast<uintptr_t>(source.data) % kPage != 0) return 0;
   for (int64_t i = 0; i < count; ++i) num_requests += pages.prefetch(position.data[i], size.data[i]);
 #else
