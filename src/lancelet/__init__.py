@@ -1,6 +1,6 @@
-"""lancelet: the Lance table and file format in Python, with PySpark for what outgrows a machine."""
+"""lancelet: the Lance table and file format in Python, with an optional PySpark integration."""
 
-# ruff: noqa: TC004 - what is public is imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - public names are imported on demand, and here for type checkers only
 
 from os import environ
 from typing import TYPE_CHECKING
@@ -125,9 +125,9 @@ __all__ = [
 ]
 
 if "LANCE_LOG_FILE" in environ or "LANCE_LOG" in environ:
-    from lancelet.log import log_as_asked
+    from lancelet.log import log_by_environment
 
-    log_as_asked()
+    log_by_environment()
 
 import_on_demand(
     __name__,

@@ -1,4 +1,4 @@
-"""Random rows of a schema, for tests and benchmarks, under pylance's name for the module.
+"""Random rows of a schema, for tests and benchmarks. Mirrors the pylance module of this name.
 
 rand_batches(schema, num_batches=10, rows_per_batch=1000)
 """
@@ -20,7 +20,7 @@ _LIST_ITEMS: Final = 4
 
 
 def is_datagen_supported() -> bool:
-    """Say whether rows can be made, which they always can."""
+    """Return True: rows can always be generated."""
     return True
 
 
@@ -34,10 +34,10 @@ def rand_batches(
     """Return batches of random values without nulls.
 
     Args:
-        schema: The columns: numbers, times, texts, bytes, lists and structs of these.
-        num_batches: How many batches, by default one.
-        batch_size_bytes: About how many bytes a batch has.
-        rows_per_batch: How many rows it has instead, by default 1024.
+        schema: The columns: numbers, times, strings, binary, lists and structs of these.
+        num_batches: The number of batches, by default one.
+        batch_size_bytes: The approximate size of a batch in bytes.
+        rows_per_batch: The number of rows per batch instead, by default 1024.
     """
     if batch_size_bytes is not None and rows_per_batch is not None:
         raise InvalidInputError("batch_size_bytes and rows_per_batch are mutually exclusive")
@@ -55,7 +55,7 @@ def rand_batches(
 
 
 def _row_bytes(data_type: pa.DataType) -> float:
-    """Return about how many bytes a value takes."""
+    """Return the approximate number of bytes per value."""
     if pa.types.is_struct(data_type):
         return sum(_row_bytes(part.type) for part in data_type)
     if pa.types.is_fixed_size_list(data_type):
@@ -94,7 +94,7 @@ def _values(data_type: pa.DataType, rows: int, random: np.random.Generator) -> p
         )
         return fixed.cast(pa.binary()).cast(data_type)
     if data_type.bit_width not in {8, 16, 32, 64}:
-        raise UnsupportedError("no random values are made of this type", type=str(data_type))
+        raise UnsupportedError("random values are not supported for this type", type=str(data_type))
     width = data_type.bit_width // 8
     data = pa.py_buffer(random.bytes(rows * width))
     return pa.Array.from_buffers(data_type, rows, [None, data])

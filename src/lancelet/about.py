@@ -1,8 +1,8 @@
-"""What this release is called."""
+"""Version numbers of this release."""
 
 from typing import Final
 
 __version__: Final = "0.1.0"
 
 PYLANCE_VERSION: Final = "14.0.2"
-"""The release of pylance whose API is offered."""
+"""The pylance release that defines the public API."""

@@ -1,4 +1,4 @@
-"""The operations of a dataset for `await`, run by a bounded pool of threads.
+"""Asynchronous datasets: methods of `LanceDataset` as coroutines, run by a bounded thread pool.
 
     table = await aio.dataset("books.lance")
     rows = await table.to_table(["name"], filter="price > 3")
@@ -6,8 +6,8 @@
         ...
 
 An `AsyncDataset` has the methods of `LanceDataset` that read or write, with the same names,
-arguments and results. `run` calls anything else. A call that is cancelled stops at the next batch
-or step; a change stops before it commits, or was committed already.
+arguments and results. `run` calls any other function. A cancelled call stops at the next batch
+or step. A cancelled change stops before its commit, unless it has already committed.
 """
 
 from __future__ import annotations
@@ -40,41 +40,41 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _END: Final = object()
-_WAITING_THREADS: Final = 4
-"""Threads beside those that compute, as calls wait for storage as well."""
+_IO_THREADS: Final = 4
+"""Threads in addition to one per processor, because calls also wait for storage."""
 
 _POOL: ThreadPoolExecutor | None = None
 _POOL_LOCK: Final = threading.Lock()
 
 
 class Streams(Protocol):
-    """What has rows: a dataset, a scanner, a query."""
+    """A source of rows: a dataset, a scanner or a query."""
 
     def stream(self) -> pa.RecordBatchReader:
         """Return the rows as a stream."""
 
 
 def _pool() -> ThreadPoolExecutor:
-    global _POOL  # noqa: PLW0603 - one pool for the process, made when it is first used
+    global _POOL  # noqa: PLW0603 - one pool per process, created at the first use
     with _POOL_LOCK:
         if _POOL is None:
-            _POOL = ThreadPoolExecutor(CPU_THREADS + _WAITING_THREADS, "lancelet-aio")
+            _POOL = ThreadPoolExecutor(CPU_THREADS + _IO_THREADS, "lancelet-aio")
         return _POOL
 
 
 async def run(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Call a function in the pool.
+    """Call a function in the thread pool.
 
     Args:
-        function: Any function; those of datasets notice that they are cancelled.
-        arguments: Its arguments.
-        options: Its named arguments.
+        function: Any function; functions of datasets check for cancellation.
+        arguments: Positional arguments.
+        options: Keyword arguments.
 
     Returns:
-        What the function returns.
+        The result of the function.
 
     Raises:
-        asyncio.CancelledError: If the task was cancelled, once the function has ended.
+        asyncio.CancelledError: If the task was cancelled; raised after the function has ended.
 
     Example:
         ```python
@@ -87,7 +87,7 @@ async def run(function: Callable[P, T], *arguments: P.args, **options: P.kwargs)
 
 
 async def _call(executor: Executor | None, work: Callable[[threading.Event], T]) -> T:
-    """Do work in a pool; when cancelled, have it stop, and wait until it has."""
+    """Run work in a pool. On cancellation, request a stop and wait until the work has ended."""
     stopped = threading.Event()
 
     def check(_stage: str, _done: int, _total: int) -> None:
@@ -115,11 +115,11 @@ async def batches(
     """Yield the record batches of a dataset, a scanner or a query.
 
     Args:
-        source: What has rows.
-        executor: The pool to read in; by default that of the module.
+        source: A source of rows.
+        executor: The pool to read in; by default the pool of this module.
 
     Yields:
-        Record batches, each read when it is asked for.
+        Record batches; each is read on demand.
 
     Example:
         ```python
@@ -147,7 +147,7 @@ async def _each(iterator: Any, executor: Executor | None) -> AsyncIterator[pa.Re
 def _awaited(
     method: Callable[Concatenate[LanceDataset, P], T],
 ) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
-    """Return a method that reads, to be awaited."""
+    """Return a coroutine function for a read method."""
 
     @wraps(method)
     async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -159,7 +159,7 @@ def _awaited(
 def _change(
     method: Callable[Concatenate[LanceDataset, P], T],
 ) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
-    """Return a method that makes a version; those of one dataset follow each other."""
+    """Return a coroutine function for a method that commits; changes of a dataset run in order."""
     awaited = _awaited(method)
 
     @wraps(method)
@@ -173,7 +173,7 @@ def _change(
 def _maintenance(
     method: Callable[Concatenate[DatasetOptimizer, P], T],
 ) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, T]]:
-    """Return a method of `optimize`, to be awaited."""
+    """Return a coroutine function for a method of `optimize`."""
 
     @wraps(method)
     async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -188,7 +188,7 @@ def _maintenance(
 def _table(
     scanner: Callable[Concatenate[LanceDataset, P], LanceScanner],
 ) -> Callable[Concatenate[AsyncDataset, P], Coroutine[Any, Any, pa.Table]]:
-    """Return `to_table`, to be awaited, which looks after each batch whether it is cancelled."""
+    """Return `to_table` as a coroutine function that checks for cancellation after each batch."""
 
     @wraps(LanceDataset.to_table)
     async def call(self: AsyncDataset, /, *arguments: P.args, **options: P.kwargs) -> pa.Table:
@@ -209,7 +209,7 @@ def _table(
 def _batches(
     method: Callable[Concatenate[LanceDataset, P], Any],
 ) -> Callable[Concatenate[AsyncDataset, P], AsyncIterator[pa.RecordBatch]]:
-    """Return `to_batches` for `async for`."""
+    """Return `to_batches` as an asynchronous generator."""
 
     @wraps(method)
     async def call(
@@ -223,14 +223,14 @@ def _batches(
 
 
 class AsyncDataset:
-    """A dataset whose methods are awaited.
+    """A dataset with asynchronous methods.
 
-    Reads run side by side; changes made through one `AsyncDataset` follow each other.
+    Reads run concurrently; changes made through one `AsyncDataset` run sequentially.
 
     Attributes:
-        dataset: The dataset itself, for what needs no waiting, such as `schema` and `version`.
-        executor: The pool that calls run in; None for that of the module.
-        lock: Held by changes.
+        dataset: The wrapped dataset, for members that do no I/O, such as `schema` and `version`.
+        executor: The pool that runs the calls; None for the pool of this module.
+        lock: Serializes changes.
 
     Example:
         ```python
@@ -246,13 +246,13 @@ class AsyncDataset:
     """
 
     def __init__(self, dataset: LanceDataset, executor: Executor | None = None) -> None:
-        """Await the calls of a dataset, in a pool."""
+        """Wrap a dataset; calls run in `executor`."""
         self.dataset = dataset
         self.executor = executor
         self.lock = asyncio.Lock()
 
     def __repr__(self) -> str:
-        """Show which dataset this is."""
+        """Show the dataset."""
         return f"AsyncDataset({self.dataset!r})"
 
     to_table = _table(LanceDataset.scanner)
@@ -287,15 +287,15 @@ class AsyncDataset:
         """Execute an upsert.
 
         Args:
-            builder: What `merge_insert` of the `dataset` began.
+            builder: A builder of the `dataset`, from `merge_insert`.
             data: The source rows.
-            options: Named arguments of `MergeInsertBuilder.execute`.
+            options: Keyword arguments of `MergeInsertBuilder.execute`.
 
         Returns:
             The numbers of inserted, updated and deleted rows.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema.
+            SchemaMismatchError: If the rows do not match the schema.
             CommitConflictError: If a concurrent commit changed the same rows.
 
         Example:
@@ -314,14 +314,14 @@ class AsyncDataset:
         """Return the dataset at another version.
 
         Args:
-            arguments: Those of `LanceDataset.checkout_version`.
-            options: Its named arguments.
+            arguments: Positional arguments of `LanceDataset.checkout_version`.
+            options: Keyword arguments of `LanceDataset.checkout_version`.
 
         Returns:
             The dataset at that version.
 
         Raises:
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -337,14 +337,14 @@ class AsyncDataset:
 
 
 def _opening(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, AsyncDataset]]:
-    """Return a function that makes a dataset, to be awaited."""
+    """Return a coroutine function for a function that opens or creates a dataset."""
 
     @wraps(function)
     async def call(*arguments: P.args, **options: P.kwargs) -> AsyncDataset:
         made = await run(function, *arguments, **options)
         if not isinstance(made, LanceDataset):
             raise InvalidInputError(
-                "`dry_run` makes no dataset; call `aio.run(write_dataset, ...)`"
+                "with `dry_run` no dataset is created; call `aio.run(write_dataset, ...)` instead"
             )
         return AsyncDataset(made)
 

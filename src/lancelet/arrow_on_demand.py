@@ -1,9 +1,9 @@
-"""Modules of pyarrow that most programs need a few names of, loaded when they are asked for more.
+"""Deferred imports of pyarrow modules.
 
-`pyarrow.dataset` makes a constant of `True` as it is imported, and Arrow looks for pandas before it
-makes one of any value of Python, which takes longer than all of this package. What datasets are
-derived from is in `pyarrow._dataset`, and file systems but those of clouds are in `pyarrow._fs`.
-Functions of `pyarrow.compute` are made from the texts that document them, and few are used.
+Importing `pyarrow.dataset` creates a constant of `True`, which makes Arrow import pandas, and takes
+longer than importing lancelet. The base classes of datasets are in `pyarrow._dataset`, local file
+systems in `pyarrow._fs`. `pyarrow.compute` generates its functions from their documentation when
+it is imported, and most programs use few of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lancelet.on_demand import load_late
 
 @cache
 def load_arrow_late() -> None:
-    """Put modules in the places of pyarrow's that load them when they are needed."""
+    """Replace pyarrow modules by stubs that load them at the first use."""
     true = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\x01")])[0]
     scalar_of = lib.scalar
 
@@ -28,7 +28,7 @@ def load_arrow_late() -> None:
 
     lib.scalar = scalar
     try:
-        from pyarrow import _dataset  # noqa: PLC0415 - while a constant needs no pandas
+        from pyarrow import _dataset  # noqa: PLC0415 - scalars are still created without pandas
     finally:
         lib.scalar = scalar_of
     load_late("pyarrow.compute", _compute)

@@ -1,4 +1,4 @@
-"""Sets of fragment ids, under pylance's name for the module."""
+"""Sets of fragment ids. Mirrors the pylance module of this name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Bitmap(set[int]):
     """A set of ids."""
 
     def intersection(self, *others: Iterable[object]) -> Bitmap:
-        """Return the ids that are in all."""
+        """Return the ids that all sets contain."""
         return Bitmap(super().intersection(*others))
 
     def __iter__(self) -> BitmapIterator:

@@ -1,4 +1,4 @@
-"""Blobs: values to write and files to read, under pylance's name for the module."""
+"""Blobs: values to write and files to read. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobColumn, BlobFile, BlobIterator
 from lancelet.file.blob_descriptors import BlobDescriptor, BlobDescriptorArrayBuilder

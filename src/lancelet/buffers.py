@@ -1,19 +1,19 @@
-"""Byte ranges and byte slices: the currency between storage, kernels and encodings.
+"""Byte ranges and byte slices: the interface between storage, kernels and encodings.
 
-A reader first says which bytes it wants (`Ranges`: positions and sizes in a file), storage
-answers with where they are now (`Slices`: positions and sizes in one buffer in memory), and a
-kernel walks the slices in one call. Both are columns of numbers, not lists of objects, so that
-ten thousand rows cost one call and not ten thousand.
+A reader requests byte ranges (`Ranges`: positions and sizes in a file). Storage returns their
+locations in memory (`Slices`: positions and sizes in one buffer), and a kernel processes all slices
+in one call. Both types are columns of numbers instead of lists of objects, so ten thousand rows
+take one call instead of ten thousand.
 
     file      ....AAAA......BB....
     Ranges    position [4, 14]  size [4, 2]
     Slices    source "AAAABB"   position [0, 4]  size [4, 2]      (fetched)
     Slices    source = the whole map of the file, position [4, 14]  (mapped: nothing was copied)
 
-A decoder never does I/O. It is a generator that yields the `Ranges` it needs, is sent the
-`Slices`, and returns its result; whoever drives it may merge the requests of many decoders into
-one round (`run_together`), so the number of rounds is the depth of the longest chain of
-dependent reads, whatever the number of columns.
+A decoder never does I/O. It is a generator that yields the `Ranges` it needs, receives the
+`Slices`, and returns its result. The caller merges the requests of many decoders into one batch
+(`run_together`), so the number of batches is the length of the longest chain of dependent reads,
+independent of the number of columns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Ranges:
     size: Int64s
 
     def __len__(self) -> int:
-        """Return how many ranges there are."""
+        """Return the number of ranges."""
         return len(self.position)
 
     @staticmethod
@@ -75,9 +75,9 @@ NO_RANGES = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices:
-    """Byte slices of one buffer in memory: the answer to `Ranges`, in the same order.
+    """Byte slices of one buffer in memory: the result of reading `Ranges`, in the same order.
 
-    Whoever makes a `Slices` guarantees that every slice lies within `source`.
+    The creator of a `Slices` guarantees that every slice lies within `source`.
     """
 
     source: Bytes
@@ -85,12 +85,12 @@ class Slices:
     size: Int64s
 
     def __len__(self) -> int:
-        """Return how many slices there are."""
+        """Return the number of slices."""
         return len(self.position)
 
-    def __getitem__(self, which: slice) -> Slices:
-        """Return some of the slices, over the same source."""
-        return Slices(self.source, self.position[which], self.size[which])
+    def __getitem__(self, selection: slice) -> Slices:
+        """Return a selection of the slices, over the same source."""
+        return Slices(self.source, self.position[selection], self.size[selection])
 
     def slice_bytes(self, index: int) -> Bytes:
         """Return one slice as a view of the source.
@@ -103,35 +103,35 @@ class Slices:
 
     @staticmethod
     def whole(source: Bytes) -> Slices:
-        """Return one slice that is all of `source`."""
+        """Return one slice that covers all of `source`."""
         return Slices(source, np.zeros(1, np.int64), np.array([source.nbytes], np.int64))
 
     @staticmethod
     def repeated(source: Bytes, count: int) -> Slices:
-        """Return slices each of which is all of `source`."""
+        """Return slices that each cover all of `source`."""
         return Slices(source, np.zeros(count, np.int64), np.full(count, source.nbytes))
 
 
 Reading: TypeAlias = Generator[Ranges, Slices, T]
-"""A decoder in progress: yields what it must read, is sent what was read, returns `T`."""
+"""A suspended decoder: yields ranges to read, receives their slices, returns `T`."""
 
 Fetch: TypeAlias = Callable[[Ranges], Slices]
 """Reads ranges of one file."""
 
 
-def run(reading: Reading[T], fetch: Fetch) -> T:
-    """Drive one decoder to its result."""
+def run(coroutine: Reading[T], fetch: Fetch) -> T:
+    """Run one decoder to completion."""
     try:
-        wanted = next(reading)
+        ranges = next(coroutine)
         while True:
-            wanted = reading.send(fetch(wanted))
+            ranges = coroutine.send(fetch(ranges))
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-def run_together(readings: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
-    """Drive decoders of one file side by side, one merged request a round.
+def run_together(coroutines: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
+    """Run decoders of one file concurrently, with one merged request per step.
 
     >>> def read(position):
     ...     slices = yield Ranges.of((position, 1))
@@ -140,31 +140,35 @@ def run_together(readings: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
     >>> run_together([read(0), read(2)], lambda r: Slices(data, r.position, r.size))
     [b'a', b'c']
     """
-    return run(read_together(readings), fetch) if len(readings) != 1 else [run(readings[0], fetch)]
+    return (
+        run(read_together(coroutines), fetch)
+        if len(coroutines) != 1
+        else [run(coroutines[0], fetch)]
+    )
 
 
-def read_together(readings: Sequence[Reading[T]]) -> Reading[list[T]]:
-    """Make one decoder of several: it asks for what they all want, round by round."""
-    if len(readings) == 1:
-        return [(yield from readings[0])]
+def read_together(coroutines: Sequence[Reading[T]]) -> Reading[list[T]]:
+    """Combine decoders into one, which merges their requests in every step."""
+    if len(coroutines) == 1:
+        return [(yield from coroutines[0])]
     results: dict[int, T] = {}
-    waiting: list[tuple[int, Reading[T], Ranges]] = []
-    for index, reading in enumerate(readings):
+    pending: list[tuple[int, Reading[T], Ranges]] = []
+    for index, coroutine in enumerate(coroutines):
         try:
-            waiting.append((index, reading, next(reading)))
+            pending.append((index, coroutine, next(coroutine)))
         except StopIteration as stop:
             results[index] = stop.value
-    while waiting:
-        slices = yield Ranges.concat([ranges for _, _, ranges in waiting])
-        still_waiting: list[tuple[int, Reading[T], Ranges]] = []
+    while pending:
+        slices = yield Ranges.concat([ranges for _, _, ranges in pending])
+        still_pending: list[tuple[int, Reading[T], Ranges]] = []
         start = 0
-        for index, reading, ranges in waiting:
+        for index, coroutine, ranges in pending:
             stop_at = start + len(ranges)
             try:
-                wanted = reading.send(slices[start:stop_at])
-                still_waiting.append((index, reading, wanted))
+                requested = coroutine.send(slices[start:stop_at])
+                still_pending.append((index, coroutine, requested))
             except StopIteration as stop:
                 results[index] = stop.value
             start = stop_at
-        waiting = still_waiting
-    return [results[index] for index in range(len(readings))]
+        pending = still_pending
+    return [results[index] for index in range(len(coroutines))]

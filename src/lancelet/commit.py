@@ -1,4 +1,4 @@
-"""Locks and conflicts of commits, under pylance's name for the module."""
+"""Commit locks and commit conflicts. Mirrors the pylance module of this name."""
 
 from lancelet.errors import CommitConflictError
 from lancelet.table.handlers import CommitLock

@@ -1,7 +1,6 @@
-"""Process-wide settings: how wide to work and how much memory to keep.
+"""Process-wide settings: parallelism and cache sizes.
 
-Every setting has a value that needs no tuning; the environment variables are for the day one
-does. They are read once, at import.
+The defaults need no tuning. Environment variables override them and are read once, at import.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ _MIB: Final = 1 << 20
 
 
 def available_cpus() -> int:
-    """Return how many processors this process may use, by its affinity where there is one."""
+    """Return the number of processors available to this process, considering its CPU affinity."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
 
 
 def machine_memory_bytes() -> int | None:
-    """Return how much memory the machine has, or None if it does not say."""
+    """Return the physical memory in bytes, or None if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
 
 
-def threads_wanted() -> int:
-    """Return how many threads compute: as many as `OMP_NUM_THREADS` says, or one a processor.
+def default_num_threads() -> int:
+    """Return the number of compute threads: `OMP_NUM_THREADS`, or one per available processor.
 
-    Arrow takes the same advice. Spark gives it to its workers of Python, where it is the number
-    of processors that a task was given; other tasks have the others.
+    Arrow uses the same variable. Spark sets it for Python workers to the number of processors of
+    the task, so concurrent tasks do not oversubscribe the machine.
     """
     text = os.environ.get("OMP_NUM_THREADS", "")
     return int(text) if text.isdigit() and int(text) > 0 else available_cpus()
 
 
 def available_memory_bytes() -> int:
-    """Return the memory this process may use: the container's limit, or the machine's memory."""
+    """Return the memory available to this process: the container limit or the physical memory."""
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(limit).read_text(encoding="ascii").strip()
@@ -66,7 +65,7 @@ def _environment_int(name: str, default: int) -> int:
     return int(text)
 
 
-CPU_THREADS: Final = _environment_int("LANCELET_CPU_THREADS", threads_wanted())
+CPU_THREADS: Final = _environment_int("LANCELET_CPU_THREADS", default_num_threads())
 IO_THREADS: Final = _environment_int("LANCELET_IO_THREADS", 64)
 CACHE_BYTES: Final = _environment_int(
     "LANCELET_CACHE_BYTES", min(4096 * _MIB, available_memory_bytes() // 8)

@@ -1,4 +1,4 @@
-"""Which vector instructions the machine has, as pylance tells it.
+"""Instruction sets of the processor, in the form of pylance.
 
 {"tier": "avx2", "target_arch": "x86_64", "host_features": ["sse2", ..., "avx2", "fma"]}
 """
@@ -31,7 +31,7 @@ _FEATURES: Final = (
     ("avx512vl", "avx512vl"),
     ("avx512fp16", "avx512_fp16"),
 )
-"""Features as pylance calls them, and as the kernel does."""
+"""Maps the names of pylance to those of the operating system."""
 
 _TIERS: Final = (
     ("avx512_fp16", {"avx512f", "avx512bw", "avx512fp16"}),
@@ -45,7 +45,7 @@ _OTHER_TIERS: Final = {"aarch64": "neon", "arm64": "neon", "loongarch64": "lasx"
 
 
 def simd_info() -> dict[str, Any]:
-    """Return the widest instructions of the machine, its architecture, and all that it has."""
+    """Return the widest instruction set, the architecture, and all CPU features."""
     machine = platform.machine().lower()
     if machine not in _X86:
         tier = _OTHER_TIERS.get(machine, "none")
@@ -59,6 +59,6 @@ def _x86_features() -> list[str]:
     try:
         lines = _CPU_FILE.read_text().splitlines()
     except OSError:
-        return ["sse2"]  # what every machine of this architecture has
+        return ["sse2"]  # the baseline of x86-64
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), {"sse2"})
     return [name for name, flag in _FEATURES if flag in flags]

@@ -1,4 +1,4 @@
-"""What a dataset is made of, as text to look at, under pylance's name for the module."""
+"""Metadata of a dataset as text. Mirrors the pylance module of this name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lancelet.format.schema import Schema
 
 
 def format_schema(dataset: LanceDataset) -> str:
-    """Return the fields with their ids."""
+    """Format the fields of the schema with their ids."""
     return outline(_schema(dataset.snapshot.schema))
 
 
 def format_manifest(dataset: LanceDataset) -> str:
-    """Return everything that the manifest says."""
+    """Format the manifest."""
     manifest = dataset.snapshot.manifest
     members = {each.name: getattr(manifest, each.name) for each in fields(manifest)}
     writer = manifest.writer_version
@@ -28,7 +28,7 @@ def format_manifest(dataset: LanceDataset) -> str:
 
 
 def format_fragment(fragment: FragmentMetadata, dataset: LanceDataset) -> str:
-    """Return what a fragment is made of, with the fields of its files."""
+    """Format the metadata of a fragment, with the fields of its files."""
     stored, schema = fragment_from_user(fragment), dataset.snapshot.schema
     files = [
         Titled(
@@ -54,7 +54,7 @@ def format_fragment(fragment: FragmentMetadata, dataset: LanceDataset) -> str:
 
 
 def list_transactions(dataset: LanceDataset, max_transactions: int = 10) -> list[str]:
-    """Return what was committed last up to the version that is looked at, newest first."""
+    """Return the latest transactions up to the checked-out version, newest first."""
     found: list[str] = []
     snapshot = dataset.snapshot
     while len(found) < max_transactions:

@@ -1,9 +1,9 @@
-"""Optional packages, imported when they are first used, under pylance's name for the module.
+"""Optional packages, imported on first use. Mirrors the pylance module of this name.
 
-Programs ask here for packages that may not be installed:
+Import optional packages from this module:
 
     from lancelet.dependencies import torch
-    torch.zeros(3)         imports it; or says that it has to be installed
+    torch.zeros(3)         imports PyTorch, or raises if it is not installed
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from types import ModuleType
 from typing import Any, Final
 
 _INTROSPECTION: Final = re.compile(r"__\w+__")
-"""What tools ask of any module; none of it means that the package is needed."""
+"""Attributes that tools inspect on any module; they do not import the package."""
 
 
 class _LazyModule(ModuleType):
-    """Stands for a package until it is used, and if it is not installed."""
+    """A placeholder that imports a package on first use."""
 
     def __init__(self, module_name: str, *, module_available: bool) -> None:
-        """Stand for a package, which may be there or not."""
+        """Create a placeholder for a package that may not be installed."""
         super().__init__(module_name)
         self._module_available = module_available
 
     def __getattr__(self, name: str) -> Any:
-        """Import the package and take a name from it.
+        """Import the package and return one of its attributes.
 
         Raises:
-            ModuleNotFoundError: The package is not installed.
+            ModuleNotFoundError: If the package is not installed.
         """
         if self._module_available and name != "__wrapped__":
             return getattr(importlib.import_module(self.__name__), name)
@@ -60,6 +60,6 @@ torch = _LazyModule("torch", module_available=_TORCH_AVAILABLE)
 
 
 def model_to_dict(obj: Any) -> dict[str, Any]:
-    """Return the fields of a model of Pydantic, of its second or its first version."""
+    """Return the fields of a Pydantic model, of version 1 or 2."""
     fields: dict[str, Any] = obj.model_dump() if hasattr(obj, "model_dump") else obj.dict()
     return fields

@@ -1,10 +1,10 @@
-"""Downloads language models for `jieba` and `lindera`, under pylance's name for the module.
+"""Download language models for `jieba` and `lindera`. Mirrors the pylance module of this name.
 
     python -m lancelet.download jieba                  <home>/jieba/default/dict.txt
     python -m lancelet.download lindera -l ipadic      <home>/lindera/ipadic/main
 
-`LANCE_LANGUAGE_MODEL_HOME` says where the home is. The second is compiled by the program
-`lindera`, which has to be installed. Without a network the files can be put there by hand.
+`LANCE_LANGUAGE_MODEL_HOME` sets the home folder. Models of `lindera` are compiled by the program
+`lindera`, which must be installed. Without network access, copy the files to the folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CompilerMissingError(UnsupportedError):
 
 
 def check_lindera() -> None:
-    """Raise unless the program `lindera` is there."""
+    """Raise if the program `lindera` is not installed."""
     if shutil.which("lindera") is None:
         raise CompilerMissingError(
             "models of lindera are compiled by the program `lindera`; install its command line"
@@ -49,7 +49,7 @@ def check_lindera() -> None:
 
 
 def import_requests() -> Any:
-    """Return the package `requests`, for programs that fetch models of their own."""
+    """Import the package `requests`, which some download scripts use."""
     try:
         return importlib.import_module("requests")
     except ImportError as error:
@@ -57,15 +57,15 @@ def import_requests() -> Any:
 
 
 def download_jieba() -> None:
-    """Put the common dictionary of Chinese words where `jieba/default` looks for it."""
+    """Download the default Chinese dictionary to the folder of `jieba/default`."""
     folder = Path(language_model_home(), "jieba", "default")
-    words = _fetch(_JIEBA, folder)
+    dictionary = _fetch(_JIEBA, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    folder.joinpath("dict.txt").write_bytes(words)
+    folder.joinpath("dict.txt").write_bytes(dictionary)
 
 
 def download_lindera(lm: str) -> None:
-    """Fetch a dictionary of Japanese or Korean words, and compile it.
+    """Download and compile a Japanese or Korean dictionary.
 
     Args:
         lm: `ipadic`, `ko-dic` or `unidic`.
@@ -79,13 +79,13 @@ def download_lindera(lm: str) -> None:
     source.mkdir(parents=True, exist_ok=True)
     first = _unpack(archive, source)
     command = ["lindera", "build", f"--dictionary-kind={lm}", str(source / first)]
-    subprocess.run([*command, str(folder / "main")], check=True)  # noqa: S603 - the program was asked for
+    subprocess.run([*command, str(folder / "main")], check=True)  # noqa: S603 - user's request
 
 
 def _unpack(archive: bytes, folder: Path) -> str:
-    """Write the files of an archive below a folder, and return the name of its first entry.
+    """Extract an archive into a folder, and return the name of its first entry.
 
-    The filters of `tarfile` came with Python 3.11.4.
+    Python before 3.11.4 has no extraction filters in `tarfile`.
     """
     with tarfile.open(fileobj=BytesIO(archive)) as files:
         entries = files.getmembers()
@@ -94,7 +94,8 @@ def _unpack(archive: bytes, folder: Path) -> str:
             is_plain = entry.isfile() or entry.isdir()
             if not is_plain or path.is_absolute() or ".." in path.parts or "\\" in entry.name:
                 raise CorruptDataError(
-                    "the archive has an entry that is no file below its folder", name=entry.name
+                    "the archive contains an entry outside of its folder, or not a file",
+                    name=entry.name,
                 )
         for entry in entries:
             target = folder.joinpath(entry.name)
@@ -109,7 +110,7 @@ def _unpack(archive: bytes, folder: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetch what the command line names."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Download language models.")
     parser.add_argument("tokenizer", choices=["jieba", "lindera"])
     parser.add_argument("-l", "--languagemodel", default="ipadic", choices=list(_LINDERA))
@@ -128,7 +129,7 @@ def _fetch(url: str, folder: Path) -> bytes:
             return found
     except OSError as error:
         raise StorageError(
-            "a model cannot be fetched; put its files into the folder by hand",
+            "the download failed; copy the files of the model to the folder",
             url=url,
             folder=str(folder),
         ) from error

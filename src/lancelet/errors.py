@@ -1,15 +1,15 @@
-"""Every error that lancelet raises, one class per thing a caller would do about it.
+"""All errors of lancelet, with one class per required reaction of the caller.
 
-Facts travel as keyword arguments: they print behind the message, code can read them, and they
-survive pickling, since Spark carries errors from executors to the driver.
+Facts are keyword arguments: they are printed after the message, code can read them, and they
+survive pickling, since Spark sends errors from executors to the driver.
 
-    >>> error = CorruptDataError("the footer is cut short", path="a.lance", file_bytes=12)
+    >>> error = CorruptDataError("the footer is truncated", path="a.lance", file_bytes=12)
     >>> str(error)
-    "the footer is cut short (path='a.lance', file_bytes=12)"
+    "the footer is truncated (path='a.lance', file_bytes=12)"
     >>> error.facts["path"]
     'a.lance'
 
-Each class is also the built-in one that a program written for pylance would catch.
+Each class derives from the built-in exception that pylance raises.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 _USER_INFO: Final = re.compile(
-    r"""//[^\s'"/@]*:(?!\d+/)[^\s'"]*@  # a password may have slashes if nobody encoded it
+    r"""//[^\s'"/@]*:(?!\d+/)[^\s'"]*@  # passwords may contain unencoded slashes
       | //[^\s/?#'"]*@""",
     re.VERBOSE,
 )
@@ -34,7 +34,7 @@ _NAMED_SECRET: Final = re.compile(
 
 
 def redacted(text: str) -> str:
-    """Return a text without the credentials of URIs and connection strings in it.
+    """Remove credentials from URIs and connection strings in a text.
 
     >>> redacted("postgresql://ann:pw@host/db?sslpassword=x&sslmode=off")
     'postgresql://***@host/db?sslpassword=***&sslmode=off'
@@ -56,7 +56,7 @@ def _redacted_fact(value: object) -> object:
 
 
 def _redact_chain(error: BaseException | None) -> None:
-    """Redact errors of libraries, whose texts quote what they were given."""
+    """Redact chained errors of libraries; their messages may contain credentials."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen and not isinstance(error, LanceletError):
         seen.add(id(error))
@@ -67,15 +67,15 @@ def _redact_chain(error: BaseException | None) -> None:
 
 
 class LanceletError(Exception):
-    """The root of every error raised on purpose by lancelet."""
+    """The base class of all errors raised by lancelet."""
 
     message: str
     facts: dict[str, object]
 
     def __init__(self, message: str = "", /, **facts: object) -> None:
-        """Say what happened and what to do; `facts` are where, expected and found.
+        """Create an error with a message and `facts`, such as the path and the expected value.
 
-        Credentials are redacted, also in the error that is being handled, which becomes the cause.
+        Credentials are redacted, also in the error being handled, which becomes the cause.
         """
         message = redacted(message)
         super().__init__(message)
@@ -88,21 +88,21 @@ class LanceletError(Exception):
         super().add_note(redacted(note))
 
     def __str__(self) -> str:
-        """Return the message with its facts behind it."""
+        """Return the message followed by the facts."""
         if not self.facts:
             return self.message
         facts = ", ".join(f"{name}={value!r}" for name, value in self.facts.items())
         return f"{self.message} ({facts})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by class, message and facts, whatever the built-in base would do."""
+        """Pickle the class, message and facts, independent of the built-in base class."""
         notes = getattr(self, "__notes__", None)
         return (_rebuild, (type(self), self.message, self.facts, notes))
 
     def with_facts(self, **facts: object) -> Self:
-        """Add facts that the raiser could not know, such as the path, and return the error.
+        """Add facts of an outer scope, such as the path, and return the error.
 
-        A fact that is already there stays, since the raiser was nearer to the fault.
+        Existing facts take precedence, since they are closer to the cause.
         """
         added = {name: _redacted_fact(value) for name, value in facts.items()}
         self.facts = {**added, **self.facts}
@@ -111,12 +111,12 @@ class LanceletError(Exception):
 
 @contextmanager
 def corrupt_within(**facts: object) -> Iterator[None]:
-    """Add facts to what is found corrupt inside, such as the path of what is read.
+    """Add facts, such as the path, to corruption errors raised in the `with` block.
 
     >>> with corrupt_within(path="a.json"):
-    ...     raise CorruptDataError("there is no JSON")
+    ...     raise CorruptDataError("not valid JSON")
     Traceback (most recent call last):
-    lancelet.errors.CorruptDataError: there is no JSON (path='a.json')
+    lancelet.errors.CorruptDataError: not valid JSON (path='a.json')
     """
     try:
         yield
@@ -126,12 +126,12 @@ def corrupt_within(**facts: object) -> Iterator[None]:
 
 
 def similar_names(name: str, names: Sequence[str]) -> str:
-    """Return a question that suggests names, or nothing.
+    """Return a suggestion of similar names, or an empty string.
 
     >>> similar_names("lowr", ["lower", "upper"])
     '; did you mean lower?'
     """
-    import difflib  # noqa: PLC0415 - only who errs waits for it
+    import difflib  # noqa: PLC0415 - needed for errors only
 
     spelled = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), spelled, n=1)
@@ -148,71 +148,70 @@ def _rebuild(
 
 
 class InvalidInputError(LanceletError, ValueError):
-    """An argument is wrong; fix the call."""
+    """An argument is invalid; correct the call."""
 
 
 class SchemaMismatchError(InvalidInputError):
-    """Data do not fit the schema of the table or file; the message shows the difference."""
+    """Data does not match the schema of the table or file; the message shows the difference."""
 
 
 class ExpressionError(InvalidInputError, OSError):
-    """A filter or projection cannot be understood; the message points at the character.
+    """A filter or projection is invalid; the message contains the position.
 
-    In the reference implementation it depends on the call whether that is one of values or of
-    the system.
+    pylance raises a `ValueError` or an `OSError`, depending on the call.
     """
 
     def __str__(self) -> str:
-        """Return the message behind the words that the reference begins with."""
+        """Return the message with the prefix of pylance."""
         return f"Invalid user input: {super().__str__()}"
 
 
 class NotFoundError(LanceletError, LookupError):
-    """Something that was named does not exist; check the name."""
+    """A requested object does not exist; check the name."""
 
 
 class DatasetNotFoundError(NotFoundError, FileNotFoundError, ValueError):
-    """No dataset lives at the path."""
+    """The path contains no dataset."""
 
 
 class ObjectNotFoundError(NotFoundError, FileNotFoundError, ValueError):
-    """No object of that name is in the store."""
+    """The store contains no object of this name."""
 
 
 class VersionNotFoundError(NotFoundError, OSError, ValueError):
-    """The version was never committed, or was cleaned up."""
+    """The version does not exist or was cleaned up."""
 
 
 class VersionRemovedError(VersionNotFoundError, ObjectNotFoundError):
-    """The version was cleaned up while somebody was reading it; open one that is there."""
+    """The version was cleaned up during a read; open an existing version."""
 
 
 class RefNotFoundError(NotFoundError, ValueError, OSError):
-    """No tag or branch has that name."""
+    """The tag or branch does not exist."""
 
 
 class IndexNotFoundError(NotFoundError, ValueError):
-    """No index has that name."""
+    """The index does not exist."""
 
 
 class FieldNotFoundError(NotFoundError, ValueError):
-    """No column has that name."""
+    """The column does not exist."""
 
 
 class AlreadyExistsError(LanceletError, FileExistsError):
-    """The name is taken; choose another name or another mode."""
+    """The name already exists; choose another name or mode."""
 
 
 class UnsupportedError(LanceletError, NotImplementedError):
-    """A flag, version, type or codec that this release does not know; the message names it."""
+    """This release does not support a flag, version, type or codec; see the message."""
 
 
 class ArrayOverflowError(UnsupportedError, OverflowError):
-    """The rows do not fit one Arrow array, as its offsets have 32 bits; read fewer at a time."""
+    """The rows exceed the 32-bit offsets of one Arrow array; read fewer rows at a time."""
 
 
 class CorruptDataError(LanceletError, OSError):
-    """Bytes in storage are not what the format allows; restore the object."""
+    """Stored data violates the format; restore the object."""
 
 
 class StorageError(LanceletError, OSError):
@@ -220,7 +219,7 @@ class StorageError(LanceletError, OSError):
 
 
 class StorageUnavailableError(StorageError):
-    """The store did not answer in time, or asked for patience; trying again may work."""
+    """The store did not respond in time or is overloaded; a retry may succeed."""
 
 
 class CommitError(LanceletError, OSError):
@@ -228,39 +227,39 @@ class CommitError(LanceletError, OSError):
 
 
 class CommitConflictError(CommitError):
-    """Another transaction changed the same things first; recompute from the latest version."""
+    """A concurrent commit made conflicting changes; recompute from the latest version."""
 
     def __init__(self, message: str = "", retryable: bool | None = None, **facts: object) -> None:
-        """Say what is in dispute; user commit locks may raise it without a word."""
+        """Describe the conflict; commit locks of users may raise it without a message."""
         if retryable is not None:
             facts["retryable"] = retryable
         super().__init__(message or "CommitConflictError: another writer was first", **facts)
 
     @property
     def retryable(self) -> bool:
-        """Whether doing the work again from the latest version can succeed."""
+        """Whether recomputing from the latest version can succeed."""
         return bool(self.facts.get("retryable", True))
 
 
 class CommitContentionError(CommitError):
-    """Every attempt lost the race for a version; try again later, nothing conflicts."""
+    """All attempts lost the race for a version; try again later, nothing conflicts."""
 
 
 class CommittedFilesMissingError(CommitError):
-    """Files of a commit were removed before it was acknowledged; the message says what to do."""
+    """Files of a commit were deleted before it was acknowledged; see the message."""
 
 
 class CommitOutcomeUnknownError(CommitError):
-    """The store lost its reply; look for our transaction id before doing anything."""
+    """The response of the store was lost; search for the transaction id before a retry."""
 
 
 class MemoryLimitError(LanceletError, MemoryError):
-    """The work does not fit the memory that was allowed or is there; do it in smaller parts."""
+    """The work exceeds the allowed or available memory; process smaller parts."""
 
 
 class CancelledError(LanceletError, RuntimeError):
-    """The caller asked for the work to stop."""
+    """The caller cancelled the work."""
 
 
 class InternalError(LanceletError, RuntimeError):
-    """A promise of our own code was broken; please report it."""
+    """An internal invariant was violated; please report it."""

@@ -1,4 +1,4 @@
-"""Fragments and their metadata, under pylance's name for the module."""
+"""Fragments and their metadata. Mirrors the pylance module of this name."""
 
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.columns import BatchUDF

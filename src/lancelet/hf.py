@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face: their splits as one table, and the values of their columns."""
+"""Hugging Face data sets: their splits as one table, and conversion of their columns."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lancelet.ops.rows import read_rows
 
 
 class HuggingFaceConverter:
-    """Makes what a data set's features say of columns; images, so far."""
+    """Converts columns according to the features of a data set; supports images."""
 
     def __init__(self, ds_info: Mapping[str, Any]) -> None:
-        """Take the info of a data set, as the metadata of its schema has it."""
+        """Parse the data set info from the schema metadata."""
         self.ds_info = ds_info
 
     def to_pytorch(self, col: str, array: pa.Array) -> list[Any] | None:
-        """Return the images of a column, or None if the features do not mention it.
+        """Return the images of a column, or None if the features do not include it.
 
         Args:
             col: The name of the column.
-            array: Its values, with their bytes or where their files are.
+            array: The values, with the bytes or paths of the images.
         """
         feature = self.ds_info["info"]["features"].get(col)
         if feature is None:
@@ -40,24 +40,24 @@ def _image(value: Mapping[str, Any]) -> Any:
     try:
         from PIL import Image  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UnsupportedError("images are opened by Pillow; install `pillow`") from error
+        raise UnsupportedError("images require Pillow; install `pillow`") from error
     data = value.get("bytes")
     return Image.open(value["path"] if data is None else io.BytesIO(data))
 
 
 def with_split_column(splits: Mapping[str, Any], column: str = "split") -> pa.RecordBatchReader:
-    """Return the rows of all splits of a `DatasetDict`, with a column that names their split.
+    """Return the rows of all splits of a `DatasetDict`, with a column for the split name.
 
     Args:
-        splits: The data sets by the name of their split; all have the same features.
+        splits: The data sets by split name; all must have the same features.
         column: The name of the new column.
 
     Returns:
-        A stream of rows for `write_dataset`, of which only some are in memory at a time.
+        A record batch reader for `write_dataset` that streams the rows.
 
     Raises:
-        InvalidInputError: If there are no splits, if a column has the name, or if the features of
-            the splits differ.
+        InvalidInputError: If there are no splits, if the column exists, or if the features of the
+            splits differ.
 
     Example:
         ```
@@ -70,7 +70,7 @@ def with_split_column(splits: Mapping[str, Any], column: str = "split") -> pa.Re
         raise InvalidInputError("there are no splits")
     schema = next(iter(streams.values())).schema
     if column in schema.names:
-        raise InvalidInputError("the splits have a column of that name", column=column)
+        raise InvalidInputError("the splits already have a column of this name", column=column)
     for name, stream in streams.items():
         if not stream.schema.equals(schema):
             raise InvalidInputError(

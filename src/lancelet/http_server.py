@@ -1,12 +1,12 @@
-"""An HTTP/1.1 server for small services on one machine, such as a namespace or the viewer.
+"""An HTTP/1.1 server for local services, such as a namespace or the viewer.
 
     with HttpServer(answer, token="s3cr3t") as server:
         requests.get(server.uri + "/v1/table", headers={"Authorization": "Bearer s3cr3t"})
 
-Other pages in a browser and other users of the machine can connect to a port on loopback. A
-request is answered only if it has the token, names this server in `Host`, and has no `Origin` of
-another site. Both are checked before the body is read. One thread reads all connections, so a
-client that sends slowly takes no thread; a pool of threads of fixed size computes the answers.
+Web pages in a browser and other users of the machine can connect to a loopback port. A request is
+answered only if it contains the token, its `Host` is this server, and it has no `Origin` of another
+site. These are checked before the body is read. One thread reads all connections, so slow clients
+occupy no threads; a fixed-size thread pool computes the responses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _REQUEST_LINE: Final = re.compile(r"([A-Z]{1,16}) ([\x21-\x7e]+) HTTP/1\.([01])")
 _HEADER_LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
-_ONCE: Final = frozenset({"host", "origin", "authorization", "content-length", "content-type"})
+_UNIQUE_HEADERS: Final = frozenset(
+    {"host", "origin", "authorization", "content-length", "content-type"}
+)
 _PART_BYTES: Final = 1 << 20
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
@@ -46,16 +48,16 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much clients may use.
+    """Resource limits for clients.
 
     Attributes:
         header_bytes_max: The size of a request line with its headers.
         body_bytes_max: The size of a body.
         json_bytes_max: The size of a body of JSON.
-        idle_seconds: How long the headers, a MiB of a body, or the acceptance of a MiB of an
-            answer may take.
-        connections_max: The number of open connections; further ones are closed.
-        threads: The number of requests that are answered at once.
+        idle_seconds: The time limit for the headers, for one MiB of a request body, and for sending
+            one MiB of a response.
+        connections_max: The maximum number of open connections; further ones are closed.
+        threads: The maximum number of concurrent requests.
     """
 
     header_bytes_max: int = 1 << 16
@@ -68,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; names of headers are in lower case."""
+    """A request; header names are in lower case."""
 
     method: str
     path: str
@@ -92,7 +94,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer."""
+    """A response."""
 
     status: int
     data: bytes = b""
@@ -101,7 +103,7 @@ class Response:
 
 
 class RefusedError(Exception):
-    """A request is not answered; the connection is closed after the response."""
+    """A rejected request; the connection is closed after the response."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -110,13 +112,13 @@ class RefusedError(Exception):
         self.headers = headers
 
     def response(self) -> Response:
-        """Return what the client gets."""
+        """Return the response to the client."""
         content = {"error": self.message, "code": 13}
         return Response(self.status, json.dumps(content).encode(), headers=self.headers)
 
 
 class HttpServer:
-    """Answers requests while it is started; a context manager starts and stops it."""
+    """Serves requests while started; a context manager starts and stops it."""
 
     def __init__(
         self,
@@ -129,16 +131,16 @@ class HttpServer:
         media_types: Sequence[str] = ("application/json",),
         limits: Limits | None = None,
     ) -> None:
-        """Describe a server.
+        """Configure a server.
 
         Args:
-            answer: Called in a thread of a pool with each request that is let through.
-            token: The bearer token of all requests; None answers requests without one.
-            host: The address to listen at.
-            port: The port, 0 for any free one.
-            cookie: A cookie that may carry the token too; `/?token=...` sets it.
-            media_types: What bodies may be.
-            limits: How much clients may use.
+            answer: Called in a pool thread for each accepted request.
+            token: The required bearer token; None accepts requests without a token.
+            host: The address to listen on.
+            port: The port; 0 selects a free port.
+            cookie: The name of a cookie that may contain the token; `/?token=...` sets it.
+            media_types: The accepted media types of bodies.
+            limits: The resource limits for clients.
         """
         self._answer = answer
         self._token = token
@@ -147,7 +149,7 @@ class HttpServer:
         self._cookie = cookie
         self._media_types = frozenset(media_types)
         self.limits = limits or Limits()
-        self._listener: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_ready = threading.Event()
@@ -155,8 +157,8 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that the server listens at."""
-        return self._port if self._listener is None else int(self._listener.getsockname()[1])
+        """The port of the server."""
+        return self._port if self._socket is None else int(self._socket.getsockname()[1])
 
     @property
     def uri(self) -> str:
@@ -165,20 +167,20 @@ class HttpServer:
         return f"http://{host}:{self.port}"
 
     def start(self) -> None:
-        """Listen, and answer in the background."""
-        if self._listener is not None:
+        """Listen and serve requests in the background."""
+        if self._socket is not None:
             return
         self._pool = ThreadPoolExecutor(self.limits.threads, "lancelet-http")
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.socket(family)
+        server_socket = socket.socket(family)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((self._host, self._port))
-            listener.listen()
+            server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server_socket.bind((self._host, self._port))
+            server_socket.listen()
         except OSError:
-            listener.close()
+            server_socket.close()
             raise
-        self._listener = listener
+        self._socket = server_socket
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="lancelet-http", daemon=True)
         self._thread.start()
@@ -186,15 +188,15 @@ class HttpServer:
 
     def stop(self) -> None:
         """Close all connections."""
-        if self._listener is None or self._loop is None or self._thread is None:
+        if self._socket is None or self._loop is None or self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._listener = self._loop = self._thread = None
+        self._socket = self._loop = self._thread = None
         self._is_ready.clear()
 
     def wait(self) -> None:
-        """Return when the server is stopped."""
+        """Block until the server is stopped."""
         if self._thread is not None:
             self._thread.join()
 
@@ -213,15 +215,15 @@ class HttpServer:
     # --- connections ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        loop, listener = self._loop, self._listener
+        loop, server_socket = self._loop, self._socket
         assert loop is not None
-        assert listener is not None
+        assert server_socket is not None
         asyncio.set_event_loop(loop)
         with self._pool as pool:
             self._turns = asyncio.Semaphore(self.limits.threads)
             server = loop.run_until_complete(
                 asyncio.start_server(
-                    self._accept, sock=listener, limit=self.limits.header_bytes_max
+                    self._accept, sock=server_socket, limit=self.limits.header_bytes_max
                 )
             )
             loop.call_soon(self._is_ready.set)
@@ -249,7 +251,7 @@ class HttpServer:
         except asyncio.IncompleteReadError:
             writer.close()  # the client sends no further request
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # `close` would keep the socket open until a client that is too slow has read the rest.
+            # `close` would keep the socket open until a slow client has read the response.
             writer.transport.abort()
         else:
             writer.close()
@@ -257,7 +259,7 @@ class HttpServer:
             self._connections.discard(task)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of a connection, one after the other."""
+        """Serve the requests of a connection sequentially."""
         while True:
             try:
                 async with asyncio.timeout(self.limits.idle_seconds):
@@ -270,7 +272,7 @@ class HttpServer:
                 await self._write(writer, refused.response(), stays=False)
                 await self._close_gently(reader, writer)
                 return
-            # A client reads no body after HEAD, and would take it for the next answer.
+            # Clients expect no body after HEAD and would parse it as the next response.
             stays = stays and request.method != "HEAD"
             await self._write(writer, response, stays=stays)
             if not stays:
@@ -287,15 +289,15 @@ class HttpServer:
         return _parse_head(head)
 
     def _check(self, request: Request) -> int:
-        """Return the size of the body of a request that is let through."""
+        """Validate the headers of a request and return the size of its body."""
         if not self._is_own_host(request.headers.get("host", "")):
-            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "the header Host is another server")
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "the Host is another server")
         origin = request.headers.get("origin")
         if origin is not None and not self._is_own_host(origin.removeprefix("http://")):
-            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "the header Origin is another site")
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "the Origin is another site")
         self._check_token(request)
         if "transfer-encoding" in request.headers:
-            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body needs a Content-Length")
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body requires a Content-Length")
         length = request.headers.get("content-length", "0")
         if not _LENGTH.fullmatch(length):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
@@ -303,13 +305,13 @@ class HttpServer:
         if not size:
             return 0
         if request.media_type not in self._media_types:
-            known = " or ".join(sorted(self._media_types))
-            message = f"unsupported Content-Type of a body; send {known}"
+            expected = " or ".join(sorted(self._media_types))
+            message = f"unsupported Content-Type; expected {expected}"
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
         is_json = request.media_type == "application/json"
         limit = self.limits.json_bytes_max if is_json else self.limits.body_bytes_max
         if size > limit:
-            message = f"a body of {size} bytes is larger than the limit of {limit}"
+            message = f"the body of {size} bytes exceeds the limit of {limit} bytes"
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         return size
 
@@ -324,7 +326,7 @@ class HttpServer:
         try:
             ipaddress.ip_address(host.strip("[]"))
         except ValueError:
-            # A name could be one that another site has pointed at this machine.
+            # The DNS entry of another site's host name can point at this machine.
             return host.lower() == socket.gethostname().lower()
         return True
 
@@ -345,7 +347,7 @@ class HttpServer:
         if request.path == "/" and self._is_token(request.query.get("token", "")):
             cookie = f"{self._cookie}={self._token}; HttpOnly; Path=/; SameSite=strict"
             raise RefusedError(HTTPStatus.SEE_OTHER, "", {"Location": "/", "Set-Cookie": cookie})
-        raise RefusedError(HTTPStatus.FORBIDDEN, "open the printed address; it has a token")
+        raise RefusedError(HTTPStatus.FORBIDDEN, "open the printed address, which contains a token")
 
     def _is_token(self, sent: str) -> bool:
         return hmac.compare_digest(sent.encode(), (self._token or "").encode())
@@ -371,7 +373,7 @@ class HttpServer:
         try:
             return await loop.run_in_executor(self._pool, self._answer, whole)
         except Exception as error:
-            message = "the server failed to answer; its standard error has the details"
+            message = "internal server error; see the standard error of the server"
             loop.call_exception_handler({"message": message, "exception": error})
             raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
 
@@ -398,8 +400,8 @@ class HttpServer:
     ) -> None:
         """Let the client read the response before the connection is closed.
 
-        A connection with bytes that were not read is reset, and the client might lose the
-        response; so a part of the rejected body is read and thrown away.
+        Closing a connection with unread bytes resets it, and the client might lose the response.
+        Therefore part of the rejected body is read and discarded.
         """
         writer.write_eof()
         left = _PART_BYTES
@@ -410,10 +412,10 @@ class HttpServer:
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """Return the object in a body of JSON; an empty body is an empty object.
+    """Parse a JSON object; an empty body is an empty object.
 
     Raises:
-        InvalidInputError: The body is not JSON, is nested too deeply, or is not an object.
+        InvalidInputError: If the body is not valid JSON, nested too deeply, or not an object.
     """
     if not body.strip():
         return {}
@@ -423,21 +425,21 @@ def parse_json(body: bytes) -> dict[str, Any]:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidInputError(f"the body is not valid JSON: {reason}") from None
     if not isinstance(found, dict):
-        raise InvalidInputError("the body is JSON, but not an object")
+        raise InvalidInputError("the body must be a JSON object")
     return found
 
 
 def _parse_head(head: bytes) -> tuple[Request, bool]:
-    """Return a request without its body, and whether its connection stays open."""
+    """Return a request without its body, and whether its connection is persistent."""
     line, *lines = head[:-4].decode("latin-1").split("\r\n")
     found = _REQUEST_LINE.fullmatch(line)
     if found is None:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, "not a request of HTTP/1.1")
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request")
     headers: dict[str, str] = {}
     for each in lines:
         matched = _HEADER_LINE.fullmatch(each)
         name = matched[1].lower() if matched is not None else ""
-        if matched is None or (name in headers and name in _ONCE):
+        if matched is None or (name in headers and name in _UNIQUE_HEADERS):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "malformed or repeated header")
         headers[name] = f"{headers[name]}, {matched[2]}" if name in headers else matched[2]
     try:

@@ -1,9 +1,9 @@
-"""Where messages go, under pylance's name for the module.
+"""Logging of events and messages. Mirrors the pylance module of this name.
 
     LANCE_LOG=info LANCE_LOG_FILE=logs/lance.log python program.py
 
-writes a line for each event of datasets and files to that file, whose folder is made if it is not
-there; without a file they go to the standard error.
+This writes a line for each event of datasets and files to the file and creates its folder. Without
+`LANCE_LOG_FILE`, events are written to stderr.
 
     [2026-03-01T12:00:00Z INFO  lance::dataset_events] event="loading" uri="t.lance"
 """
@@ -17,22 +17,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
-from lancelet.io.trace_events import LISTENERS, TraceEvent
+from lancelet.io.trace_events import EVENT_SINKS, TraceEvent
 
 ENV_NAME_PYLANCE_LOGGING_LEVEL: Final = "LANCE_LOG"
-"""The environment variable with the level: `debug`, or a list with levels of modules."""
+"""The environment variable of the level: `debug`, or a list of levels per module."""
 
 _FORMAT: Final = "%(asctime)s %(name)s [%(levelname)s] %(filename)s:%(lineno)d : %(message)s"
 
 
 LOG_FILE_VARIABLE: Final = "LANCE_LOG_FILE"
-"""The environment variable with the file that events are written to."""
+"""The environment variable of the event log file."""
 
 _SHOWS_EVENTS: Final = frozenset({"INFO", "DEBUG", "TRACE"})
 
 
 def get_python_log_level(rust_log_level: str) -> str:
-    """Return the level of Python that comes nearest to one of Rust.
+    """Return the closest Python level of a Rust log level.
 
     >>> get_python_log_level("trace"), get_python_log_level("warn")
     ('DEBUG', 'warn')
@@ -41,14 +41,14 @@ def get_python_log_level(rust_log_level: str) -> str:
 
 
 def get_log_level() -> str:
-    """Return the level that the environment asks for, by default INFO."""
+    """Return the level set by the environment, by default INFO."""
     parts = os.environ.get(ENV_NAME_PYLANCE_LOGGING_LEVEL, "").upper().split(",")
     general = [part for part in parts if part and "=" not in part]
     return get_python_log_level(general[0]) if general else "INFO"
 
 
 LOGGER: Final = logging.getLogger("pylance")
-"""Takes the messages of programs that were written for pylance."""
+"""The logger of programs that were written for pylance."""
 LOGGER.setLevel(get_log_level())
 
 
@@ -59,7 +59,7 @@ def set_logger(
     format_string: str | None = None,
     log_handler: logging.Handler | None = None,
 ) -> None:
-    """Send messages of a logger to a file, or to a handler."""
+    """Send the messages of a logger to a file, or to a handler."""
     handler = log_handler or logging.FileHandler(file_path or "pylance.log")
     handler.setLevel(level)
     handler.setFormatter(logging.Formatter(format_string or _FORMAT))
@@ -68,8 +68,8 @@ def set_logger(
     logger.addHandler(handler)
 
 
-def log_as_asked() -> None:
-    """Write events to where the environment says, if it says so; called once for a process."""
+def log_by_environment() -> None:
+    """Write events to the destination set by the environment, if any. Called once per process."""
     named = os.environ.get(LOG_FILE_VARIABLE)
     if named:
         path = Path(named)
@@ -80,10 +80,10 @@ def log_as_asked() -> None:
     else:
         return
     if get_log_level() in _SHOWS_EVENTS:
-        LISTENERS.add(lambda event: print(_line_of(event), file=stream))
+        EVENT_SINKS.add(lambda event: print(_line_of(event), file=stream))
 
 
 def _line_of(event: TraceEvent) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    told = " ".join(f'{name}="{value}"' for name, value in event.args.items())
-    return f"[{now} INFO  {event.target}] {told}"
+    facts = " ".join(f'{name}="{value}"' for name, value in event.args.items())
+    return f"[{now} INFO  {event.target}] {facts}"

@@ -1,11 +1,11 @@
-"""The write-ahead log of datasets, under pylance's name for the module."""
+"""The write-ahead log of datasets. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.mem_wal.methods import (
     CompactedSsTable,
     ShardWriter,
     evaluate_sharding_spec,
 )
-from lancelet.dataset.mem_wal.reading import (
+from lancelet.dataset.mem_wal.readers import (
     ExecutionPlan,
     LsmPointLookupPlanner,
     LsmReader,

@@ -1,26 +1,26 @@
-"""Packages whose names are imported when they are first used.
+"""Packages that import their public names on first use.
 
-Importing all that a dataset can do takes longer than many programs run; a command that prints the
-version, or a worker that reads one file, needs little of it.
+Importing all modules takes longer than many programs run; a command that prints the version, or a
+worker that reads one file, needs few of them.
 
-    import lancelet            a table of names, nothing else
-    lancelet.write_dataset     imports `lancelet.dataset`, and is kept
-    lancelet.optimize          a module: imported as if it had been named in an import
+    import lancelet            a table of names
+    lancelet.write_dataset     imports `lancelet.dataset` and caches the name
+    lancelet.optimize          a submodule, imported as by an import statement
 
-A function may have the name of a module, as `dataset` does. The import system binds a module in
-its package once it is loaded, on any import; the function keeps the name all the same.
+A function may have the same name as a submodule, such as `dataset`. The import system binds a
+submodule in its package when it is loaded; the package rejects this binding.
 
-A module that is being imported is locked, and a child that is forked meanwhile would find it locked
-for ever, as the thread that imports is not in it. So a fork waits for imports of other threads,
-those within functions and within libraries too: Arrow locks what waits for pandas while it imports
-pandas. A program may itself run inside an import, so a lock of others that is held without any
-progress is waited for once, for a second.
+Importing a module locks it. A child process forked during an import would inherit the lock without
+the importing thread, and deadlock. Therefore a fork waits for imports in other threads, including
+imports in functions and libraries: Arrow holds a lock while it imports pandas. Since a whole
+program may run inside an import, a foreign lock without progress delays a fork only once, for one
+second.
 
-One module cannot wait: `concurrent.futures.thread` is refused once the main thread has ended, when
-other threads may go on, and it takes part in forks from then on that it is loaded.
+`concurrent.futures.thread` is imported eagerly: it cannot be imported after the main thread has
+ended while other threads still run, and it registers fork handlers when it is loaded.
 
-Large modules of others can wait, too: `load_late` puts one in its place that is loaded when it is
-asked for what a small one lacks.
+`load_late` defers large third-party modules: a placeholder provides the names of a smaller module,
+and loads the large one when another name is used.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final
 
-_FORK_WAITS_S: Final = 10.0
-"""A thread that imports may wait for the one that forks; so long after the last module that was
-made the fork is made all the same."""
+_FORK_WAIT_MAX_S: Final = 10.0
+"""The time limit of a fork for imports in other threads, from the last newly loaded module.
 
-_OTHERS_WAIT_S: Final = 1.0
-"""The same for an import that did not begin here: it may be a whole program."""
+The importing thread may be blocked by the forking thread."""
 
-_LOOKS_S: Final = 0.002
+_FOREIGN_WAIT_MAX_S: Final = 1.0
+"""The same for foreign imports, which may run a whole program."""
+
+_POLL_INTERVAL_S: Final = 0.002
 
 
 class _Imports:
-    """The threads that are importing something on demand."""
+    """The threads with imports on demand in progress."""
 
     def __init__(self) -> None:
         self._depths: dict[int, int] = {}
@@ -75,18 +76,18 @@ class _Imports:
                     self._changed.notify_all()
 
     def before_fork(self) -> None:
-        """Wait until no other thread imports, and let none begin."""
+        """Wait until no other thread imports, and block new imports."""
         self._changed.acquire()
-        here, known, since = threading.get_ident(), len(sys.modules), time.monotonic()
+        here, num_modules, since = threading.get_ident(), len(sys.modules), time.monotonic()
         while True:
             held = _held_locks() - self._lasting
             owners = {*self._depths, *(owner for _, owner in held)}
             if not owners or here in owners:
                 break
-            self._changed.wait(_LOOKS_S)
-            limit = _FORK_WAITS_S if self._depths else _OTHERS_WAIT_S
-            if known != len(sys.modules):
-                known, since = len(sys.modules), time.monotonic()
+            self._changed.wait(_POLL_INTERVAL_S)
+            limit = _FORK_WAIT_MAX_S if self._depths else _FOREIGN_WAIT_MAX_S
+            if num_modules != len(sys.modules):
+                num_modules, since = len(sys.modules), time.monotonic()
             elif time.monotonic() - since > limit:
                 self._lasting |= held
                 break
@@ -96,8 +97,8 @@ class _Imports:
 
 
 def _held_locks() -> set[tuple[str, int]]:
-    """Return the names of modules that are being imported, with the threads that import them."""
-    # The import system has no other way to ask; where it has none of this, imports on demand count.
+    """Return pairs of modules being imported and their importing threads."""
+    # There is no public API; without `_module_locks`, only imports on demand are considered.
     locks = getattr(importlib._bootstrap, "_module_locks", {})  # noqa: SLF001
     found = {
         (str(name), getattr(reference(), "owner", None)) for name, reference in list(locks.items())
@@ -116,17 +117,17 @@ if hasattr(os, "register_at_fork"):
 
 class _SentByName(ModuleType):
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a reference: functions that use the module are sent to workers of Spark."""
+        """Pickle as a reference, because Spark sends functions that use the module to workers."""
         return importlib.import_module, (self.__name__,)
 
 
 class Package(_SentByName):
-    """A package that finds its public names in other modules, on demand."""
+    """A package that imports its public names from other modules on demand."""
 
     _homes: Mapping[str, str]
 
     def __getattr__(self, name: str) -> Any:
-        """Import what has a name; `home:other` is what another name has there."""
+        """Import a name; `home:other` is the name `other` of the module `home`."""
         home = self._homes.get(name)
         if home is not None:
             module, _, other = home.partition(":")
@@ -141,12 +142,12 @@ class Package(_SentByName):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Bind a name, but not to a module that is called as a public name is."""
+        """Bind a name, unless it is a submodule with the name of a public function."""
         if not (isinstance(value, ModuleType) and name in self._homes):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        """List all names, imported or not."""
+        """Return all names, imported or not."""
         return sorted({*super().__dir__(), *self._homes})
 
     def _is_module(self, name: str) -> bool:
@@ -156,11 +157,11 @@ class Package(_SentByName):
 
 
 def import_on_demand(package: str, homes: Mapping[str, str]) -> None:
-    """Make a package find names at home when they are asked for.
+    """Make a package import its names on first use.
 
     Args:
-        package: The name of the package, which calls this as it is imported.
-        homes: The module of each name, or `module:other` for one that is called otherwise there.
+        package: The name of the package, which calls this function during its import.
+        homes: The module of each name, or `module:other` for a different name in the module.
     """
     module = sys.modules[package]
     module.__dict__["_homes"] = homes
@@ -168,7 +169,7 @@ def import_on_demand(package: str, homes: Mapping[str, str]) -> None:
 
 
 class _LateModule(_SentByName):
-    """A module that is loaded when somebody asks for a name that its core lacks."""
+    """A placeholder that loads a module when its core module lacks a name."""
 
     def __getattr__(self, name: str) -> Any:
         own = vars(self)
@@ -176,7 +177,7 @@ class _LateModule(_SentByName):
             return own.setdefault(name, core[name])
         if not name.startswith("__") or name == "__all__":
             with own["_lock"]:
-                load, own["_load"] = own["_load"], None  # it asks for names of its own, too
+                load, own["_load"] = own["_load"], None  # loading uses attributes too
                 if load is not None:
                     with _IMPORTS.one_more():
                         load(self)
@@ -185,21 +186,21 @@ class _LateModule(_SentByName):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
-        """Load the module, and list its names."""
+        """Load the module, and return its names."""
         getattr(self, "__all__", None)
         return sorted(vars(self))
 
 
 def load_late(name: str, core: ModuleType) -> None:
-    """Let a module of a package wait until it is asked for a name that another one lacks.
+    """Defer loading a module until a name is used that its core module lacks.
 
     Args:
-        name: The module, as `package.module`. If it is loaded, it stays as it is.
-        core: What defines many of its names, and is loaded faster.
+        name: The module, as `package.module`. A loaded module remains unchanged.
+        core: A smaller module that defines many of the names.
     """
     spec = importlib.util.find_spec(name)
-    assert spec is not None, "a module of a package that is installed"
-    assert spec.loader is not None, "it is found by a loader"
+    assert spec is not None, "the package is installed"
+    assert spec.loader is not None, "the spec has a loader"
     module = importlib.util.module_from_spec(spec)
     module.__class__ = _LateModule
     vars(module).update(_core=core, _lock=threading.RLock(), _load=spec.loader.exec_module)

@@ -1,4 +1,4 @@
-"""Compaction in steps, under pylance's name for the module."""
+"""Compaction in separate steps. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.maintenance.compaction import (
     Compaction,

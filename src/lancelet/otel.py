@@ -1,9 +1,9 @@
-"""Metrics of stores for OpenTelemetry, under pylance's name for the module.
+"""Storage metrics for OpenTelemetry. Mirrors the pylance module of this name.
 
-    instrument_lance_metrics(meter_provider)      collects requests, bytes and times from now on
+    instrument_lance_metrics(meter_provider)      starts collecting requests, bytes and times
 
-It needs the package `opentelemetry-api`. Histograms are exported as their buckets, counts and
-sums, since instruments that are observed know none.
+Requires the package `opentelemetry-api`. Histograms are exported as buckets, counts and sums,
+because observable instruments do not support histograms.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class OpenTelemetryMissingError(UnsupportedError, ImportError):
 
 
 def instrument_lance_metrics(meter_provider: Any = None) -> bool:
-    """Let a provider of OpenTelemetry collect what stores are asked for.
+    """Register the storage metrics with an OpenTelemetry meter provider.
 
     Args:
         meter_provider: The provider, by default the global one.
 
     Returns:
-        Whether metrics are counted; they are registered once in a process.
+        Whether metrics are collected; they are registered once per process.
     """
     try:
         from opentelemetry import metrics  # type: ignore[import-not-found]  # noqa: PLC0415 - an extra
@@ -63,11 +63,11 @@ def _register(meter: Any, metric: MetricDescription, observation: Any) -> None:
 
         return observe
 
-    unit, told = metric.unit or "", metric.description
+    unit, description = metric.unit or "", metric.description
     if metric.kind == "gauge":
-        meter.create_observable_gauge(metric.name, [callback(_value)], unit, told)
+        meter.create_observable_gauge(metric.name, [callback(_value)], unit, description)
     elif metric.kind == "counter":
-        meter.create_observable_counter(metric.name, [callback(_value)], unit, told)
+        meter.create_observable_counter(metric.name, [callback(_value)], unit, description)
     else:
         for name, values, own in (
             ("bucket", _buckets, ""),
@@ -75,7 +75,7 @@ def _register(meter: Any, metric: MetricDescription, observation: Any) -> None:
             ("sum", _sum, unit),
         ):
             meter.create_observable_counter(
-                f"{metric.name}_{name}", [callback(values)], own, f"{told} ({name})"
+                f"{metric.name}_{name}", [callback(values)], own, f"{description} ({name})"
             )
 
 

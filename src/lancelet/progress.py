@@ -1,4 +1,4 @@
-"""Progress of long calls, under pylance's name for the module."""
+"""Progress of long calls. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.show.progress import (
     FileSystemFragmentWriteProgress,

@@ -1,4 +1,4 @@
-"""Tables of Pydantic models: the schema of a model, and vectors as the type of a field.
+"""Tables of Pydantic models: schemas of models, and vector types for fields.
 
 class Item(BaseModel):
     id: int
@@ -42,50 +42,50 @@ _PLAIN: Final[Mapping[Any, pa.DataType]] = {
 
 
 class ModelTypeError(InvalidInputError, TypeError):
-    """A class or a value is no model of Pydantic."""
+    """A value is not a Pydantic model or model class."""
 
 
 class FixedSizeListMixin(ABC):
-    """A type of fields that hold as many numbers in every row."""
+    """The base class of fixed-size list types."""
 
     @staticmethod
     @abstractmethod
     def dim() -> int:
-        """Return how many numbers there are."""
+        """Return the number of elements per value."""
 
     @staticmethod
     @abstractmethod
     def value_arrow_type() -> pa.DataType:
-        """Return the type of the numbers."""
+        """Return the type of the elements."""
 
 
-def Vector(  # noqa: N802 - it is used as a type
+def Vector(  # noqa: N802 - used as a type
     dim: int,
     value_type: pa.DataType = pa.float32(),  # noqa: B008 - a constant
     nullable: bool = True,
 ) -> type[FixedSizeListMixin]:
-    """Return the type of vectors of a dimension."""
+    """Return the type of vectors with a dimension."""
     return _vector_type(dim, value_type, nullable, is_many=False)
 
 
-def MultiVector(  # noqa: N802 - it is used as a type
+def MultiVector(  # noqa: N802 - used as a type
     dim: int,
     value_type: pa.DataType = pa.float32(),  # noqa: B008 - a constant
     nullable: bool = True,
 ) -> type[FixedSizeListMixin]:
-    """Return the type of lists of vectors of a dimension."""
+    """Return the type of lists of vectors with a dimension."""
     return _vector_type(dim, value_type, nullable, is_many=True)
 
 
 def get_extras(field: FieldInfo, key: str) -> Any:
-    """Return what a field says of itself under a key beside its type, or None."""
+    """Return the extra metadata of a field for a key, or None."""
     extra = field.json_schema_extra
     return extra.get(key) if isinstance(extra, dict) else None
 
 
 def is_nullable(field: FieldInfo) -> bool:
-    """Say whether the values of a field may be missing."""
-    # Fields of Pydantic 1 have other names for their type, and say themselves.
+    """Return whether the field accepts None."""
+    # Fields of Pydantic 1 have other attributes for the type and record nullability.
     annotation = getattr(field, "annotation", None) or getattr(field, "outer_type_", None)
     if isinstance(annotation, type) and issubclass(annotation, FixedSizeListMixin):
         return bool(getattr(annotation, "nullable", lambda: True)())
@@ -95,19 +95,19 @@ def is_nullable(field: FieldInfo) -> bool:
 
 
 def pydantic_to_schema(model: type[pydantic.BaseModel]) -> pa.Schema:
-    """Return the schema that models are stored with."""
+    """Return the Arrow schema of a model class."""
     return pa.schema(_fields(model))
 
 
 def models_to_table(
     models: Any, kind: type[pydantic.BaseModel], schema: pa.Schema | None = None
 ) -> pa.Table:
-    """Return models as rows.
+    """Convert models to an Arrow table.
 
     Args:
         models: A list of models.
-        kind: The class of each; one derived from it may have other fields.
-        schema: The columns, by default those of the class.
+        kind: The class of the models; subclasses may have other fields.
+        schema: The columns; by default those of the class.
     """
     check_models(models, kind)
     rows = [each.model_dump() for each in models]
@@ -115,15 +115,15 @@ def models_to_table(
 
 
 def check_models(models: Any, kind: type[pydantic.BaseModel]) -> None:
-    """Raise if models are no list, or if one is not of the very class."""
+    """Raise unless `models` is a list of instances of exactly this class."""
     if not isinstance(models, list):
         raise ModelTypeError(
             f"Pydantic model data must be provided as a list, got {type(models)!r}"
         )
-    for place, each in enumerate(models):
+    for number, each in enumerate(models):
         if type(each) is not kind:
             raise ModelTypeError(
-                f"data[{place}] must be an instance of {kind!r} exactly (subclasses are not "
+                f"data[{number}] must be an instance of {kind!r} exactly (subclasses are not "
                 f"accepted), got {type(each)!r} (data has {len(models)} items)"
             )
 
@@ -148,7 +148,7 @@ def _type_of(annotation: Any, name: str) -> pa.DataType:
         members = [each for each in get_args(annotation) if each is not type(None)]
         if len(members) != 1:
             raise UnsupportedError(
-                "a field has one type", field=name, types=list(map(str, members))
+                "a field must have one type", field=name, types=list(map(str, members))
             )
         return _type_of(members[0], name)
     origin = get_origin(annotation)
@@ -161,7 +161,7 @@ def _type_of(annotation: Any, name: str) -> pa.DataType:
         if len(set(members)) == 1:
             return pa.list_(_type_of(members[0], name))
     if not isinstance(annotation, type):
-        raise UnsupportedError("no column is of this type", field=name, type=str(annotation))
+        raise UnsupportedError("unsupported field type", field=name, type=str(annotation))
     if issubclass(annotation, FixedSizeListMixin):
         vector = pa.list_(annotation.value_arrow_type(), annotation.dim())
         return pa.list_(vector) if getattr(annotation, "is_many", False) else vector
@@ -174,31 +174,31 @@ def _type_of(annotation: Any, name: str) -> pa.DataType:
     for kind in annotation.__mro__:
         if kind in _PLAIN:
             return _PLAIN[kind]
-    raise UnsupportedError("no column is of this type", field=name, type=annotation.__name__)
+    raise UnsupportedError("unsupported field type", field=name, type=annotation.__name__)
 
 
 def _vector_type(
     dimension: int, value_type: pa.DataType, nullable_: bool, *, is_many: bool
 ) -> type[FixedSizeListMixin]:
     if dimension < 1:
-        raise InvalidInputError("a vector has at least one element", dim=dimension)
+        raise InvalidInputError("the dimension of a vector must be at least 1", dim=dimension)
 
     class FixedSizeList(list[Any], FixedSizeListMixin):
-        """Vectors of a dimension."""
+        """Vectors of a fixed dimension."""
 
         @staticmethod
         def dim() -> int:
-            """Return how many numbers there are."""
+            """Return the number of elements per value."""
             return dimension
 
         @staticmethod
         def value_arrow_type() -> pa.DataType:
-            """Return the type of the numbers."""
+            """Return the type of the elements."""
             return value_type
 
         @staticmethod
         def nullable() -> bool:
-            """Say whether vectors may be missing."""
+            """Return whether vectors may be null."""
             return nullable_
 
         @classmethod
@@ -209,7 +209,7 @@ def _vector_type(
             whole = core_schema.list_schema(one) if is_many else one
             return core_schema.no_info_before_validator_function(_as_list, whole)
 
-    FixedSizeList.is_many = is_many  # type: ignore[attr-defined]  # told to `_type_of`
+    FixedSizeList.is_many = is_many  # type: ignore[attr-defined]  # read by `_type_of`
     FixedSizeList.__name__ = f"{'MultiVector' if is_many else 'Vector'}({dimension})"
     return FixedSizeList
 

@@ -1,4 +1,4 @@
-"""Choosing rows for training, under pylance's name for the module."""
+"""Samplers for training. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.scan.random_rows import PrioritizedItem, maybe_sample, reservoir_sampling
 from lancelet.dataset.scan.sampling import (

@@ -1,4 +1,4 @@
-"""Schemas with field ids, and schemas as JSON, under pylance's name for the module."""
+"""Schemas with field ids, and schemas as JSON. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.write.schema import LanceField, LanceSchema
 from lancelet.format.schema_json import json_to_schema, schema_to_json

@@ -1,13 +1,13 @@
-"""Time, chance and threads: all that a process gets from outside besides what is stored.
+"""Time, randomness and threads: all inputs of a process except storage.
 
     surroundings.time_ns()          instead of time.time_ns()
     surroundings.new_uuid()         instead of uuid.uuid4()
     surroundings.sleep(0.1)         instead of time.sleep(0.1)
 
-What reads, writes and changes tables asks here, and nowhere else, so a simulation can take the
-place of the machine: then a whole history of many writers runs one step at a time, in virtual
-time, and each of its choices follows from a seed (`tests.kit.simulation`). How long
-something took is measured with `time.perf_counter` as everywhere: nothing is decided by that.
+All modules that read or change tables use these functions, so a simulation can replace the machine.
+It runs histories of many writers step by step in virtual time, with every choice derived from a
+seed (`tests.kit.simulation`). Durations are measured with `time.perf_counter` directly, because
+they do not affect results.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ R = TypeVar("R")
 _CHANCE: Final = random.SystemRandom()
 
 _NO_ROOM: Final = "can't start new thread"
-"""What Python says where the system has no more threads; others of a pool still run the task."""
+"""Python's message if the system has no more threads; existing pool threads still run the task."""
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads; once the interpreter starts none any more, a task runs when it is asked for.
+    """A thread pool that still works during interpreter shutdown: tasks then run on demand.
 
-    That is so in threads that go on after the main one has ended, and in what `atexit` calls.
+    Tasks can be submitted at shutdown by threads that outlive the main thread, and by `atexit`.
     """
 
     def submit(self, task: Callable[..., R], /, *given: Any, **named: Any) -> Future[R]:
-        """Start a task."""
+        """Submit a task."""
         try:
             return super().submit(task, *given, **named)
         except RuntimeError as error:
             if str(error) == _NO_ROOM:
                 raise
-            return _WhenAsked(partial(task, *given, **named))
+            return _DeferredFuture(partial(task, *given, **named))
 
 
-class _WhenAsked(Future[R]):
-    """Runs a task in the thread that asks for its result; cancelled, it never runs."""
+class _DeferredFuture(Future[R]):
+    """Runs a task in the thread that requests its result; a cancelled task never runs."""
 
     def __init__(self, task: Callable[[], R]) -> None:
         super().__init__()
@@ -68,23 +68,23 @@ class _WhenAsked(Future[R]):
             return
         try:
             self.set_result(self._task())
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        except Exception as error:  # noqa: BLE001 - raised by `result`
             self.set_exception(error)
 
     def cancel(self) -> bool:
-        # A pool tells those who wait; here nobody else would.
+        # In a pool, a worker notifies waiting threads of the cancellation; here there is none.
         return super().cancel() and not self.set_running_or_notify_cancel()
 
 
 class Surroundings:
-    """The machine itself; a simulation overrides all of it."""
+    """The machine; a simulation overrides all methods."""
 
     def time_ns(self) -> int:
-        """Return the time of day in nanoseconds since 1970."""
+        """Return the time in nanoseconds since 1970."""
         return _time.time_ns()
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; they never go back."""
+        """Return a monotonic time in seconds."""
         return _time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -92,11 +92,11 @@ class Surroundings:
         _time.sleep(seconds)
 
     def random_bits(self, count: int) -> int:
-        """Return a number of so many bits that nobody can guess."""
+        """Return an unpredictable random number of `count` bits."""
         return _CHANCE.getrandbits(count)
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number between two."""
+        """Return a uniformly distributed random number."""
         return random.uniform(low, high)  # noqa: S311 - not a secret
 
     def executor(self, threads: int, name: str) -> Executor:
@@ -104,15 +104,15 @@ class Surroundings:
         return Pool(threads, thread_name_prefix=name)
 
     def submit(self, pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
-        """Start a task in a pool that the whole process has."""
+        """Submit a task to the process-wide pool."""
         return pool.submit(task, item)
 
     def start_thread(self, task: Callable[[], None], name: str) -> None:
-        """Start a thread that does not keep the process alive."""
+        """Start a daemon thread."""
         threading.Thread(target=task, name=name, daemon=True).start()
 
     def watched(self, store: T) -> T:
-        """Return a store or a database of versions that was opened, or one around it."""
+        """Return an opened store or version database, or a wrapper of it."""
         return store
 
 
@@ -122,8 +122,8 @@ _current = _MACHINE
 
 @contextmanager
 def replaced_by(other: Surroundings) -> Iterator[None]:
-    """Let others than the machine be the surroundings of the whole process for a while."""
-    global _current  # noqa: PLW0603 - the one thing that is replaced
+    """Replace the machine for the whole process in a `with` block."""
+    global _current  # noqa: PLW0603 - the only mutable state
     before, _current = _current, other
     try:
         yield
@@ -132,22 +132,22 @@ def replaced_by(other: Surroundings) -> Iterator[None]:
 
 
 def time_ns() -> int:
-    """Return the time of day in nanoseconds since 1970."""
+    """Return the time in nanoseconds since 1970."""
     return _current.time_ns()
 
 
 def time() -> float:
-    """Return the time of day in seconds since 1970."""
+    """Return the time in seconds since 1970."""
     return _current.time_ns() / 1e9
 
 
 def now() -> datetime:
-    """Return the time of day."""
+    """Return the current time in UTC."""
     return datetime.fromtimestamp(_current.time_ns() / 1e9, UTC)
 
 
 def monotonic() -> float:
-    """Return seconds since some moment; they never go back."""
+    """Return a monotonic time in seconds."""
     return _current.monotonic()
 
 
@@ -157,35 +157,35 @@ def sleep(seconds: float) -> None:
 
 
 def random_bits(count: int) -> int:
-    """Return a number of so many bits that nobody can guess."""
+    """Return an unpredictable random number of `count` bits."""
     return _current.random_bits(count)
 
 
 def new_uuid() -> uuid.UUID:
-    """Return an id that nobody else has."""
+    """Return a random UUID."""
     return uuid.UUID(int=_current.random_bits(128), version=4)
 
 
 def uniform(low: float, high: float) -> float:
-    """Return a number between two."""
+    """Return a uniformly distributed random number."""
     return _current.uniform(low, high)
 
 
 def executor(threads: int, name: str) -> Executor:
-    """Return a pool of threads, for a `with` statement."""
+    """Return a thread pool, for a `with` statement."""
     return _current.executor(threads, name)
 
 
 def submit(pool: Executor, task: Callable[[T], R], item: T) -> Future[R]:
-    """Start a task in a pool that the whole process has."""
+    """Submit a task to the process-wide pool."""
     return _current.submit(pool, task, item)
 
 
 def start_thread(task: Callable[[], None], name: str) -> None:
-    """Start a thread that does not keep the process alive."""
+    """Start a daemon thread."""
     _current.start_thread(task, name)
 
 
 def watched(store: T) -> T:
-    """Return a store that was opened, or one around it."""
+    """Return an opened store, or a wrapper of it."""
     return _current.watched(store)

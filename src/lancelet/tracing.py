@@ -1,6 +1,6 @@
-"""Following what happens to datasets and files, under pylance's name for the module.
+"""Tracing of dataset and file events. Mirrors the pylance module of this name.
 
-capture_trace_events(print)          calls a function with each event
+capture_trace_events(print)          calls a function for each event
 trace_to_chrome(file="trace.json")   a file for Perfetto or chrome://tracing
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from lancelet.io.trace_events import LISTENERS, Span, TraceEvent
+from lancelet.io.trace_events import EVENT_SINKS, Span, TraceEvent
 
 __all__ = ["TraceEvent", "capture_trace_events", "trace_to_chrome"]
 
@@ -24,33 +24,33 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def capture_trace_events(callback: Callable[[TraceEvent], None]) -> None:
-    """Call a function with each event from now on.
+    """Call a function for each event from now on.
 
-    A separate thread calls it shortly after each event, so it suits reports and not timing.
+    A separate thread calls the function shortly after each event, so the call times are not exact.
     Pending events are delivered before the program ends.
     """
-    waiting: queue.SimpleQueue[TraceEvent | None] = queue.SimpleQueue()
+    events: queue.SimpleQueue[TraceEvent | None] = queue.SimpleQueue()
 
-    def tell() -> None:
-        while (event := waiting.get()) is not None:
+    def deliver() -> None:
+        while (event := events.get()) is not None:
             callback(event)
 
-    thread = threading.Thread(target=tell, name="lancelet-trace", daemon=True)
+    thread = threading.Thread(target=deliver, name="lancelet-trace", daemon=True)
     thread.start()
 
     def finish() -> None:
-        waiting.put(None)
+        events.put(None)
         thread.join()
 
     atexit.register(finish)
-    LISTENERS.add(waiting.put)
+    EVENT_SINKS.add(events.put)
 
 
 def trace_to_chrome(*, file: str | None = None) -> None:
     """Write events and requests to a file, which is complete when the program ends.
 
     Args:
-        file: Where to write; by default `trace-` with the time in microseconds, in the current
+        file: The path; by default `trace-` with the time in microseconds, in the current
             folder.
     """
     path = Path(f"trace-{int(time.time() * _MICROSECONDS)}.json" if file is None else file)
@@ -58,7 +58,7 @@ def trace_to_chrome(*, file: str | None = None) -> None:
 
 
 class _ChromeFile:
-    """A file in the format of Chrome's traces: an array with an object for each event."""
+    """A file in Chrome's trace event format: an array with one object per event."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class _ChromeFile:
         name = {"ph": "M", "name": "process_name", "pid": os.getpid(), "args": {"name": "lancelet"}}
         self._file.write("[\n" + json.dumps(name))
         atexit.register(self._finish)
-        LISTENERS.add(self._add_event, self._add_span)
+        EVENT_SINKS.add(self._add_event, self._add_span)
 
     def _add_event(self, event: TraceEvent) -> None:
         name = event.args.get("event", event.target)

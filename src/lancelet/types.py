@@ -1,4 +1,4 @@
-"""What rows may be given as, under pylance's name for the module."""
+"""The accepted types of rows. Mirrors the pylance module of this name."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 from lancelet.ops.rows import read_rows
 
 ReaderLike: TypeAlias = Any
-"""Rows: a table, batches, a reader, a scanner, a dataset, a data frame, or Python's own values."""
+"""Rows: a table, batches, a reader, a scanner, a dataset, a data frame, or Python values."""
 
 __all__ = ["ReaderLike"]
 
 
 def _coerce_reader(data_obj: ReaderLike, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
-    """Return a reader of rows, converted to a schema if one is given."""
+    """Return a record batch reader of the rows, cast to `schema` if given."""
     rows = read_rows(data_obj, schema)
     batches: Iterable[pa.RecordBatch] = rows.batches
     return pa.RecordBatchReader.from_batches(rows.schema, batches)
 
 
 def _is_materialized(data_obj: ReaderLike) -> bool:
-    """Whether all rows are in memory, so that they can be read again."""
+    """Return whether all rows are in memory, so they can be read repeatedly."""
     name = f"{type(data_obj).__module__.partition('.')[0]}.{type(data_obj).__name__}"
     if name in {"pandas.DataFrame", "polars.DataFrame"}:
         return True

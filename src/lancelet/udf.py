@@ -1,4 +1,4 @@
-"""Functions that make columns, under pylance's name for the module."""
+"""User-defined functions for new columns. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.columns import BatchUDF, batch_udf
 from lancelet.dataset.columns import new_columns_of as normalize_transform

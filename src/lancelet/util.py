@@ -1,4 +1,4 @@
-"""Times as callers write them, clusters and graphs, under pylance's name for the module."""
+"""Conversion of timestamps, and k-means and HNSW. Mirrors the pylance module of this name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PARTITIONS_MAX: Final = 4096
 
 
 class TimeTypeError(InvalidInputError, TypeError):
-    """A value is no time."""
+    """A value is not a timestamp."""
 
 
 def sanitize_ts(ts: str | datetime) -> datetime:
-    """Return a time that is given as text, as pandas has it, or as what it is.
+    """Convert text or a pandas timestamp to a `datetime`.
 
     >>> sanitize_ts("2026-01-31 12:00:00")
     datetime.datetime(2026, 1, 31, 12, 0)
@@ -43,12 +43,12 @@ def sanitize_ts(ts: str | datetime) -> datetime:
         found: datetime = ts.to_pydatetime()
         return found
     if not isinstance(ts, datetime):
-        raise TimeTypeError("a time is text or a datetime", found=str(type(ts)))
+        raise TimeTypeError("a timestamp must be text or a datetime", found=str(type(ts)))
     return ts
 
 
 def td_to_micros(td: timedelta) -> int:
-    """Return how many microseconds a duration has.
+    """Return the number of microseconds of a duration.
 
     >>> td_to_micros(timedelta(seconds=1, milliseconds=2))
     1002000
@@ -59,7 +59,7 @@ def td_to_micros(td: timedelta) -> int:
 def _target_partition_size_to_num_partitions(
     num_rows: int, target_partition_size: int | None
 ) -> int:
-    """Return how many partitions pylance makes of rows, given how many each is to have.
+    """Return pylance's number of partitions for a number of rows and a target partition size.
 
     >>> _target_partition_size_to_num_partitions(100_000, None)
     12

@@ -1,14 +1,14 @@
-"""Dataclasses whose methods are compiled when they are first used, and properties that are kept.
+"""Dataclasses that compile their methods on first use, and cached properties.
 
     @dataclass(frozen=True, slots=True)
-    class Point:            its fields, slots and match arguments are there at once
+    class Point:            defines fields, slots and match arguments
         x: int
 
     Point(1)                compiles `__init__`, `__repr__`, `__eq__` and `__hash__`
 
-The standard library compiles the methods of a class when it is defined. To take the first row of a
-table a process defines some hundred values and uses a few, and to compile all of them took longer
-than anything else that it did.
+The standard library compiles the methods when the class is defined. A process that takes the first
+row of a table defines several hundred dataclasses and uses a few of them; compiling all methods
+dominated its running time.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ T = TypeVar("T")
 _ORDER: Final = ("__lt__", "__le__", "__gt__", "__ge__")
 
 
-class cached_property(Generic[T]):  # noqa: N801 - the name in the standard library
-    """A property that is computed when it is first asked for, and kept with its object.
+class cached_property(Generic[T]):  # noqa: N801 - as in the standard library
+    """A property that is computed on first access and cached in the object.
 
-    Up to Python 3.11 that of the standard library holds one lock for all objects of a class, while
-    it reads files, too. Here threads that ask one object at once all compute, and get one result.
+    Up to Python 3.11, the standard library holds one lock per class during the computation, even
+    for I/O. This class does not lock: concurrent accesses may compute the value repeatedly, but all
+    return the same result.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
-        """Keep what a method returns."""
+        """Cache the result of a method."""
         self._compute = compute
         self.__doc__ = compute.__doc__
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
-        """Keep it under the name of the method."""
+        """Store the name of the method as the key of the cache."""
         self._name = name
 
     @overload
@@ -50,7 +51,7 @@ class cached_property(Generic[T]):  # noqa: N801 - the name in the standard libr
     def __get__(self, instance: object, owner: type[Any]) -> T: ...
 
     def __get__(self, instance: object | None, owner: type[Any]) -> Self | T:
-        """Compute the value; from then on the object has it as an attribute."""
+        """Compute the value and store it as an attribute of the object."""
         if instance is None:
             return self
         found: T = vars(instance).setdefault(self._name, self._compute(instance))
@@ -75,17 +76,17 @@ def dataclass(
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
 def dataclass(cls: type[Any] | None = None, /, **options: bool) -> Any:
-    """Make a class a dataclass, as `dataclasses.dataclass` does; frozen ones are compiled late."""
+    """Make a class a dataclass, like `dataclasses.dataclass`; frozen classes compile lazily."""
     if not options.get("frozen"):
         return dataclasses.dataclass(cls, **options)
     return lambda own: _frozen(own, **options)
 
 
 def replace(value: T, /, **changes: Any) -> T:
-    """Return a dataclass with other values of some fields, as `dataclasses.replace` does.
+    """Return a copy of a dataclass with other values of some fields.
 
-    That asks every field anew what it is. A commit replaces some fields of large values, a dozen
-    times.
+    Faster than `dataclasses.replace`, which inspects every field in each call. A commit replaces
+    fields of large values a dozen times.
     """
     cls: Any = type(value)
     fields, values = _initialised(cls)
@@ -95,7 +96,7 @@ def replace(value: T, /, **changes: Any) -> T:
 
 @lru_cache(None)
 def _initialised(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the fields that the arguments of a class set, and what returns their values."""
+    """Return the names of the `__init__` fields of a class, and a getter of their values."""
     names = tuple(each.name for each in dataclasses.fields(cls) if each.init)
     if len(names) == 1:
         return names, lambda value: (getattr(value, names[0]),)
@@ -106,28 +107,28 @@ def _frozen(
     cls: type[Any],
     *,
     init: bool = True,
-    repr: bool = True,  # noqa: A002 - the name in the standard library
+    repr: bool = True,  # noqa: A002 - as in the standard library
     eq: bool = True,
     order: bool = False,
-    frozen: bool = True,  # noqa: ARG001 - see above
+    frozen: bool = True,  # noqa: ARG001 - always true, see `dataclass`
     slots: bool = False,
 ) -> type[Any]:
-    written = set(vars(cls))
-    if "__eq__" in written and vars(cls).get("__hash__", cls) is None:
-        written.discard("__hash__")  # Python wrote it
+    own = set(vars(cls))
+    if "__eq__" in own and vars(cls).get("__hash__", cls) is None:
+        own.discard("__hash__")  # added by Python, not by the class
     if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # else the standard library works out a signature
+        cls.__doc__ = cls.__name__  # otherwise the standard library computes a signature
     made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
-    wanted = {"__init__": init, "__repr__": repr, "__eq__": eq, "__hash__": eq}
-    wanted |= dict.fromkeys(_ORDER, order)
-    names = [name for name, is_wanted in wanted.items() if is_wanted and name not in written]
+    generated = {"__init__": init, "__repr__": repr, "__eq__": eq, "__hash__": eq}
+    generated |= dict.fromkeys(_ORDER, order)
+    names = [name for name, is_generated in generated.items() if is_generated and name not in own]
     for name in names:
         setattr(made, name, _compiled_late(made, name))
     if init:
         made.__signature__ = _Signature()
     methods: dict[str, Callable[..., Any]]
     methods = dict(zip(("__setattr__", "__delattr__"), _refusing(made), strict=True))
-    if slots and "__getstate__" not in written:
+    if slots and "__getstate__" not in own:
         methods |= {"__getstate__": _values, "__setstate__": _set_values}
     for name, method in methods.items():
         setattr(made, name, method)
@@ -135,7 +136,7 @@ def _frozen(
 
 
 def _compiled_late(cls: type[Any], name: str) -> Callable[..., Any]:
-    """Return a method that puts a compiled one in its place when it is first called."""
+    """Return a method that replaces itself by the compiled method on the first call."""
 
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         compiled = _compiled(cls, name)
@@ -146,14 +147,14 @@ def _compiled_late(cls: type[Any], name: str) -> Callable[..., Any]:
 
 
 def _compiled(cls: type[Any], name: str) -> Callable[..., Any]:
-    """Return a method, made of the fields of a class; all but the first by the standard library."""
+    """Compile a method from the fields; all except `__init__` with the standard library."""
     if name == "__init__":
         method = _compiled_init(cls)
     else:
         twin = dataclasses.make_dataclass(
             cls.__name__,
             [(each.name, each.type, copy(each)) for each in dataclasses.fields(cls)],
-            namespace={"__doc__": name},  # else the standard library works out a signature
+            namespace={"__doc__": name},  # otherwise the standard library computes a signature
             init=False,
             repr=name == "__repr__",
             eq=name == "__eq__" or name in _ORDER,
@@ -166,20 +167,20 @@ def _compiled(cls: type[Any], name: str) -> Callable[..., Any]:
 
 
 def _compiled_init(cls: type[Any]) -> Callable[..., None]:
-    """Return what sets the fields, each to an argument, its default or what a factory makes."""
+    """Compile `__init__`, which sets each field to its argument, default, or factory result."""
     parameters, lines = ["self"], []
     by_name: list[str] = []
-    known: dict[str, Any] = {"__set": object.__setattr__, "__missing": dataclasses.MISSING}
+    namespace: dict[str, Any] = {"__set": object.__setattr__, "__missing": dataclasses.MISSING}
     for each in dataclasses.fields(cls):
         value, parameter = each.name, each.name
         if each.default_factory is not dataclasses.MISSING:
-            known[f"__make_{each.name}"] = each.default_factory
+            namespace[f"__make_{each.name}"] = each.default_factory
             parameter += "=__missing"
             value = f"__make_{each.name}()"
             if each.init:
                 value += f" if {each.name} is __missing else {each.name}"
         elif each.default is not dataclasses.MISSING:
-            known[f"__default_{each.name}"] = each.default
+            namespace[f"__default_{each.name}"] = each.default
             parameter += f"=__default_{each.name}"
             value = each.name if each.init else f"__default_{each.name}"
         elif not each.init:
@@ -189,13 +190,13 @@ def _compiled_init(cls: type[Any]) -> Callable[..., None]:
             (by_name if each.kw_only else parameters).append(parameter)
     lines.append(" self.__post_init__()" if hasattr(cls, "__post_init__") else " pass")
     signature = ", ".join([*parameters, "*", *by_name] if by_name else parameters)
-    exec("\n".join([f"def __init__({signature}):", *lines]), known)  # noqa: S102 - of our own fields
-    method: Callable[..., None] = known["__init__"]
+    exec("\n".join([f"def __init__({signature}):", *lines]), namespace)  # noqa: S102 - generated
+    method: Callable[..., None] = namespace["__init__"]
     return method
 
 
 class _Signature:
-    """The signature of a dataclass, for `help` and for who inspects it."""
+    """The signature of a dataclass, computed when it is inspected."""
 
     def __get__(self, instance: object, cls: type[Any]) -> inspect.Signature:
         found = inspect.Signature(
@@ -223,7 +224,7 @@ def _default_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def _refusing(cls: type[Any]) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the methods that set and delete attributes: fields cannot be."""
+    """Return `__setattr__` and `__delattr__` methods that reject changes of fields."""
     names = frozenset(each.name for each in dataclasses.fields(cls))
 
     def set_attribute(self: Any, name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Making tables of vectors, and what indices of them hold, under pylance's name for the module."""
+"""Tables of vectors, and near-duplicate search. Mirrors the pylance module of this name."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def vec_to_table(
     ndim: int | None = None,
     check_ndim: bool = True,
 ) -> pa.Table:
-    """Return a table of vectors in single precision.
+    """Return an Arrow table of vectors in single precision.
 
     Args:
-        data: Vectors by id in a dict, or vectors alone in a list or an array.
-        names: The names of the columns, by default `id` and `vector`.
-        ndim: How many elements a vector has, by default as many as the first.
+        data: Vectors by id in a dict, or vectors in a list or an array.
+        names: The names of the columns; by default `id` and `vector`.
+        ndim: The dimension; by default that of the first vector.
         check_ndim: Whether to validate every vector first, for a clearer error.
 
     >>> vec_to_table({7: [1.0, 0.0]}).column_names
@@ -68,10 +68,10 @@ def vec_to_table(
         names = ["vector"] if names is None else names
         columns = [_vectors(data, ndim, check_ndim)]
     else:
-        raise UnsupportedError("vectors are a dict, a list or an array", found=str(type(data)))
+        raise UnsupportedError("vectors must be a dict, list or array", found=str(type(data)))
     names = [names] if isinstance(names, str) else list(names)
     if len(names) != len(columns):
-        raise InvalidInputError("each column has a name", columns=len(columns), names=names)
+        raise InvalidInputError("each column requires a name", columns=len(columns), names=names)
     return pa.Table.from_arrays(columns, names=names)
 
 

@@ -1,4 +1,4 @@
-"""Spark finds this package by its name and registers the format `lance` by itself."""
+"""Registers the format `lance`: Spark discovers packages with names `pyspark_...`."""
 
 from pyspark_lance.source import DefaultSource
 

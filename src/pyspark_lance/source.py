@@ -1,8 +1,8 @@
-"""The format `lance`, without anything that is not needed before it is used.
+"""The Spark data source `lance`, with deferred imports.
 
-Spark imports every package called `pyspark_...` in a short-lived process when a session first
-looks for any format, used or not. So this module imports nothing of lancelet until the format is
-used, and pickles as a reference that workers resolve by the same name.
+Spark imports every package named `pyspark_...` in a short-lived process when a session first uses
+any format. Therefore this module imports lancelet only when the format is used, and is pickled by
+reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """The format `lance` of Spark's readers, writers and streams."""
+    """The data source for reads, writes and streams of the format `lance`."""
 
     @classmethod
     def name(cls) -> str:
@@ -26,8 +26,8 @@ class DefaultSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        """Return the schema of what the options ask for."""
-        # Spark does not say whether it is for a stream, but only streams have changes and logs.
+        """Return the schema for the given options."""
+        # Spark does not indicate streaming, but change feeds and logs exist only for streams.
         if {"change_feed", "log"} & {name.lower() for name in self.options}:
             from lancelet.spark.stream_reader import stream_schema  # noqa: PLC0415 - see above
 
@@ -37,25 +37,25 @@ class DefaultSource(DataSource):
         return read_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what plans and runs a batch read; the version is pinned here."""
+        """Return the reader of a batch; pins the version."""
         from lancelet.spark.reader import LanceReader  # noqa: PLC0415 - see above
 
         return LanceReader.plan(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes rows in tasks and commits them once."""
+        """Return the writer of a batch: tasks write rows, the driver commits once."""
         from lancelet.spark.writer import LanceWriter  # noqa: PLC0415 - see above
 
         return LanceWriter.prepare(self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what reads new rows as versions appear."""
+        """Return the reader of a stream of new versions."""
         from lancelet.spark.stream_reader import LanceStreamReader  # noqa: PLC0415 - see above
 
         return LanceStreamReader.prepare(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Return what writes the batches of a stream, each exactly once."""
+        """Return the writer of a stream; each batch is committed exactly once."""
         from lancelet.spark.stream_writer import LanceStreamWriter  # noqa: PLC0415 - see above
 
         return LanceStreamWriter.prepare(self.options, schema, overwrite=overwrite)

@@ -170,7 +170,7 @@ def test_words_of_a_filter_are_completed(page):
     box.send_keys("id > 3 AND pri")
     offered = [
         option.get_attribute("value")
-        for option in page.find_elements(By.CSS_SELECTOR, "#words option")
+        for option in page.find_elements(By.CSS_SELECTOR, "#completions option")
     ]
     assert "id > 3 AND price" in offered
 

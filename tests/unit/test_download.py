@@ -54,7 +54,7 @@ def test_a_dictionary_of_lindera_is_compiled(home, monkeypatch):
 def test_an_archive_cannot_write_elsewhere(home, monkeypatch, name, kind):
     serve(monkeypatch, archive_of(name, kind))
     monkeypatch.setattr(download.shutil, "which", lambda name: name)
-    with pytest.raises(CorruptDataError, match="no file below its folder"):
+    with pytest.raises(CorruptDataError, match="outside of its folder, or not a file"):
         download.download_lindera("ipadic")
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
@@ -63,7 +63,7 @@ def test_an_archive_cannot_write_elsewhere(home, monkeypatch, name, kind):
 def test_an_archive_has_files_alone(home, monkeypatch, kind):
     serve(monkeypatch, archive_of("words/a.csv", kind))
     monkeypatch.setattr(download.shutil, "which", lambda name: name)
-    with pytest.raises(CorruptDataError, match="no file below its folder"):
+    with pytest.raises(CorruptDataError, match="outside of its folder, or not a file"):
         download.download_lindera("ipadic")
 
 
@@ -73,7 +73,7 @@ def test_what_is_missing_is_said(home, monkeypatch):
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setattr(download.shutil, "which", lambda _: None)
-    with pytest.raises(StorageError, match="by hand"):
+    with pytest.raises(StorageError, match="copy the files"):
         download.download_jieba()
     assert not (home / "jieba").exists()
     with pytest.raises(InvalidInputError, match="not supported"):

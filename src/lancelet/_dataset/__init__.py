@@ -1,4 +1,4 @@
-"""Helpers of loaders, under pylance's name for the package."""
+"""Helpers of data loaders. Mirrors the pylance package of this name."""
 
 from lancelet.dataset.scan.sampling import ShardedBatchIterator
 

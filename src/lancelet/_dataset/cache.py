@@ -1,4 +1,4 @@
-"""Streams that are kept, under pylance's name for the module."""
+"""Cached streams. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.scan.sampling import CachedDataset
 

@@ -1,4 +1,4 @@
-"""Shards of datasets, under pylance's name for the module."""
+"""Sharded reads of datasets. Mirrors the pylance module of this name."""
 
 from lancelet.dataset.scan.sampling import ShardedBatchIterator
 

@@ -1,14 +1,14 @@
-"""`import lance` finds lancelet, so that programs written for pylance run unchanged.
+"""`import lance` imports lancelet, so programs written for pylance run unchanged.
 
     python -m lancelet.as_lance program.py --its arguments
     python -m lancelet.as_lance -m its.module --its arguments
 
-    import lancelet.as_lance      # the same for one process, before anything imports `lance`
+    import lancelet.as_lance      # in this process; before any import of `lance`
 
-`lance` is then a module of its own, whose names are those of `lancelet` and whose `__version__` is
-the release of pylance whose API they offer; `lance.dataset` and the other modules are lancelet's
-own. Processes that this one starts find lancelet as well: their `PYTHONPATH` begins with a folder
-in which `lance` leads here.
+`lance` is then a separate module with the names of `lancelet`. Its `__version__` is the pylance
+release that defines the API. `lance.dataset` and other submodules are those of lancelet. Child
+processes import lancelet as well: their `PYTHONPATH` starts with a folder that contains a `lance`
+package for this purpose.
 """
 
 from lancelet.as_lance.alias import PylanceLoadedError, install

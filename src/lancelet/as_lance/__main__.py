@@ -10,7 +10,7 @@ USAGE = "usage: python -m lancelet.as_lance (PROGRAM | -m MODULE) [ARGUMENT ...]
 
 
 def main(arguments: list[str]) -> None:
-    """Run a program or a module under the name `__main__`, with the arguments behind it."""
+    """Run a program or a module as `__main__` with the remaining arguments."""
     if arguments[:1] in (["-h"], ["--help"]):
         sys.stdout.write(f"{USAGE}\n")
         return

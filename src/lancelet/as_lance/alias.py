@@ -1,4 +1,4 @@
-"""The module `lance` that lancelet is, and finding it and its submodules by that name."""
+"""The `lance` module of lancelet, and the import hook for it and its submodules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATH_VARIABLE: Final = "PYTHONPATH"
 
 
 class PylanceLoadedError(ImportError):
-    """Another package called `lance` was imported before, and is in use."""
+    """Another package called `lance` was imported before."""
 
 
 class _Lance(Package):
@@ -39,7 +39,7 @@ class _Finder(MetaPathFinder, Loader):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return where a module is loaded from, or None if it is none of pylance's."""
+        """Return the import spec of a module, or None if pylance has no such module."""
         del path, target
         if fullname == _NAME:
             return ModuleSpec(_NAME, self, origin=lancelet.__file__, is_package=True)
@@ -52,7 +52,7 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, origin=found.origin, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module of lancelet that has a name of pylance."""
+        """Return the lancelet module for a name of pylance."""
         if spec.name == _NAME:
             return _lance()
         module = importlib.import_module(_own_name(spec.name))
@@ -60,17 +60,17 @@ class _Finder(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it is: it ran when it was imported under its own name."""
+        """Do nothing: the module was executed when it was imported under its own name."""
         spec = module.__spec__
         if spec is not None and spec.loader_state is not None:
-            # The import system has just put the spec of the other name there.
+            # The import system has replaced the spec of the module by the spec of the alias.
             module.__spec__ = spec.loader_state
 
 
 def install() -> None:
-    """Let `import lance` find lancelet from now on, here and in processes that are started.
+    """Make `import lance` import lancelet, in this process and in child processes.
 
-    Doing it again changes nothing.
+    Further calls have no effect.
 
     Raises:
         PylanceLoadedError: If another package called `lance` was imported before.
@@ -98,7 +98,7 @@ def _own_name(name: str) -> str:
 
 
 def _is_ours(module: ModuleType) -> bool:
-    """Whether a module is the one in the folder for processes that are started."""
+    """Return whether a module is the `lance` package for child processes."""
     file = getattr(module, "__file__", None)
     return file is not None and Path(file).is_relative_to(_FOR_CHILDREN)
 

@@ -1,1 +1,1 @@
-"""The command `lancelet`: one module per command, a literal list of them."""
+"""The command `lancelet`, with one module per subcommand."""

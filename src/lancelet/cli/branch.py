@@ -1,4 +1,4 @@
-"""`lancelet branch TABLE [list | create | delete | forward]`: lines of versions of their own."""
+"""`lancelet branch TABLE [list | create | delete | forward]`: lists and changes branches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancelet.cli.tag import named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument(
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Do it; `create` starts at the version that --at says, `forward` gives it to the parent."""
+    """Run the action. `create` branches at `--at`; `forward` fast-forwards the parent."""
     table = open_table(arguments)
     name = named(arguments)
     match arguments.action:

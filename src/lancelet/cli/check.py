@@ -1,6 +1,6 @@
-"""`lancelet check TABLE`: what is wrong with it. The exit code is 1 if there is an error.
+"""`lancelet check TABLE`: verifies a table. The exit code is 1 if errors were found.
 
-With `--require-checksums` it is 1 too if a data file could not be verified by checksums.
+With `--require-checksums`, a data file without checksums counts as an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _COLUMNS = ("severity", "path", "what", "advice", "fragment_id", "index")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument(
@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Print what was found."""
+    """Print the findings."""
     level = Level.parse(arguments.level)
     if arguments.require_checksums and level < Level.CHECKSUMS:
-        raise InvalidInputError("checksums are verified from the level `checksums` on")
+        raise InvalidInputError("--require-checksums requires level `checksums` or higher")
     found = open_table(arguments).check(
         level, all_versions=arguments.all_versions, progress=out.shows_progress
     )

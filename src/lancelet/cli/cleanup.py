@@ -1,4 +1,4 @@
-"""`lancelet cleanup TABLE`: deletes old versions, and the files that no version needs."""
+"""`lancelet cleanup TABLE`: deletes old versions and the files that no other version needs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ _FILES_SHOWN = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     parser.add_argument("--older-than", metavar="TIME", help="such as 7d or '36h'; default 14d")
-    parser.add_argument(
-        "--keep", type=int, metavar="N", help="keep the last N versions in any case"
-    )
+    parser.add_argument("--keep", type=int, metavar="N", help="always retain the last N versions")
     parser.add_argument(
         "--delete-unverified",
         action="store_true",
-        help="delete unreferenced files however new; only safe without concurrent writers",
+        help="delete unreferenced files of any age; only safe without concurrent writers",
     )
     parser.add_argument(
         "--clone",
         action="append",
         default=[],
         metavar="URI",
-        help="a shallow clone, whose files are not deleted",
+        help="the URI of a shallow clone; its files are not deleted",
     )
     parser.add_argument(
         "--dry-run",
@@ -42,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Delete what may go; versions with tags stay."""
+    """Delete expired versions; tagged versions are retained."""
     table = open_table(arguments)
     older_than = arguments.older_than
     options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`lancelet compact TABLE`: joins small fragments and drops deleted rows."""
+"""`lancelet compact TABLE`: merges small fragments and drops deleted rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     for name, does in _OPTIONS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=does)
@@ -35,13 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Rewrite what the plan says and print what came of it."""
+    """Run the compaction and print its metrics."""
     table = open_table(arguments)
     given = {name: getattr(arguments, name) for name in _OPTIONS}
-    wishes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if arguments.defer_index_remap:
-        wishes["defer_index_remap"] = True
-    options = options_of(table, wishes)
+        chosen["defer_index_remap"] = True
+    options = options_of(table, chosen)
     if arguments.dry_run:
         report = report_compaction(table.snapshot, options)
         out.facts({"done": False, **asdict(report)})

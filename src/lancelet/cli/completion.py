@@ -1,4 +1,4 @@
-"""`lancelet completion SHELL`: prints what makes a shell complete commands and options.
+"""`lancelet completion SHELL`: prints a completion script for a shell.
 
 source <(lancelet completion bash)
 lancelet completion fish > ~/.config/fish/completions/lancelet.fish
@@ -15,7 +15,7 @@ from lancelet.cli.output import Output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
@@ -33,9 +33,9 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def _options(name: str) -> list[str]:
-    from lancelet.cli.main import command_parser  # noqa: PLC0415  which imports the commands
+    from lancelet.cli.main import command_parser  # noqa: PLC0415  it imports the commands
 
-    actions = command_parser(name)._actions  # noqa: SLF001  argparse has no public list of them
+    actions = command_parser(name)._actions  # noqa: SLF001  argparse has no public list of actions
     found = [max(action.option_strings, key=len) for action in actions if action.option_strings]
     for action in actions:
         if not action.option_strings and action.choices:
@@ -45,7 +45,8 @@ def _options(name: str) -> list[str]:
 
 def _bash(options: dict[str, list[str]]) -> str:
     cases = "\n".join(
-        f"    {name}) words={shlex.quote(' '.join(words))} ;;" for name, words in options.items()
+        f"    {name}) words={shlex.quote(' '.join(candidates))} ;;"
+        for name, candidates in options.items()
     )
     return f"""_lancelet() {{
   local words
@@ -63,10 +64,11 @@ complete -o filenames -F _lancelet lancelet"""
 
 def _fish(options: dict[str, list[str]]) -> str:
     lines = []
-    for name, words in options.items():
+    for name, candidates in options.items():
         does = shlex.quote(COMMANDS[name])
         lines.append(f"complete -c lancelet -n __fish_use_subcommand -a {name} -d {does}")
-        for word in words:
-            flag = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
+        for candidate in candidates:
+            is_flag = candidate.startswith("--")
+            flag = f"-l {candidate[2:]}" if is_flag else f"-a {candidate}"
             lines.append(f"complete -c lancelet -n '__fish_seen_subcommand_from {name}' {flag}")
     return "\n".join(lines)

@@ -1,9 +1,9 @@
-"""`lancelet convert SOURCE TARGET`: a table from other files, or other files from a table.
+"""`lancelet convert SOURCE TARGET`: converts between Lance tables and other formats.
 
-The endings say what each side is: .parquet, .csv, .json or .jsonl (a JSON object a line), .arrow or
-.feather; a folder is what lies in it, Delta and Iceberg tables included. Anything else is a table
-of Lance, and exactly one of the two sides is one. Rows stream through, so size does not matter.
-CSV has lists and structs as JSON, and bytes in base 64.
+The extension selects the format: .parquet, .csv, .json or .jsonl (one JSON object per line), .arrow
+or .feather. A folder contains files of one format, or a Delta or Iceberg table. Any other path is a
+Lance table; exactly one of source and target must be one. Rows are streamed, so memory use does not
+grow with the size of the source. CSV files encode lists and structs as JSON and binary as base64.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FORMATS: Final = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     parser.add_argument("uri", metavar="SOURCE", help="a table, or files or a folder of them")
     parser.add_argument(
         "target", metavar="TARGET", help="the target; its extension selects the format"
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_storage_options(parser)
     add_version(parser)
     parser.add_argument("--columns", help="column names, comma-separated; by default all")
-    parser.add_argument("--filter", help="SQL; for tables as a source only")
+    parser.add_argument("--filter", help="SQL; only if the source is a table")
     parser.add_argument(
         "--mode",
         choices=("create", "append", "overwrite"),
@@ -82,19 +82,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Convert, and print how many rows there were."""
+    """Convert, and print the number of rows."""
     source, target = format_of(arguments.uri), format_of(arguments.target)
     if arguments.to is not None and target in (None, "delta", "iceberg"):
         target = None if arguments.to == "lance" else arguments.to
     if source is not None and target is None:
-        with translating_os_errors(arguments.uri), _errors_of_reading(arguments.uri):
+        with translating_os_errors(arguments.uri), _translating_read_errors(arguments.uri):
             rows = _to_table(arguments, source, out)
     elif source is None and target is not None:
-        with translating_os_errors(arguments.target), _errors_of_writing(arguments.target):
+        with translating_os_errors(arguments.target), _translating_write_errors(arguments.target):
             rows = _from_table(arguments, target, out)
     else:
         raise InvalidInputError(
-            "one of source and target is a table of Lance, and the other is not",
+            "exactly one of source and target must be a Lance table",
             source=source or "lance",
             target=target or "lance",
         )
@@ -103,15 +103,15 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def format_of(path: str) -> str | None:
-    """Return what lies at a path, by its ending or by what is in the folder; None for Lance.
+    """Return the format of a path by its extension or the contents of the folder; None for Lance.
 
     >>> format_of("a/b.csv"), format_of("a/b.lance")
     ('csv', None)
     """
-    known = _FORMATS.get(Path(path).suffix.lower())
+    file_format = _FORMATS.get(Path(path).suffix.lower())
     folder = Path(path)
-    if known is not None or not folder.is_dir():
-        return known
+    if file_format is not None or not folder.is_dir():
+        return file_format
     if (folder / "_delta_log").is_dir():
         return "delta"
     if any((folder / "metadata").glob("*.metadata.json")):
@@ -123,26 +123,26 @@ def format_of(path: str) -> str | None:
 
 
 @contextmanager
-def _errors_of_reading(path: str) -> Iterator[None]:
+def _translating_read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
         raise CorruptDataError(
-            "the file is not what its extension says", path=path, reason=str(error)
+            "the contents of the file do not match its extension", path=path, reason=str(error)
         ) from error
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(
-            "the file has values that cannot be read", path=path, reason=str(error)
+            "the file contains values that cannot be read", path=path, reason=str(error)
         ) from error
 
 
 @contextmanager
-def _errors_of_writing(path: str) -> Iterator[None]:
+def _translating_write_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UnsupportedError(
-            "the format has no such values; choose other columns by --columns",
+            "the format does not support these values; select other columns with --columns",
             path=path,
             reason=str(error),
         ) from error
@@ -150,14 +150,14 @@ def _errors_of_writing(path: str) -> Iterator[None]:
 
 def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) -> int:
     if arguments.filter is not None or arguments.at is not None:
-        raise InvalidInputError("only the rows of a table can be chosen by --filter or --at")
+        raise InvalidInputError("--filter and --at require a table as the source")
     source, total = _open_source(arguments.uri, source_format)
     if arguments.columns:
         names = arguments.columns.split(",")
         missing = sorted(set(names) - set(source.schema.names))
         if missing:
             raise InvalidInputError(
-                "the source has no such column", missing=missing, known=source.schema.names
+                "unknown column of the source", missing=missing, known=source.schema.names
             )
         schema = pa.schema([source.schema.field(name) for name in names])
         batches: Iterator[pa.RecordBatch] = (batch.select(names) for batch in source)
@@ -176,7 +176,7 @@ def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) ->
 
 
 def _open_source(path: str, source_format: str) -> tuple[pa.RecordBatchReader, int]:
-    """Return the rows, and how many there are if that is known, else 0."""
+    """Return the rows and their number, 0 if unknown."""
     match source_format:
         case "delta":
             source = _module("deltalake", "delta").DeltaTable(path).to_pyarrow_dataset()
@@ -192,13 +192,13 @@ def _open_source(path: str, source_format: str) -> tuple[pa.RecordBatchReader, i
 
 
 def _metadata_number(file: Path) -> int:
-    """Return the version of metadata of Iceberg: of `v12.metadata.json`, or of `00012-...`."""
+    """Return the number of an Iceberg metadata file: `v12.metadata.json` or `00012-...`."""
     found = re.match(r"v?(\d+)", file.name)
     return int(found[1]) if found else -1
 
 
 def _module(name: str, extra: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415  an optional package follows
+    from importlib import import_module  # noqa: PLC0415  imports an optional package
 
     try:
         return import_module(name)
@@ -212,15 +212,14 @@ def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) 
     target = Path(arguments.target)
     if target_format == "iceberg" and arguments.mode != "create":
         raise InvalidInputError(
-            "tables of Iceberg belong to a catalog, which decides what is changed; convert to "
-            "a new table",
+            "Iceberg tables are changed through their catalog; convert to a new table",
             target=str(target),
         )
     if arguments.mode == "append" and target_format != "delta":
-        raise InvalidInputError("a file cannot be appended to", target=str(target))
+        raise InvalidInputError("cannot append to a file", target=str(target))
     if arguments.mode == "create" and target.exists():
         raise AlreadyExistsError(
-            "the target is there already; --mode overwrite replaces it", target=str(target)
+            "the target already exists; replace it with --mode overwrite", target=str(target)
         )
     table = open_table(arguments)
     names = arguments.columns.split(",") if arguments.columns else None
@@ -255,7 +254,7 @@ def _write_parquet(
 
 
 def _write_iceberg(target: Path, reader: pa.RecordBatchReader) -> None:
-    """Write a new table that any catalog can register, by one that is forgotten."""
+    """Write a new table through a temporary catalog; any catalog can register the table."""
     catalog = _module("pyiceberg.catalog.memory", "iceberg").InMemoryCatalog("lancelet")
     unsupported = _module("pyiceberg.io.pyarrow", "iceberg").UnsupportedPyArrowTypeException
     catalog.create_namespace("lancelet")
@@ -265,23 +264,24 @@ def _write_iceberg(target: Path, reader: pa.RecordBatchReader) -> None:
         table.append(reader)
     except unsupported as error:
         raise UnsupportedError(
-            "Iceberg has no such values; choose other columns by --columns", reason=str(error)
+            "Iceberg does not support these values; select other columns with --columns",
+            reason=str(error),
         ) from error
 
 
 def _write_csv(
     path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], _: argparse.Namespace
 ) -> None:
-    as_text = [place for place, field in enumerate(schema) if _is_beyond_csv(field.type)]
-    for place in as_text:
-        schema = schema.set(place, schema.field(place).with_type(pa.string()))
+    as_text = [number for number, field in enumerate(schema) if _is_beyond_csv(field.type)]
+    for number in as_text:
+        schema = schema.set(number, schema.field(number).with_type(pa.string()))
     with pyarrow.csv.CSVWriter(path, schema) as writer:
         for batch in batches:
             columns = batch.columns
-            for place in as_text:
-                values = columns[place].to_pylist()
+            for number in as_text:
+                values = columns[number].to_pylist()
                 texts = [None if value is None else cell_text(value) for value in values]
-                columns[place] = pa.array(texts, pa.string())
+                columns[number] = pa.array(texts, pa.string())
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 

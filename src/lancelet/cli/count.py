@@ -1,4 +1,4 @@
-"""`lancelet count TABLE`: the number of rows, or of rows that match."""
+"""`lancelet count TABLE`: counts all rows, or the rows that match a filter."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lancelet.cli.table_arguments import (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--filter", help="SQL; without one the manifest is read only")
+    parser.add_argument("--filter", help="SQL; without it, only the manifest is read")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Print the number."""
+    """Print the number of rows."""
     rows = (
         _rows_of_version(arguments)
         if arguments.filter is None
@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def _rows_of_version(arguments: argparse.Namespace) -> int:
-    """Return how many rows a version has, which its manifest says: a dataset takes long to load."""
-    from lancelet.table.location import TableLocation  # noqa: PLC0415 - `--help` needs none
+    """Return the row count in the manifest, without the slow import of datasets."""
+    from lancelet.table.location import TableLocation  # noqa: PLC0415 - not needed for `--help`
     from lancelet.table.snapshot import open_snapshot  # noqa: PLC0415 - the same
 
     if arguments.at is not None:

@@ -1,4 +1,4 @@
-"""`lancelet diff TABLE FROM [TO]`: how two versions differ; with --rows, in which rows."""
+"""`lancelet diff TABLE FROM [TO]`: compares two versions; `--rows` lists the changed rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lancelet.cli.table_arguments import add_table, open_table, parse_version
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     parser.add_argument("begin", metavar="FROM", help="a version: a number, tag, branch: or time")
     parser.add_argument(
-        "end", metavar="TO", nargs="?", help="the other version; by default the latest"
+        "end", metavar="TO", nargs="?", help="the version to compare with; by default the latest"
     )
     parser.add_argument("--rows", action="store_true", help="list the rows that changed")
     parser.add_argument("--on", help="key columns, comma-separated")

@@ -1,4 +1,4 @@
-"""`lancelet doctor`: what this installation can do. The exit code is 1 if something is amiss."""
+"""`lancelet doctor`: shows versions and extras. The exit code is 1 if a problem was found."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _EXTRAS: Final = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes: nothing."""
+    """Define the arguments of the command: none."""
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Print the facts."""
+    """Print versions, kernels and extras."""
     del arguments
     out.facts(
         {
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def _installed(names: str) -> str:
-    """Return the versions of packages, whose names are separated by spaces."""
+    """Return the versions of packages; names are separated by spaces."""
     try:
         return ", ".join(version(name) for name in names.split())
     except PackageNotFoundError:

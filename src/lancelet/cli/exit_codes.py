@@ -1,16 +1,16 @@
-"""What the exit code of the command says, for scripts.
+"""Exit codes of the command, for scripts.
 
 0    OK
 1    findings: check found errors, or versions differ
-2    the call is wrong
-3    what was named does not exist
-4    bytes are not what the format allows
-5    the storage refused or did not answer
+2    the arguments are invalid
+3    a table, version or other object does not exist
+4    data is corrupt
+5    the storage refused a request or did not respond
 6    a concurrent commit conflicts
-7    this release or installation cannot do it
-8    the name is taken
+7    this release or installation does not support the operation
+8    the name already exists
 70   internal error
-130  stopped by the user
+130  interrupted by the user
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lancelet import errors
 
 
 class ExitCode(IntEnum):
-    """See the top of the module."""
+    """Exit codes; see the module docstring."""
 
     DONE = 0
     FOUND = 1
@@ -47,11 +47,11 @@ _OF_ERRORS: Final = (
     (errors.InternalError, ExitCode.BUG),
     (errors.InvalidInputError, ExitCode.USAGE),
 )
-"""The first that fits counts: an error may be of several kinds."""
+"""The first match counts, because an error can have several base classes."""
 
 
 def exit_code_of(error: errors.LanceletError) -> ExitCode:
-    """Return the exit code that an error ends the command with.
+    """Return the exit code for an error.
 
     >>> exit_code_of(errors.VersionNotFoundError("gone"))
     <ExitCode.NOT_FOUND: 3>

@@ -1,4 +1,4 @@
-"""`lancelet files TABLE`: the files that a version needs, and which of its fragments does."""
+"""`lancelet files TABLE`: lists the files of a version, by fragment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = ("type", "path", "base", "bytes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument(
@@ -42,14 +42,14 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 def _needed(table: LanceDataset, stored: dict[str, int]) -> Iterator[tuple[Any, ...]]:
     root = table.snapshot.location.uri
-    known = {
+    sizes = {
         file.path: file.size_bytes
         for fragment in table.snapshot.fragments
         for file in fragment.files
     }
     for file in list_tracked_files(table.snapshot):
         in_root = file.base_uri == root
-        own = stored.get(file.path) if in_root else known.get(file.path.rpartition("/")[2])
+        own = stored.get(file.path) if in_root else sizes.get(file.path.rpartition("/")[2])
         yield file.type, file.path, None if in_root else file.base_uri, own
 
 

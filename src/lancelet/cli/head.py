@@ -1,4 +1,4 @@
-"""`lancelet head TABLE`: the first rows, or the first that match."""
+"""`lancelet head TABLE`: prints the first rows, or the first rows that match a filter."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ROWS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("-n", "--rows", type=int, default=_ROWS, help=f"how many; {_ROWS} if not")
+    parser.add_argument("-n", "--rows", type=int, default=_ROWS, help="the number of rows")
     parser.add_argument("--columns", help="column names, comma-separated; by default all")
     parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
     parser.add_argument("--offset", type=int, default=0, help="the number of rows to skip")

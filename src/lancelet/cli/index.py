@@ -1,4 +1,4 @@
-"""`lancelet index TABLE [list | build | optimize | drop]`: what makes searches and filters quick.
+"""`lancelet index TABLE [list | build | optimize | drop]`: lists and changes indices.
 
 lancelet index t.lance build --column id --type BTREE
 lancelet index t.lance build --column v --type IVF_PQ --option num_partitions=64
@@ -18,7 +18,7 @@ from lancelet.errors import InvalidInputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument(
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Do it."""
+    """Run the action."""
     table = open_table(arguments)
     match arguments.action:
         case "build":
@@ -80,9 +80,9 @@ def _build(arguments: argparse.Namespace, table: Any, *, progress: bool) -> None
 
 
 def _option(text: str) -> tuple[str, Any]:
-    key, mark, value = text.partition("=")
-    if not mark:
-        raise InvalidInputError("--option takes KEY=VALUE", found=text)
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidInputError("--option requires KEY=VALUE", found=text)
     try:
         return key, json.loads(value)
     except json.JSONDecodeError:

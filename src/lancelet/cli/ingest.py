@@ -1,7 +1,7 @@
-"""`lancelet ingest SOURCE TARGET`: loads files into a table by Spark, here or on a cluster.
+"""`lancelet ingest SOURCE TARGET`: loads files into a table with Spark, locally or on a cluster.
 
-Folders of Parquet, Delta tables and files of any kind are read by tasks of ours; csv, json and
-whatever else Spark reads by its reader of that name. Needs the extra `spark`.
+lancelet reads folders of Parquet files, Delta tables and raw files with its own tasks. CSV, JSON
+and all other formats are read with the Spark reader of that name. Requires the extra `spark`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     parser.add_argument("source", metavar="SOURCE", help="a folder or a Delta table")
     parser.add_argument("target", metavar="TARGET", help="the table")
     add_storage_options(parser)
@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Load, and print the version, the rows and what it took."""
+    """Load the files, and print the version, the number of rows and the duration."""
     try:
         from lancelet.spark import loading  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UnsupportedError(
-            "this needs the extra `spark`: pip install 'lancelet[spark]'", missing=error.name
+            "ingest requires the extra `spark`: pip install 'lancelet[spark]'", missing=error.name
         ) from error
     spark = loading.open_session(arguments.master, arguments.remote)
     try:
@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 def _read_options(texts: list[str]) -> dict[str, str]:
     found = {}
     for text in texts:
-        key, mark, value = text.partition("=")
-        if not mark:
-            raise InvalidInputError("an option is KEY=VALUE", found=text)
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidInputError("--read-option requires KEY=VALUE", found=text)
         found[key] = value
     return found

@@ -1,4 +1,4 @@
-"""`lancelet ls FOLDER`: the tables in a folder, and what is in each."""
+"""`lancelet ls FOLDER`: lists the tables in a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = ("name", "version", "rows", "fragments", "bytes", "committed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     parser.add_argument(
         "uri", nargs="?", default=".", help="the folder; by default the current folder"
     )
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """List the tables; one that cannot be opened is reported beside the list."""
+    """List the tables; report tables that cannot be opened as warnings."""
     options = storage_options_of(arguments)
     rows: list[tuple[Any, ...]] = []
     code = ExitCode.DONE
@@ -48,10 +48,10 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def tables_in(uri: str, options: dict[str, str] | None) -> Iterator[str]:
-    """Yield the names of the tables in a folder, sorted, without those within tables."""
-    place = parse_uri(uri)
-    if place.scheme == "file":
-        yield from _local_tables(Path(place.authority) / place.path)
+    """Yield the names of the tables in a folder, sorted, excluding tables nested in tables."""
+    parsed = parse_uri(uri)
+    if parsed.scheme == "file":
+        yield from _local_tables(Path(parsed.authority) / parsed.path)
         return
     seen: set[str] = set()
     for info in open_folder(uri, options).list():
@@ -63,7 +63,7 @@ def tables_in(uri: str, options: dict[str, str] | None) -> Iterator[str]:
 
 def _local_tables(folder: Path) -> Iterator[str]:
     if not folder.is_dir():
-        raise NotFoundError("there is no such folder", path=str(folder))
+        raise NotFoundError("the folder does not exist", path=str(folder))
     for path, children, _ in os.walk(folder):
         children.sort()
         if VERSIONS in children:

@@ -1,10 +1,9 @@
 """The entry point of the command `lancelet`.
 
-The commands: by what name each is called, in which module it is, and what it does.
-
-A command is a module with two functions: `add_arguments(parser)` says what it takes, and
-`run(arguments, out)` does it and returns an `ExitCode`. Only the module of the command that was
-called is imported.
+`COMMANDS` maps each command to its description; the module of a command has the same name. A
+command module has two functions: `add_arguments(parser)` defines the arguments, and
+`run(arguments, out)` runs the command and returns an `ExitCode`. Only the module of the requested
+command is imported.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ COMMANDS: Final = {
     "schema": "show the columns of a table",
     "head": "show the first rows",
     "count": "count rows",
-    "sql": "run a query of SQL over tables",
-    "search": "search texts, vectors or both",
+    "sql": "run a SQL query over tables",
+    "search": "search text, vectors or both",
     "versions": "list the versions of a table",
-    "show": "show what a version is made of",
+    "show": "show the contents of a version",
     "files": "list the files of a version",
-    "pages": "list the pages of data files, and how they are encoded",
+    "pages": "list the pages of data files with their encodings",
     "diff": "compare two versions",
     "check": "verify a table",
     "repair": "repair what check found",
@@ -42,35 +41,35 @@ COMMANDS: Final = {
     "view": "show tables in the browser",
     "restore": "commit an old version as the latest",
     "index": "list, build, update and drop indices",
-    "tag": "list, make, move and delete tags",
-    "branch": "list, make and delete branches",
-    "convert": "write a table from other files, or other files from a table",
-    "ingest": "load files into a table by Spark",
+    "tag": "list, create, move and delete tags",
+    "branch": "list, create and delete branches",
+    "convert": "convert between tables and other formats",
+    "ingest": "load files into a table with Spark",
     "stats": "show statistics of columns",
     "doctor": "show versions, kernels and extras of this installation",
     "completion": "print the completion script of a shell",
 }
-"""What each command does, by its name, which is that of its module too."""
+"""Descriptions by command name; the module of a command has the same name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code, see `lancelet.cli.exit_codes`."""
+    """Run a command and return its exit code; see `lancelet.cli.exit_codes`."""
     try:
         try:
             return _run(sys.argv[1:] if argv is None else list(argv))
         finally:
-            # What waits here would meet a closed pipe when the interpreter ends, and be shown.
+            # Flush here: at interpreter exit, a closed pipe would print a traceback.
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing more can be said, not even at exit.
+        # The reader has closed the pipe. Discard further output, also at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
 
 
-def _run(words: list[str]) -> int:
-    chosen = _parser().parse_args(words[:1])
+def _run(argv: list[str]) -> int:
+    chosen = _parser().parse_args(argv[:1])
     command = load_command(chosen.command)
-    arguments = command_parser(chosen.command).parse_args(words[1:])
+    arguments = command_parser(chosen.command).parse_args(argv[1:])
     out = Output(Form.JSON if arguments.json else Form(arguments.format))
     try:
         return command.run(arguments, out)
@@ -82,13 +81,13 @@ def _run(words: list[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.STOPPED
     except Exception as error:
-        # The interpreter would end with 1, which says that a check found something.
+        # The interpreter would exit with 1, the code for findings of a check.
         traceback.print_exc()
         raise SystemExit(ExitCode.BUG) from error
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return what reads the arguments of a command."""
+    """Return the argument parser of a command."""
     parser = argparse.ArgumentParser(prog=f"lancelet {name}", description=COMMANDS[name])
     load_command(name).add_arguments(parser)
     form = parser.add_mutually_exclusive_group()
@@ -106,13 +105,13 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     lines = "\n".join(f"  {name:{width}}  {does}" for name, does in COMMANDS.items())
-    # Python may be told to leave docstrings out.
+    # Docstrings are None under `python -OO`.
     codes = (exit_codes.__doc__ or "").partition("\n\n")[2]
     parser = argparse.ArgumentParser(
         prog="lancelet",
         usage="lancelet COMMAND ... [--format table|json|csv|arrow]",
         description=f"Inspect and maintain Lance tables.\n\ncommands:\n{lines}",
-        epilog=f"`lancelet COMMAND --help` says more.\n\nexit codes:\n{codes}",
+        epilog=f"Run `lancelet COMMAND --help` for details.\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"lancelet {__version__}")
@@ -121,15 +120,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class Command(Protocol):
-    """A module of a command."""
+    """The interface of a command module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Say what the command takes."""
+        """Define the arguments of the command."""
 
     def run(self, arguments: argparse.Namespace, out: Output) -> ExitCode:
-        """Do it."""
+        """Run the command."""
 
 
 def load_command(name: str) -> Command:
-    """Return the module of a command."""
+    """Import the module of a command."""
     return cast("Command", import_module(f"lancelet.cli.{name}"))

@@ -1,11 +1,11 @@
-"""What a command prints: tables and facts for people, or JSON, CSV or Arrow for programs.
+"""Output of commands: aligned tables for terminals, or JSON, CSV or Arrow for programs.
 
     $ lancelet count t.lance            $ lancelet count t.lance --json
     3                                   {"rows": 3}
 
-A command prints one thing: a table, which is a list of objects in JSON, or facts, which are one
-object. Errors, warnings and progress go to the other stream, so the output can be piped anywhere.
-On a terminal, tables are cut to its width and their header is bold; piped, values are whole.
+A command prints either a table, which is a list of objects in JSON, or facts, which are one
+object. Errors, warnings and progress are written to stderr, so the output can be piped. On a
+terminal, tables are truncated to its width and have a bold header; piped values are complete.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from lancelet.ops.jobs.bar import TerminalBar
 
-_GAP: Final = "  "
+_SEPARATOR: Final = "  "
 _CELL_MIN: Final = 8
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 class Form(StrEnum):
-    """In which form a command prints what it found."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
@@ -45,7 +45,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """Where a command prints, and in which form."""
+    """The output stream of a command and its format."""
 
     form: Form = Form.TABLE
     stream: TextIO = field(default_factory=lambda: sys.stdout)
@@ -53,11 +53,11 @@ class Output:
 
     @property
     def is_for_people(self) -> bool:
-        """Whether sizes may be rounded and texts cut."""
+        """Whether sizes may be rounded and text truncated."""
         return self.form is Form.TABLE
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print rows under the names of their columns."""
+        """Print rows with column headers."""
         match self.form:
             case Form.JSON:
                 self._json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -72,7 +72,7 @@ class Output:
                 self._aligned(columns, list(rows))
 
     def rows(self, table: pa.Table) -> None:
-        """Print the rows of a table, in Arrow with its own types."""
+        """Print the rows of a table; the Arrow format preserves the column types."""
         if self.form is Form.ARROW:
             self._arrow(table)
         else:
@@ -82,7 +82,7 @@ class Output:
             self.table(table.schema.names, rows)
 
     def facts(self, values: Mapping[str, Any]) -> None:
-        """Print values by name."""
+        """Print named values."""
         if self.form is Form.JSON:
             self._json(dict(values))
         elif self.form is not Form.TABLE:
@@ -91,12 +91,12 @@ class Output:
             width = max(map(len, values), default=0)
             for name, value in values.items():
                 lines = _text(value).splitlines() or [""]
-                self._line(f"{name:{width}}{_GAP}{lines[0]}".rstrip())
+                self._line(f"{name:{width}}{_SEPARATOR}{lines[0]}".rstrip())
                 for line in lines[1:]:
-                    self._line(f"{'':{width}}{_GAP}{line}")
+                    self._line(f"{'':{width}}{_SEPARATOR}{line}")
 
     def text(self, text: str, values: Any) -> None:
-        """Print text, or for a program the values that it tells."""
+        """Print text, or the corresponding values in formats for programs."""
         if self.form is Form.TABLE:
             self._line(text)
         elif isinstance(values, Mapping):
@@ -105,7 +105,7 @@ class Output:
             self._json(values)
 
     def error(self, error: LanceletError) -> None:
-        """Say what went wrong, with the facts."""
+        """Print an error with its facts."""
         notes = getattr(error, "__notes__", [])
         if self.form is Form.JSON:
             values = {
@@ -119,32 +119,32 @@ class Output:
         print(f"lancelet: {error.message}", file=self.errors)
         for name, value in error.facts.items():
             print(f"  {name}: {value}", file=self.errors)
-        for note in notes:
-            print(f"  {note}", file=self.errors)
+        for line in notes:
+            print(f"  {line}", file=self.errors)
 
     def warn(self, text: str) -> None:
-        """Say something that is no error."""
+        """Print a warning."""
         print(f"lancelet: {text}", file=self.errors)
 
     @property
     def shows_progress(self) -> bool:
-        """Whether somebody is looking who wants to know how far a command is."""
+        """Whether stderr is a terminal that displays progress."""
         return self.form is not Form.JSON and self.errors.isatty()
 
     def bar(self) -> TerminalBar | None:
-        """Return what draws how far a job is, if somebody is looking."""
+        """Return a progress bar if stderr is a terminal, else None."""
         if not self.shows_progress:
             return None
-        from lancelet.ops.jobs.bar import TerminalBar  # noqa: PLC0415 - only if somebody looks
+        from lancelet.ops.jobs.bar import TerminalBar  # noqa: PLC0415 - only on terminals
 
         return TerminalBar(self.errors)
 
     def progress(self, phase: str, total: int) -> ProgressLine:
-        """Return what counts parts that are done, and draws a bar if somebody is looking."""
+        """Return a counter of completed steps, with a progress bar on terminals."""
         return ProgressLine(self.bar(), phase, total)
 
     def _aligned(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Print a table whose numbers are aligned to the right."""
+        """Print a table with right-aligned numbers."""
         if not rows:
             self._line("no rows")
             return
@@ -154,12 +154,16 @@ class Output:
         cells = [[_one_line(cell_text(value)) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         if is_terminal:
-            import shutil  # noqa: PLC0415 - only who sees a table waits for it
+            import shutil  # noqa: PLC0415 - imported for tables only, to start faster
 
-            widths = fitted(widths, shutil.get_terminal_size().columns - len(_GAP) * len(widths))
+            widths = fitted(
+                widths, shutil.get_terminal_size().columns - len(_SEPARATOR) * len(widths)
+            )
         header = _line_of(columns, widths, right)
         if is_terminal and "NO_COLOR" not in os.environ:
-            header = f"{_BOLD}{header}{_PLAIN}\n{_DIM}{_GAP.join('─' * w for w in widths)}{_PLAIN}"
+            header = (
+                f"{_BOLD}{header}{_PLAIN}\n{_DIM}{_SEPARATOR.join('─' * w for w in widths)}{_PLAIN}"
+            )
         self._line(header)
         for row in cells:
             self._line(_line_of(row, widths, right))
@@ -179,7 +183,7 @@ class Output:
 
 @dataclass(slots=True)
 class ProgressLine:
-    """A bar that moves as parts of some work are done."""
+    """A progress bar that advances by completed steps."""
 
     bar: TerminalBar | None
     phase: str
@@ -187,16 +191,16 @@ class ProgressLine:
     done: int = 0
 
     def advance(self, parts: int = 1) -> None:
-        """Say that some more parts are done."""
+        """Add completed steps."""
         self.done += parts
         if self.bar is not None:
-            from lancelet.ops.jobs.engine import Progress  # noqa: PLC0415 - only if somebody looks
+            from lancelet.ops.jobs.engine import Progress  # noqa: PLC0415 - only on terminals
 
             self.bar(Progress(self.phase, self.done, self.total))
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as text, whole.
+    """Return a value as untruncated text.
 
     >>> cell_text(None), cell_text([1, None]), cell_text(0.1)
     ('', '[1, null]', '0.1')
@@ -205,7 +209,7 @@ def cell_text(value: Any) -> str:
 
 
 def fitted(widths: Sequence[int], total: int) -> list[int]:
-    """Return widths of columns that fit together: the widest give up what is too much.
+    """Shrink column widths to a sum of at most `total`, the widest columns first.
 
     >>> fitted([4, 30, 10], 30)
     [4, 16, 10]
@@ -219,7 +223,7 @@ def fitted(widths: Sequence[int], total: int) -> list[int]:
 
 
 def arrow_table(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Return rows as Arrow; values of a column that have no common type become texts."""
+    """Return rows as an Arrow table; columns without a common type are converted to strings."""
     import pyarrow as pa  # noqa: PLC0415 - most commands print no Arrow
 
     names = list(columns)
@@ -234,7 +238,7 @@ def arrow_table(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> pa.Tab
 
 
 def json_value(value: Any) -> Any:
-    """Return what JSON has for a value that it does not know."""
+    """Convert a value without a JSON representation."""
     match value:
         case bytes():
             return base64.b64encode(value).decode()
@@ -250,7 +254,7 @@ def json_value(value: Any) -> Any:
 
 
 def _whole_moment(value: Any) -> Any:
-    """Return a moment of a row as text with its microseconds, and any other value as it is."""
+    """Return a timestamp as text with microseconds, and any other value unchanged."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return f"{value.astimezone(UTC).replace(tzinfo=None)}Z"
     return value
@@ -263,7 +267,7 @@ def _text(value: Any) -> str:
         case str():
             return value
         case datetime() if value.tzinfo is not None:
-            # One zone for all moments; the letter says which.
+            # All timestamps are in UTC; the Z suffix marks it.
             return f"{value.astimezone(UTC).replace(tzinfo=None, microsecond=0)}Z"
         case list() | tuple() | dict():
             return json.dumps(value, default=json_value, ensure_ascii=False)
@@ -283,4 +287,4 @@ def _line_of(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool])
     for cell, width, is_right in zip(cells, widths, right, strict=True):
         text = cell if len(cell) <= width else cell[: width - 1] + "…"
         shown.append(f"{text:>{width}}" if is_right else f"{text:{width}}")
-    return _GAP.join(shown).rstrip()
+    return _SEPARATOR.join(shown).rstrip()

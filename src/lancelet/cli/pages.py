@@ -1,4 +1,4 @@
-"""`lancelet pages TABLE-OR-FILE`: the pages of data files: rows, bytes and encodings."""
+"""`lancelet pages TABLE-OR-FILE`: lists pages of data files with rows, bytes and encodings."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _KIND = re.compile(r"(\w+) \{")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument("--fragment", type=int, help="only this fragment")
-    parser.add_argument("--column", help="only columns whose path starts with this")
+    parser.add_argument("--column", help="only columns with this path prefix")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def _is_object(store: Store, name: str) -> bool:
-    """Return whether there is a file of that name, and so no table."""
+    """Return whether the path is a file and therefore not a table."""
     try:
         store.info(name)
     except ObjectNotFoundError:
@@ -74,7 +74,7 @@ def _of_fragment(snapshot: Snapshot, fragment: Fragment, prefix: str) -> Iterato
         reader = snapshot.open_file(file)
         if not isinstance(reader, FileReader):
             raise UnsupportedError(
-                "files of version 0.1 do not describe their pages", path=file.path
+                "page information requires file version 2.0 or later", path=file.path
             )
         for field_id, column in zip(file.fields, file.column_indices, strict=True):
             path = paths.get(field_id)
@@ -84,20 +84,20 @@ def _of_fragment(snapshot: Snapshot, fragment: Fragment, prefix: str) -> Iterato
 
 
 def _of_file(store: Store, name: str, prefix: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the pages of a single file; columns that no field of it owns have numbers."""
+    """Yield the pages of a single file; columns without a field are numbered."""
     reader = open_file(store, name, verify="off")
     count = len(reader.metadata.columns)
     owners = reader.field_ids
     paths = [reader.schema.path_of(owner) for owner in owners] if len(owners) == count else []
-    for column, path in enumerate(paths or [f"column {place}" for place in range(count)]):
+    for column, path in enumerate(paths or [f"column {number}" for number in range(count)]):
         if path.startswith(prefix):
             for row in _of_column(reader, column):
                 yield (None, name, path, *row)
 
 
 def _of_column(reader: FileReader, index: int) -> Iterator[tuple[Any, ...]]:
-    for place, page in enumerate(reader.column(index).pages):
-        yield place, page.length, int(page.size.sum()), encoding_text(page.encoding)
+    for number, page in enumerate(reader.column(index).pages):
+        yield number, page.length, int(page.size.sum()), encoding_text(page.encoding)
 
 
 def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""`lancelet repair TABLE`: mends what check found, in a new version; only says so by default."""
+"""`lancelet repair TABLE`: repairs findings of check in a new version; previews by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancelet.dataset import dataset
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     parser.add_argument(
         "--drop-fragment",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Print what was done, or would be."""
+    """Print the repairs, applied or previewed."""
     table = open_table(arguments)
     source = arguments.source
     report = table.repair(
@@ -62,5 +62,5 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     )
     out.facts({"done": arguments.apply, **asdict(report)})
     if not arguments.apply:
-        out.warn("nothing was changed; add --apply to do it")
+        out.warn("nothing was changed; repeat with --apply to apply the repair")
     return ExitCode.DONE

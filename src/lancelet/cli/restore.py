@@ -1,4 +1,4 @@
-"""`lancelet restore TABLE VERSION`: makes an old version the latest again, as a new version."""
+"""`lancelet restore TABLE VERSION`: commits an old version as the latest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lancelet.cli.table_arguments import add_table, open_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     parser.add_argument(
         "at", metavar="VERSION", help="a number, a tag, branch:number or a time, see `versions`"

@@ -1,4 +1,4 @@
-"""`lancelet schema TABLE`: the columns, nested ones by their paths, with their field ids."""
+"""`lancelet schema TABLE`: lists the columns and nested fields with their field ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lancelet.cli.table_arguments import add_table, add_version, open_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
 

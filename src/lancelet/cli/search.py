@@ -1,8 +1,8 @@
-"""`lancelet search TABLE`: the nearest vectors, the best texts, or both together.
+"""`lancelet search TABLE`: searches vectors, text, or both.
 
 lancelet search docs.lance --text "red fox"
 lancelet search docs.lance --vector "[0.1, 0.2]" --column embedding
-lancelet search docs.lance --row 17 --column embedding       what is near a row
+lancelet search docs.lance --row 17 --column embedding       rows similar to a row
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _ROWS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--text", help="words to search for")
+    parser.add_argument("--text", help="the text to search for")
     near = parser.add_mutually_exclusive_group()
     near.add_argument("--vector", help="numbers as JSON, or @FILE with them")
     near.add_argument("--row", type=int, help="search near the vector of this row index")
     parser.add_argument("--column", help="the vector column; required if there are several")
-    parser.add_argument("-k", type=int, default=_ROWS, help=f"how many rows; {_ROWS} if not given")
+    parser.add_argument("-k", type=int, default=_ROWS, help="the number of rows")
     parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
     parser.add_argument("--columns", help="columns, comma-separated")
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Print what was found, the best first."""
+    """Print the results, best first."""
     table = open_table(arguments)
     columns = arguments.columns.split(",") if arguments.columns else None
     nearest = _nearest(arguments, table)
     if nearest is None and arguments.text is None:
-        arguments.usage_error("one of --text, --vector and --row is needed")
+        arguments.usage_error("one of --text, --vector and --row is required")
     if nearest is not None and arguments.text is not None:
         found = table.hybrid_search(
             arguments.text, nearest, arguments.k, columns=columns, filter=arguments.filter
@@ -66,18 +66,18 @@ def _nearest(arguments: argparse.Namespace, table: LanceDataset) -> dict[str, An
     else:
         text = arguments.vector
         if text.startswith("@"):
-            with open(text[1:], encoding="utf-8") as file:  # noqa: PTH123 - a name as given
+            with open(text[1:], encoding="utf-8") as file:  # noqa: PTH123 - a user's path
                 text = file.read()
         try:
             vector = json.loads(text)
         except json.JSONDecodeError as error:
-            arguments.usage_error(f"--vector takes numbers as JSON, such as [0.1, 0.2]: {error}")
+            arguments.usage_error(f"--vector requires a JSON array such as [0.1, 0.2]: {error}")
     return {"column": column, "q": vector, "k": arguments.k}
 
 
 def _only_vector(arguments: argparse.Namespace, table: LanceDataset) -> str:
     names = [field.name for field in table.schema if hasattr(field.type, "list_size")]
     if len(names) != 1:
-        known = ", ".join(names) or "none"
-        arguments.usage_error(f"--column is needed; columns of vectors: {known}")
+        vector_columns = ", ".join(names) or "none"
+        arguments.usage_error(f"--column is required; vector columns: {vector_columns}")
     return str(names[0])

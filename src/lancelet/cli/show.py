@@ -1,4 +1,4 @@
-"""`lancelet show TABLE`: what a version is made of."""
+"""`lancelet show TABLE`: shows the contents of a version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lancelet.format.flags import Feature
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument("--manifest", action="store_true", help="show the whole manifest")

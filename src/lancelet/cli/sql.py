@@ -3,7 +3,7 @@
     lancelet sql "SELECT city, count(*) FROM 'shop/sales.lance' GROUP BY city"
     lancelet sql "SELECT * FROM sales WHERE price > 3" --table sales=shop/sales.lance
 
-A table is named by --table, or by its path between single quotes after FROM or JOIN. Needs the
+A table is given by `--table`, or by its path in single quotes after FROM or JOIN. Requires the
 extra `sql`.
 """
 
@@ -23,7 +23,7 @@ _PATH = re.compile(r"\b(FROM|JOIN)(\s+)'((?:[^']|'')+)'", re.IGNORECASE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     parser.add_argument("query", metavar="QUERY", help="SELECT ... FROM 'path/of/table.lance'")
     parser.add_argument(
         "--table",
@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     options = storage_options_of(arguments)
     uris = {}
     for text in arguments.table:
-        name, mark, uri = text.partition("=")
-        if not mark:
-            raise InvalidInputError("--table takes NAME=URI", found=text)
+        name, separator, uri = text.partition("=")
+        if not separator:
+            raise InvalidInputError("--table requires NAME=URI", found=text)
         uris[name] = uri
 
     def named(match: re.Match[str]) -> str:

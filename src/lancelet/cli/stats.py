@@ -1,4 +1,4 @@
-"""`lancelet stats TABLE [COLUMN ...]`: nulls, bounds and distinct values of columns."""
+"""`lancelet stats TABLE [COLUMN ...]`: shows null counts, bounds and distinct counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lancelet.ops.column_statistics import ColumnStatistics, column_statistics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     parser.add_argument("columns", nargs="*", help="columns, or fields such as a.b; by default all")
     add_version(parser)

@@ -1,4 +1,4 @@
-"""The arguments that say which table, and which version of it."""
+"""Arguments that select a table and its version."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
-    """Add which table, and how to get at it."""
+    """Add the table argument and the storage options."""
     parser.add_argument("uri", help="a path, or a URI such as s3://bucket/table.lance")
     add_storage_options(parser)
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:
-    """Add how to get at storage."""
+    """Add the storage options."""
     parser.add_argument(
         "--storage-option",
         action="append",
@@ -31,7 +31,7 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
-    """Add which version."""
+    """Add the version option."""
     parser.add_argument(
         "--at",
         metavar="VERSION",
@@ -41,34 +41,34 @@ def add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def open_table(arguments: argparse.Namespace) -> LanceDataset:
-    """Open the table, at the version that was asked for."""
+    """Open the table at the requested version."""
     options = storage_options_of(arguments)
     return open_version(arguments.uri, getattr(arguments, "at", None), options)
 
 
 def open_version(uri: str, at: str | None, options: dict[str, str] | None) -> LanceDataset:
-    """Open a table at a version that is given as text, by default the latest."""
-    from lancelet.dataset import dataset  # noqa: PLC0415 - `--help` needs none
+    """Open a table at a version given as text, by default the latest."""
+    from lancelet.dataset import dataset  # noqa: PLC0415 - not needed for `--help`
 
-    wanted = parse_version(at)
-    if isinstance(wanted, datetime):
-        return dataset(uri, storage_options=options, asof=wanted)
-    return dataset(uri, version=wanted, storage_options=options)
+    version = parse_version(at)
+    if isinstance(version, datetime):
+        return dataset(uri, storage_options=options, asof=version)
+    return dataset(uri, version=version, storage_options=options)
 
 
 def storage_options_of(arguments: argparse.Namespace) -> dict[str, str] | None:
-    """Return the settings of the store."""
+    """Parse the storage options."""
     found = {}
     for text in arguments.storage_option:
-        key, mark, value = text.partition("=")
-        if not mark:
-            raise InvalidInputError("a storage option is KEY=VALUE", found=text)
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidInputError("--storage-option requires KEY=VALUE", found=text)
         found[key] = value
     return found or None
 
 
 def parse_version(text: str | None) -> VersionLike | datetime:
-    """Return what a version on the command line means.
+    """Parse a version number, tag, branch version or time.
 
     >>> parse_version("3"), parse_version("dev:"), parse_version("v1.0")
     (3, ('dev', None), 'v1.0')
@@ -82,9 +82,9 @@ def parse_version(text: str | None) -> VersionLike | datetime:
             return datetime.fromisoformat(text).astimezone()
         except ValueError:
             return text
-    branch, mark, number = text.partition(":")
-    if not mark:
+    branch, separator, number = text.partition(":")
+    if not separator:
         return text
     if number and not number.isdigit():
-        raise InvalidInputError("the version of a branch is a number", found=text)
+        raise InvalidInputError("the version of a branch must be a number", found=text)
     return (branch, int(number) if number else None)

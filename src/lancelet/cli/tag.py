@@ -1,4 +1,4 @@
-"""`lancelet tag TABLE [list | create | move | delete]`: names of versions."""
+"""`lancelet tag TABLE [list | create | move | delete]`: lists and changes tags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lancelet.cli.table_arguments import add_table, add_version, open_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     add_version(parser)
     parser.add_argument(
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Do it; `create` and `move` name the version that --at says."""
+    """Run the action; `create` and `move` set the tag to the version of `--at`."""
     table = open_table(arguments)
     tags, name = table.tags, named(arguments)
     match arguments.action:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 
 
 def named(arguments: argparse.Namespace) -> str:
-    """Return the name that an action is about; end with a message if there is none."""
+    """Return the name argument; exit with a usage error if it is missing."""
     if arguments.name is None and arguments.action != "list":
-        arguments.usage_error(f"{arguments.action} needs a name")
+        arguments.usage_error(f"{arguments.action} requires a name")
     return arguments.name or ""

@@ -1,4 +1,4 @@
-"""`lancelet versions TABLE`: the versions there are, what made each, and how much is in it."""
+"""`lancelet versions TABLE`: lists the versions with their operations and sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     add_table(parser)
     parser.add_argument("-n", "--last", type=int, help="the number of latest versions to show")
 
@@ -52,11 +52,11 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
 
 
 def operation_of(snapshot: Snapshot) -> str:
-    """Return what made a version, in a word."""
+    """Return the name of the operation that created a version."""
     transaction = snapshot.transaction
     return "unknown" if transaction is None else type(transaction.operation).__name__
 
 
 def committed_at(snapshot: Snapshot) -> datetime:
-    """Return when a version was made, in UTC."""
+    """Return the commit time of a version in UTC."""
     return datetime.fromtimestamp(snapshot.manifest.timestamp_ns / 1e9, UTC)

@@ -1,4 +1,4 @@
-"""`lancelet view FOLDER`: shows tables in the browser, on this machine only.
+"""`lancelet view FOLDER`: shows tables in the browser. Serves the local machine only.
 
 lancelet view shop/             all tables below a folder
 lancelet view shop/t.lance      one table
@@ -15,7 +15,7 @@ from lancelet.cli.table_arguments import add_storage_options, storage_options_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
+    """Define the arguments of the command."""
     parser.add_argument(
         "uri", nargs="?", default=".", help="a table or a folder; by default the current folder"
     )
@@ -23,17 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, help="by default a free port")
     parser.add_argument("--write", action="store_true", help="allow changes from the page")
     parser.add_argument(
-        "--no-browser", action="store_true", help="print the address and open no browser"
+        "--no-browser", action="store_true", help="print the address without opening a browser"
     )
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Serve until stopped."""
-    from lancelet.cli.viewer.server import serve  # noqa: PLC0415 - other commands need no server
+    """Serve until interrupted."""
+    from lancelet.cli.viewer.server import serve  # noqa: PLC0415 - not needed by other commands
     from lancelet.cli.viewer.tables import Shown  # noqa: PLC0415 - the same
 
     shown = Shown(arguments.uri, storage_options_of(arguments), can_write=arguments.write)
-    shown.names()  # a folder that is not there is an error now, not a page without tables
+    shown.names()  # raises if the folder does not exist
 
     def started(address: str) -> None:
         out.text(address, {"address": address})

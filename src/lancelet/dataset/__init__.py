@@ -1,6 +1,6 @@
-"""The public objects: datasets, their fragments and scanners, and how to write them."""
+"""The public API: datasets, fragments and scanners, and functions to write them."""
 
-# ruff: noqa: TC004 - what is public is imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - public names are imported on demand, and here for type checkers only
 
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,7 @@ __all__ = [
     "write_dataset",
 ]
 
-# What pylance imports for itself in this module can be taken from it, too.
+# pylance imports these names into its module, and programs import them from there.
 _IMPORTED = {
     "BatchUDF": "lancelet.udf",
     "BatchUDFCheckpoint": "lancelet.udf",

@@ -1,19 +1,19 @@
-"""Arguments of public methods: of which kind they are, and signatures that are written once.
+"""Validation of arguments of public methods, and shared signatures.
 
-A name means one kind of value wherever it stands:
+An argument name has the same type in all methods:
 
-    replace, train, detached ...          true or false: a text such as "no" would be true
-    conflict_retries, batch_size ...      an integer that is not negative
-    name, tag, left_on ...                text
-    storage_options, metadata             texts by name
-    retry_timeout                         a time span
+    replace, train, detached ...          bool; other types are rejected, since "no" would be true
+    conflict_retries, batch_size ...      non-negative int
+    name, tag, left_on ...                str
+    storage_options, metadata             dict of str to str
+    retry_timeout                         timedelta
 
-A value of another kind raises `ArgumentTypeError` before anything is done, and a number that no
-64 bits hold `OutOfRangeError`: both are the built-in classes that pylance raises. None is left to
-the method.
+Other types raise `ArgumentTypeError` before the method runs, and numbers beyond 64 bits raise
+`OutOfRangeError`. Both derive from the built-in exceptions of pylance. Methods handle None
+themselves.
 
-Methods that pass their arguments on show the signature of the one that takes them, and methods
-with `dry_run` what they return with it:
+Methods that forward their arguments have the signature of the target method. Methods with `dry_run`
+have an overloaded result type:
 
     @takes_arguments_of(scanner)
     def to_table(self, *arguments, **options): ...
@@ -110,7 +110,7 @@ KINDS: Final = {name: check for check, names in _NAMES.items() for name in names
 
 
 def checks_kinds(function: F) -> F:
-    """Let a public method refuse arguments of another kind than their names say.
+    """Decorate a public method to validate its arguments by name.
 
     >>> @checks_kinds
     ... def clean(folder, delete_unverified=False): ...
@@ -121,23 +121,23 @@ def checks_kinds(function: F) -> F:
     """
     code: CodeType = function.__code__
     names = code.co_varnames[: code.co_argcount]
-    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    accepted = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     takes_others = bool(code.co_flags & CO_VARKEYWORDS)
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
-        if not takes_others and not options.keys() <= known:
+        if not takes_others and not options.keys() <= accepted:
             refuse_unknown(function.__name__, options, code)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if value is not None and name in KINDS:
                 KINDS[name](name, value)
         return function(*arguments, **options)
 
-    return checked  # type: ignore[return-value]  # it is called as the function is
+    return checked  # type: ignore[return-value]  # same call signature
 
 
 def refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
-    """Raise if a method has no argument of some name, with those that it has."""
+    """Raise if a method has no argument of a given name; suggest similar names."""
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     takes = [name for name in names if name not in ("self", "cls")]
     wrong = next((name for name in options if name not in names), None)
@@ -150,21 +150,21 @@ def refuse_unknown(method: str, options: Iterable[str], code: CodeType) -> None:
     )
 
 
-def named_after_itself(owner: type[C]) -> type[C]:
-    """Let errors of Python say a class, and not the one of its parts that has the method."""
+def with_own_qualnames(owner: type[C]) -> type[C]:
+    """Set the qualified names of inherited methods to the class, for Python's error messages."""
     for part in owner.__mro__[1:]:
         if part.__module__.startswith("lancelet."):
-            says_results(part)
+            documents_results(part)
             for name, member in vars(part).items():
                 if inspect.isfunction(member):
                     inspect.unwrap(member).__qualname__ = f"{owner.__name__}.{name}"
     return owner
 
 
-def says_results(owner: type[C]) -> type[C]:
-    """Say in the documentation of methods what types that many of them return mean.
+def documents_results(owner: type[C]) -> type[C]:
+    """Add a `Returns:` section to methods with a common result type.
 
-    >>> @says_results
+    >>> @documents_results
     ... class Builder:
     ...     def limit(self, rows: int) -> Self:
     ...         '''Limit the rows.
@@ -182,14 +182,14 @@ def says_results(owner: type[C]) -> type[C]:
         `builder.limit(5)`
     """
     for member in filter(inspect.isfunction, vars(owner).values()):
-        text = member.__doc__ or ""  # programs may be run without documentation
+        text = member.__doc__ or ""  # missing under `python -OO`
         result = _RESULTS.get(member.__annotations__.get("return", ""))
-        places = [at for each in _BEHIND if (at := text.find(each)) >= 0]
-        if result and places and "Returns:\n" not in text:
-            place = min(places)
-            indent = text[text.rfind("\n", 0, place) + 1 : place]
+        positions = [at for each in _LATER_SECTIONS if (at := text.find(each)) >= 0]
+        if result and positions and "Returns:\n" not in text:
+            position = min(positions)
+            indent = text[text.rfind("\n", 0, position) + 1 : position]
             section = f"Returns:\n{indent}    {result}\n\n{indent}"
-            member.__doc__ = f"{text[:place]}{section}{text[place:]}"
+            member.__doc__ = f"{text[:position]}{section}{text[position:]}"
     return owner
 
 
@@ -202,18 +202,18 @@ T_co = TypeVar("T_co", covariant=True)
 
 _SECTION: Final = "\nArgs:\n"
 _SECTIONS: Final = ("\nReturns:\n", "\nYields:\n")
-_BEHIND: Final = ("Raises:\n", "Example:\n")
+_LATER_SECTIONS: Final = ("Raises:\n", "Example:\n")
 _RESULTS: Final = {
     "Self": "The builder.",
     "ChangeReport | None": "None; with `dry_run`, the `ChangeReport`.",
 }
-"""What is returned, by the annotation that says so."""
+"""The text of the `Returns:` section by return annotation."""
 
 
 def takes_arguments_of(
     method: Callable[Concatenate[S, P], Any],
 ) -> Callable[[Callable[..., T]], Callable[Concatenate[S, P], T]]:
-    """Give a method that passes its arguments on the signature and documentation of another.
+    """Copy the signature and the argument documentation of `method` to a forwarding method.
 
     >>> def scanner(self, limit: int | None = None): ...
     >>> @takes_arguments_of(scanner)
@@ -235,7 +235,7 @@ def takes_arguments_of(
 def takes_named_arguments_of(
     method: Callable[..., Any], *, but: tuple[str, ...]
 ) -> Callable[[F], F]:
-    """Show that a method takes those arguments of another by name that it does not name itself.
+    """Add the missing keyword arguments of another method to the displayed signature.
 
     >>> def scanner(self, limit=None, prefilter=None, use_stats=None): ...
     >>> @takes_named_arguments_of(scanner, but=("use_stats",))
@@ -259,7 +259,7 @@ def takes_named_arguments_of(
 
 
 class Previewed(Protocol[P, T_co]):
-    """What changes a table, or with `dry_run` reports what it would change."""
+    """A callable that changes a table, or with `dry_run` returns a report."""
 
     @overload
     def __call__(self, *arguments: Any, dry_run: Literal[True], **options: Any) -> ChangeReport: ...
@@ -269,7 +269,7 @@ class Previewed(Protocol[P, T_co]):
 
 
 class PreviewedMethod(Protocol[S_contra, P, T_co]):
-    """A method of that kind."""
+    """A method with the signature of `Previewed`."""
 
     @overload
     def __get__(
@@ -281,49 +281,48 @@ class PreviewedMethod(Protocol[S_contra, P, T_co]):
 
 
 def previews(method: Callable[Concatenate[S, P], T | ChangeReport]) -> PreviewedMethod[S, P, T]:
-    """Say of a method that it returns a report if, and only if, it has `dry_run=True`."""
+    """Declare that a method returns a report if `dry_run=True`."""
     return cast("PreviewedMethod[S, P, T]", method)
 
 
 def previews_class(method: Callable[Concatenate[Any, P], T | ChangeReport]) -> Previewed[P, T]:
-    """Make a class method of a function, and say the same of it."""
+    """Declare the same of a function, and make it a class method."""
     return cast("Previewed[P, T]", classmethod(method))
 
 
 def previews_function(function: Callable[P, T | ChangeReport]) -> Previewed[P, T]:
-    """Say the same of a function."""
+    """Declare the same of a function."""
     return cast("Previewed[P, T]", function)
 
 
-# A dataset has bases without types, so type checkers would take it for a report.
+# `LanceDataset` has untyped base classes, so type checkers would accept a report for it.
 
 
 def previews_dataset(
     method: Callable[Concatenate[S, P], LanceDataset | ChangeReport],
 ) -> PreviewedMethod[S, P, LanceDataset]:
-    """Say of a method that it returns a dataset, or with `dry_run=True` a report."""
+    """Declare that a method returns a dataset, or with `dry_run=True` a report."""
     return cast("PreviewedMethod[S, P, LanceDataset]", method)
 
 
 def previews_class_dataset(
     method: Callable[Concatenate[Any, P], LanceDataset | ChangeReport],
 ) -> Previewed[P, LanceDataset]:
-    """Make a class method of a function, and say the same of it."""
+    """Declare the same of a function, and make it a class method."""
     return cast("Previewed[P, LanceDataset]", classmethod(method))
 
 
 def previews_new_dataset(
     function: Callable[P, LanceDataset | ChangeReport],
 ) -> Previewed[P, LanceDataset]:
-    """Say of a function that it returns a dataset, or with `dry_run=True` a report."""
+    """Declare that a function returns a dataset, or with `dry_run=True` a report."""
     return cast("Previewed[P, LanceDataset]", function)
 
 
 def _with_arguments(text: str, source: str) -> str:
-    r"""Return a docstring with the arguments of another before what it says of results.
+    r"""Insert the `Args:` section of another docstring before the results section.
 
-    Some versions of Python indent docstrings as they are written, some do not, and some
-    programs are run without any.
+    Docstrings are dedented since Python 3.13, and missing under `python -OO`.
 
     >>> _with_arguments("Read.\n\nReturns:\n    A table.", "Scan.\n\nArgs:\n    a: A number.")
     'Read.\n\nArgs:\n    a: A number.\n\nReturns:\n    A table.'
@@ -333,32 +332,32 @@ def _with_arguments(text: str, source: str) -> str:
     if begin < 0:
         return text
     ends = [at for each in _SECTIONS if (at := source.find(each)) >= 0]
-    places = [at for each in _SECTIONS if (at := text.find(each)) >= 0]
+    positions = [at for each in _SECTIONS if (at := text.find(each)) >= 0]
     section = source[begin : min(ends, default=len(source))].rstrip("\n")
-    place = min(places, default=len(text))
-    return f"{text[:place]}{section}\n{text[place:]}"
+    position = min(positions, default=len(text))
+    return f"{text[:position]}{section}\n{text[position:]}"
 
 
 class ColumnTypeError(InvalidInputError, TypeError):
-    """Columns were given in a form that means nothing."""
+    """The columns argument has an unsupported type."""
 
 
-def asked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
-    """Return the columns as a value; the form that they were given in must mean something."""
+def validated_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
+    """Validate the type of `columns`, and return them as an immutable value."""
     if columns is None or isinstance(columns, Mapping):
         return columns
     if isinstance(columns, str):
-        raise ColumnTypeError("columns are a list of names, not one name", found=columns)
+        raise ColumnTypeError("columns must be a list of names, not one name", found=columns)
     for column in columns:
         if not isinstance(column, str):
-            raise ColumnTypeError("the name of a column is text", found=str(type(column)))
+            raise ColumnTypeError("column names must be strings", found=str(type(column)))
     return tuple(columns)
 
 
 def whole_numbers(numbers: Sequence[int] | pa.Array | np.ndarray) -> Int64s:
-    """Return row numbers as signed integers; those that do not fit are refused.
+    """Convert row numbers to signed 64-bit integers; raise for other types.
 
-    False and true are 0 and 1, as in Python.
+    Booleans are converted to 0 and 1, as in Python.
     """
     if isinstance(numbers, pa.ChunkedArray):
         numbers = numbers.combine_chunks()

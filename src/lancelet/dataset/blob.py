@@ -1,4 +1,4 @@
-"""Blobs: the methods that read them, the files that they are, and columns of them."""
+"""Blob files, blob columns, and the methods of a dataset that read blobs."""
 
 from __future__ import annotations
 
@@ -24,66 +24,66 @@ DEFAULT_BLOB_BUFFER_SIZE: Final = 512 * 1024
 
 
 class BlobFile(io.BufferedIOBase):
-    """A blob that reads like a file; made by `LanceDataset.take_blobs`."""
+    """A blob as a binary file; created by `LanceDataset.take_blobs`."""
 
     def __init__(self, inner: BlobExtent, buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE) -> None:
-        """Read ahead by so many bytes; 0 reads just what is asked for."""
+        """Read ahead by `buffer_size` bytes; 0 disables read-ahead."""
         if buffer_size < 0:
             raise InvalidInputError("buffer_size must be non-negative", found=buffer_size)
         self._raw = _RawBlob(inner.with_size())
         self._stream: Any = io.BufferedReader(self._raw, buffer_size) if buffer_size else self._raw
 
     def close(self) -> None:
-        """Give up what was read ahead."""
+        """Discard the read-ahead buffer."""
         self._stream.close()
 
     @property
     def closed(self) -> bool:
-        """Whether the file was closed."""
+        """Whether the file is closed."""
         return bool(self._stream.closed)
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say that it can be read from anywhere."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position; behind the end there is nothing to read."""
+        """Move to a position; reads after the end return no bytes."""
         return int(self._stream.seek(offset, whence))
 
     def tell(self) -> int:
-        """Return the position."""
+        """Return the current position."""
         return int(self._stream.tell())
 
     def size(self) -> int:
-        """Return how many bytes the blob has."""
+        """Return the size of the blob in bytes."""
         return self._raw.size
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return the bytes from the position on, at most `size`."""
+        """Return up to `size` bytes from the current position, by default all."""
         return bytes(self._stream.read(-1 if size is None else size))
 
     def read1(self, size: int = -1) -> bytes:
-        """Return bytes with one request at most."""
+        """Return bytes from the current position with at most one request."""
         return self.read(size)
 
     def readall(self) -> bytes:
-        """Return all bytes from the position on."""
+        """Return all bytes from the current position."""
         return self.read()
 
     def readinto(self, b: Any) -> int:
-        """Fill a buffer from the position on, and return how many bytes there were."""
+        """Fill a buffer from the current position, and return the number of bytes read."""
         return int(self._stream.readinto(b))
 
     def read_range(self, offset: int, length: int) -> bytes:
-        """Return a part of the blob; the position stays."""
+        """Return a byte range of the blob without moving the position."""
         return self.read_ranges([(offset, length)])[0]
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return parts of the blob, given as offset and length; the position stays."""
+        """Return byte ranges, given as offset and length, without moving the position."""
         return self._raw.parts(ranges)
 
     def __repr__(self) -> str:
@@ -92,11 +92,11 @@ class BlobFile(io.BufferedIOBase):
 
 
 class _RawBlob(io.RawIOBase):
-    """A blob without any reading ahead."""
+    """A blob without read-ahead."""
 
-    def __init__(self, place: BlobExtent) -> None:
-        self._place = place
-        self.size = place.size or 0
+    def __init__(self, extent: BlobExtent) -> None:
+        self._extent = extent
+        self.size = extent.size or 0
         self._position = 0
 
     def readable(self) -> bool:
@@ -108,7 +108,7 @@ class _RawBlob(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}.get(whence)
         if start is None:
-            raise InvalidInputError("a position is counted from 0, 1 or 2", whence=whence)
+            raise InvalidInputError("whence must be 0, 1 or 2", whence=whence)
         if start + offset < 0:
             raise InvalidInputError(f"negative seek value {start + offset}")
         self._position = start + offset
@@ -119,7 +119,9 @@ class _RawBlob(io.RawIOBase):
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._check_open()
-        found = read_blobs([slice_extent(self._place, position, size) for position, size in ranges])
+        found = read_blobs(
+            [slice_extent(self._extent, position, size) for position, size in ranges]
+        )
         return [data for data in found if data is not None]
 
     def readinto(self, buffer: Any) -> int:
@@ -138,14 +140,14 @@ class _RawBlob(io.RawIOBase):
 
 
 class BlobIterator:
-    """Yields binary values as files; None for null."""
+    """Yields binary values as files, and None for nulls."""
 
     def __init__(self, binary_iter: Iterator[pa.BinaryScalar]) -> None:
-        """Take values of Arrow."""
+        """Iterate over binary scalars."""
         self._values = binary_iter
 
     def __iter__(self) -> BlobIterator:
-        """Return itself."""
+        """Return the iterator."""
         return self
 
     def __next__(self) -> IO[bytes] | None:
@@ -155,10 +157,10 @@ class BlobIterator:
 
 
 class BlobColumn:
-    """A binary column whose values are read as files."""
+    """A binary column that yields its values as files."""
 
     def __init__(self, blob_column: pa.Array | pa.ChunkedArray) -> None:
-        """Take a column of binary values."""
+        """Wrap an array of binary values."""
         if not isinstance(blob_column, pa.Array | pa.ChunkedArray):
             raise InvalidInputError(
                 "Expected a pyarrow.Array or pyarrow.ChunkedArray", found=str(type(blob_column))
@@ -181,11 +183,11 @@ class _Rows(NamedTuple):
 
 
 class DeletedRowError(RowNotFoundError, UnsupportedError):
-    """Blobs are asked for of rows that are gone."""
+    """Blobs of deleted rows were requested."""
 
 
 class BlobMethods:
-    """Reads blobs of the version that a dataset looks at."""
+    """Methods that read blobs of the checked-out version."""
 
     _handle: Handle
 
@@ -203,15 +205,15 @@ class BlobMethods:
         Args:
             blob_column: The path of the column.
             ids: The row ids.
-            addresses: Or the row addresses.
-            indices: Or the row indices among the live rows.
-            buffer_size: The read-ahead of each file in bytes; 0 for none.
+            addresses: The row addresses, as an alternative to `ids`.
+            indices: The indices among the live rows, as an alternative to `ids`.
+            buffer_size: The read-ahead per file in bytes; 0 disables it.
 
         Returns:
             A `BlobFile` per row; None where the value is null.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
             IndexError: If a row index is out of range.
 
         Example:
@@ -222,8 +224,8 @@ class BlobMethods:
         """
         rows = self._rows_of(ids, addresses, indices)
         return [
-            None if place is None else BlobFile(place, buffer_size)
-            for place in find_blobs(self._handle.snapshot, blob_column, rows.addresses)
+            None if extent is None else BlobFile(extent, buffer_size)
+            for extent in find_blobs(self._handle.snapshot, blob_column, rows.addresses)
         ]
 
     def read_blobs(
@@ -236,21 +238,21 @@ class BlobMethods:
         io_buffer_size: int | None = None,
         preserve_order: bool | None = None,
     ) -> list[tuple[int, bytes | None]]:
-        """Read whole blobs.
+        """Read blobs in full.
 
         Args:
             blob_column: The path of the column.
             ids: The row ids.
-            addresses: Or the row addresses.
-            indices: Or the row indices among the live rows.
-            io_buffer_size: Has no effect: blobs of one file are read together.
-            preserve_order: Has no effect: the order is always kept.
+            addresses: The row addresses, as an alternative to `ids`.
+            indices: The indices among the live rows, as an alternative to `ids`.
+            io_buffer_size: Has no effect: reads of one file are coalesced.
+            preserve_order: Has no effect: the order is always preserved.
 
         Returns:
-            The row address and the bytes of each row; None for null.
+            The row address and the bytes of each row; None for nulls.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
             IndexError: If a row index is out of range.
 
         Example:
@@ -278,16 +280,16 @@ class BlobMethods:
         Args:
             blob_column: The path of the column.
             requests: Row, offset and length of each range.
-            selector: What the rows are given by: `ids`, `addresses` or `indices`.
-            io_buffer_size: Has no effect: ranges of one file are read together.
-            preserve_order: Has no effect: the order is always kept.
+            selector: The kind of row reference: `ids`, `addresses` or `indices`.
+            io_buffer_size: Has no effect: reads of one file are coalesced.
+            preserve_order: Has no effect: the order is always preserved.
 
         Returns:
             The index of the request, the row address and the bytes of each range.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -300,10 +302,10 @@ class BlobMethods:
             raise InvalidInputError(f"selector must be one of {_SELECTORS}, got {selector!r}")
         chosen = dict.fromkeys(_SELECTORS) | {selector: [row for row, _, _ in requests]}
         rows = self._rows_of(**chosen)
-        places = find_blobs(self._handle.snapshot, blob_column, rows.addresses)
+        extents = find_blobs(self._handle.snapshot, blob_column, rows.addresses)
         parts = [
-            None if place is None else slice_extent(place, offset, length)
-            for place, (_, offset, length) in zip(places, requests, strict=True)
+            None if extent is None else slice_extent(extent, offset, length)
+            for extent, (_, offset, length) in zip(extents, requests, strict=True)
         ]
         found = read_blobs(parts)
         return list(zip(range(len(found)), rows.addresses.tolist(), found, strict=True))
@@ -316,15 +318,15 @@ class BlobMethods:
         snapshot = self._handle.snapshot
         if indices is not None:
             return _Rows(numbers, addresses_at(snapshot, numbers))
-        wanted = numbers.astype(np.uint64)
+        requested = numbers.astype(np.uint64)
         if addresses is not None and snapshot.manifest.uses_stable_row_ids:
-            return _Rows(numbers, wanted)
-        found = live_addresses(snapshot, wanted)
-        if len(found) < len(wanted):
+            return _Rows(numbers, requested)
+        found = live_addresses(snapshot, requested)
+        if len(found) < len(requested):
             raise DeletedRowError(
-                f"Expected {len(wanted)} rows, got {len(found)}. A take operation that includes "
+                f"Expected {len(requested)} rows, got {len(found)}. A take operation that includes "
                 "row addresses must not target deleted rows",
-                asked=len(wanted),
+                requested=len(requested),
                 found=len(found),
             )
         return _Rows(numbers, found)

@@ -1,4 +1,4 @@
-"""Adding, changing and dropping columns: the methods, and the functions of users that make them."""
+"""Methods that add, change and drop columns, and user-defined functions that compute columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class BatchUDF:
-    """A function that makes columns."""
+    """A user-defined function that computes columns from batches."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class BatchUDF:
         """Wrap a function.
 
         Args:
-            func: Takes a batch, and returns a batch or a data frame with as many rows.
-            output_schema: What it returns; by default, what it returns for the first row.
-            checkpoint_file: Keeps results, so that a job that was killed goes on where it was.
+            func: Maps a batch to a batch or a data frame with the same number of rows.
+            output_schema: The schema of the results; by default inferred from the first row.
+            checkpoint_file: Stores completed results, so an interrupted job can be resumed.
         """
         self.func = func
         self.output_schema = output_schema
@@ -51,11 +51,11 @@ class BatchUDF:
         )
 
     def __call__(self, batch: pa.RecordBatch) -> Any:
-        """Call the function itself, as tests of it would."""
+        """Call the function without checks, for tests."""
         return self.func(batch)
 
     def call_checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what the function makes of a batch, which must be what it is said to make."""
+        """Return the result of the function for a batch, and validate its schema."""
         result = as_batch(self.func(batch))
         if result.schema != self.output_schema:
             raise ops.columns.fields.ColumnError(
@@ -70,7 +70,7 @@ def batch_udf(
     output_schema: pa.Schema | None = None,
     checkpoint_file: str | os.PathLike[str] | None = None,
 ) -> Callable[[Callable[[pa.RecordBatch], Any]], BatchUDF]:
-    """Make a function one that `LanceDataset.add_columns` takes; see `BatchUDF`."""
+    """Decorate a function as a `BatchUDF` for `LanceDataset.add_columns`."""
 
     def wrap(func: Callable[[pa.RecordBatch], Any]) -> BatchUDF:
         return BatchUDF(func, output_schema, checkpoint_file)
@@ -79,7 +79,7 @@ def batch_udf(
 
 
 def as_batch(result: Any) -> pa.RecordBatch:
-    """Return what a function returned as a batch: it may be a table or a data frame too."""
+    """Convert the result of a function, a batch, table or data frame, to a batch."""
     if isinstance(result, pa.RecordBatch):
         return result
     if isinstance(result, pa.Table):
@@ -93,7 +93,7 @@ def as_batch(result: Any) -> pa.RecordBatch:
 
 
 class TransformTypeError(InvalidInputError, TypeError):
-    """What was passed as new columns is of no type that can be that."""
+    """The value passed as new columns has an unsupported type."""
 
 
 def new_columns_of(
@@ -103,7 +103,7 @@ def new_columns_of(
     reader_schema: pa.Schema | None = None,
     batch_size: int | None = None,
 ) -> NewColumns:
-    """Return where the values of new columns come from."""
+    """Return the source of the values of new columns."""
     match transforms:
         case pa.Schema():
             return ops.columns.sources.Nulls(transforms)
@@ -140,12 +140,12 @@ def _plain_function(
     reads: Sequence[str] | None,
     batch_size: int | None,
 ) -> Function:
-    """Return a function as a source; what it returns for the first row says its columns."""
+    """Wrap a function as a source; its result for the first row determines the schema."""
     sample = _first_row(snapshot, reads)
     try:
         schema = as_batch(function(sample)).schema
     except Exception as error:
-        # Whatever a caller's function raises on a batch means that it is none to make columns.
+        # Any exception of a user's function on the first row is reported as an unsuitable function.
         raise TransformTypeError(
             "transforms must be a BatchUDF, dict, map function, or ReaderLike value, but this "
             f"one is callable and gave an error when called with a batch: {error}",
@@ -157,8 +157,8 @@ def _plain_function(
 def _first_row(snapshot: Snapshot, reads: Sequence[str] | None) -> pa.RecordBatch:
     columns = None if reads is None else tuple(reads)
     plan = plan_scan(snapshot, ScanOptions(columns=columns, limit=1))
-    nothing = pa.RecordBatch.from_pylist([], schema=plan.schema)
-    return next(execute(plan), nothing)
+    empty = pa.RecordBatch.from_pylist([], schema=plan.schema)
+    return next(execute(plan), empty)
 
 
 def _rows(data: Any, schema: pa.Schema | None) -> RowStream:
@@ -186,7 +186,7 @@ def _checked(expressions: Mapping[Any, Any]) -> Mapping[str, str]:
 
 
 class AlterColumn(TypedDict, total=False):
-    """What becomes of a column; keys that are missing leave that part as it is."""
+    """Changes to a column; missing keys leave the property unchanged."""
 
     path: str
     name: str | None
@@ -195,9 +195,9 @@ class AlterColumn(TypedDict, total=False):
 
 
 class EvolutionMethods:
-    """Adds, alters and drops columns.
+    """Methods that add, alter and drop columns.
 
-    With `dry_run`, each method changes nothing and returns what it would have changed.
+    With `dry_run`, each method only reports its changes.
     """
 
     _handle: Handle
@@ -220,15 +220,15 @@ class EvolutionMethods:
                 to new columns; rows in the order of the table; or a field, list of fields or schema
                 for all-null columns.
             read_columns: The columns passed to a function; by default all.
-            reader_schema: The schema of the given rows, if they do not carry one.
+            reader_schema: The schema of the new rows, if they have none.
             batch_size: The number of rows per batch.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            InvalidInputError: If a column of that name exists.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            InvalidInputError: If a column of this name exists.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -256,18 +256,18 @@ class EvolutionMethods:
         *,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Add columns by a left join with other rows.
+        """Add columns by a left join with in-memory rows.
 
         Args:
-            data_obj: The rows to join; they have to fit in memory.
-            left_on: The key column of the dataset; `_rowid` and `_rowaddr` work as well.
-            right_on: The key column of the other rows; by default the same name.
-            schema: The schema of the other rows, if they do not carry one.
+            data_obj: The rows to join; they must fit into memory.
+            left_on: The key column of the dataset; may be `_rowid` or `_rowaddr`.
+            right_on: The key column of `data_obj`; by default the same name.
+            schema: The schema of `data_obj`, if it has none.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            InvalidInputError: If there is no such key column, or a column exists already.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If the key column does not exist, or a new column already exists.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -285,15 +285,15 @@ class EvolutionMethods:
     def alter_columns(
         self, *alterations: AlterColumn, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Rename columns, cast them, or change whether they may be null.
+        """Rename columns, cast them, or change their nullability.
 
         Args:
             alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            FieldNotFoundError: If a column does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -308,17 +308,17 @@ class EvolutionMethods:
         return None
 
     def drop_columns(self, columns: list[str], *, dry_run: bool = False) -> ChangeReport | None:
-        """Drop columns or fields of structs, and their indices.
+        """Drop columns or struct fields, and their indices.
 
-        Data files keep the values until compaction and cleanup.
+        The values remain in the data files until compaction and cleanup.
 
         Args:
             columns: The paths to drop.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            FieldNotFoundError: If a column does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -338,14 +338,13 @@ class EvolutionMethods:
         """Replace whole columns of some fragments; other columns are not rewritten.
 
         Args:
-            values: Per fragment id, one row for each live row. All fragments bring the same
-                columns.
+            values: The new columns by fragment id, with one row per live row. All fragments must
+                have the same columns.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -363,16 +362,16 @@ class EvolutionMethods:
         )
 
     def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Give rows stable ids, which they keep when they move.
+        """Enable stable row ids, which do not change when rows move.
 
-        The ids are the current row addresses, so indices stay valid. A dataset that has stable row
-        ids already is left as it is.
+        The ids are the current row addresses, so indices stay valid. Has no effect if the dataset
+        already has stable row ids.
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python

@@ -1,8 +1,8 @@
-"""A dataset as pylance has it: a table at some version, and everything one does with it.
+"""The `LanceDataset` class, with the API of pylance: a table at one version.
 
-It is a `pyarrow.dataset.Dataset`, which is how DuckDB, Polars and pandas read it. Methods turn
-their arguments into values of the layers below and delegate; they are grouped by what they are
-for: reading, history, settings, and here the rest.
+It is a `pyarrow.dataset.Dataset`, so DuckDB, Polars and pandas can read it. Methods convert their
+arguments into values of the lower layers and delegate. They are grouped by subject: reading,
+history, settings, and the remaining ones here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.dataset
 
 from lancelet import ops
 from lancelet.bitmap import Bitmap
-from lancelet.dataset.arguments import checks_kinds, named_after_itself
+from lancelet.dataset.arguments import checks_kinds, with_own_qualnames
 from lancelet.dataset.blob import BlobMethods
 from lancelet.dataset.columns import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
 
-@named_after_itself
+@with_own_qualnames
 class LanceDataset(
     ArrowMethods,
     HistoryMethods,
@@ -93,8 +93,8 @@ class LanceDataset(
 ):
     """A Lance table at one version: reads, changes, history, indices and maintenance.
 
-    A dataset is pinned to its version. Changes made through it check their new version out;
-    `checkout_latest` checks out those of others.
+    A dataset is pinned to its version. A change made through it checks out the new version;
+    `checkout_latest` checks out versions of other writers.
     """
 
     def __init__(
@@ -123,23 +123,23 @@ class LanceDataset(
         """Open a table.
 
         Args:
-            uri: A path on this machine, or a URI.
+            uri: A local path or a URI.
             version: A number, a tag, or a branch with a number; by default the latest.
-            block_size: Has no effect: requests are as large as what they are for.
+            block_size: Has no effect: request sizes are chosen automatically.
             index_cache_size: Has no effect: the cache is limited in bytes.
             metadata_cache_size: Has no effect, for the same reason.
-            commit_lock: Held while a version is published, for stores without conditional puts.
+            commit_lock: A lock held during commits, for stores without conditional puts.
             storage_options: Settings of the store, such as credentials.
-            serialized_manifest: Has no effect: the manifest is read.
-            default_scan_options: Options of every scan, unless the scan has its own.
-            metadata_cache_size_bytes: Gives the dataset a session with a cache of this size.
-            index_cache_size_bytes: The same, for what is kept of indices.
-            read_params: Has no effect on what is read.
-            session: Holds what is read of the table; by default the process does.
-            namespace_client: Knows where a table is by its id, and what its store asks for.
-            table_id: The id.
-            namespace_client_managed_versioning: Whether the namespace keeps the versions of a
-                table whose `uri` is given; without a `uri` the namespace is asked.
+            serialized_manifest: Has no effect: the manifest is always read.
+            default_scan_options: Default options of scans.
+            metadata_cache_size_bytes: The size of a metadata cache of its own.
+            index_cache_size_bytes: The size of an index cache of its own.
+            read_params: Has no effect.
+            session: The session with the caches to use; by default the process-wide session.
+            namespace_client: The namespace that provides the location and storage options.
+            table_id: The id of the table in the namespace.
+            namespace_client_managed_versioning: Whether the namespace manages the versions of a
+                table opened by `uri`; without `uri`, the namespace reports it.
             base_store_params: Storage options of base paths, by path.
             asof: Opens the version that was the latest at that time.
         """
@@ -153,13 +153,13 @@ class LanceDataset(
         options = OpenOptions(
             storage_options, base_store_params, commit_lock, default_scan_options, named
         )
-        assert uri is not None, "it was checked, or the namespace told"
+        assert uri is not None, "validated above, or set by the namespace"
         self._handle = _handle or open_handle(
             text_of(uri), version, options, asof=asof, session=self._session
         )
         self._uri = text_of(uri) if version is None else self._handle.location.uri
 
-    # --- what it is ---------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------
 
     @property
     def uri(self) -> str:
@@ -168,12 +168,12 @@ class LanceDataset(
 
     @property
     def snapshot(self) -> Snapshot:
-        """The checked-out version."""
+        """The snapshot of the checked-out version."""
         return self._handle.snapshot
 
     @property
     def handle(self) -> Handle:
-        """The handle that the methods work on."""
+        """The handle used by the methods."""
         return self._handle
 
     @property
@@ -216,7 +216,7 @@ class LanceDataset(
         return LanceStats(self)
 
     def session(self) -> Session:
-        """Return the session, whose caches other datasets can share.
+        """Return the session with the caches; other datasets can share it.
 
         Returns:
             The session.
@@ -229,10 +229,10 @@ class LanceDataset(
         return self._session
 
     def io_stats_snapshot(self) -> IoCounts:
-        """Return the requests and bytes of this dataset so far.
+        """Return the number of requests and bytes since the dataset was opened.
 
         Returns:
-            The counts since the dataset was opened.
+            The counts.
 
         Example:
             ```python
@@ -243,7 +243,7 @@ class LanceDataset(
         return self._handle.meter.counts
 
     def io_stats_incremental(self) -> IoCounts:
-        """Return the requests and bytes since the last call.
+        """Return the number of requests and bytes since the last call.
 
         Returns:
             The counts.
@@ -305,7 +305,7 @@ class LanceDataset(
             fragment_id: The id.
 
         Returns:
-            The fragment, or None if there is none with that id.
+            The fragment, or None if it does not exist.
 
         Example:
             ```python
@@ -318,12 +318,12 @@ class LanceDataset(
             return None
         return LanceFragment(self, fragment_id)
 
-    # --- the whole of it ----------------------------------------------------------------------
+    # --- table --------------------------------------------------------------------------------
 
     def validate(self, *, progress: ProgressOption = None) -> None:
-        """Verify that the files of the version are there and match the manifest.
+        """Verify that the files of the version exist and match the manifest.
 
-        See `check` for a deeper examination.
+        `check` verifies their contents as well.
 
         Args:
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
@@ -348,19 +348,19 @@ class LanceDataset(
         *,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Delete a table with all its versions. A folder that is not a table is left alone.
+        """Delete a table with all its versions. Other folders are not deleted.
 
         Args:
             base_uri: The URI of the table.
             storage_options: Options of the object store.
-            ignore_not_found: Whether to do nothing where there is no table.
+            ignore_not_found: Whether to do nothing if the table does not exist.
             dry_run: Delete nothing and return a report of what would be deleted.
 
         Returns:
             None; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            DatasetNotFoundError: If there is no dataset at the URI.
+            DatasetNotFoundError: If the URI contains no dataset.
 
         Example:
             ```python
@@ -370,7 +370,7 @@ class LanceDataset(
         location = TableLocation.open(text_of(base_uri), storage_options)
         if find_latest(location.store) is None:
             if not ignore_not_found:
-                raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
+                raise DatasetNotFoundError("the dataset does not exist", uri=text_of(base_uri))
             return ops.dry_run.ChangeReport("Drop", 0, 0, 0) if dry_run else None
         if dry_run:
             return ops.dry_run.dry_run_without_commit(
@@ -383,7 +383,7 @@ class LanceDataset(
         """Return the hit rate of the index cache.
 
         Returns:
-            The share of index parts needed so far that were in memory, from 0 to 1.
+            The fraction of cache hits, from 0 to 1.
 
         Example:
             ```python
@@ -396,17 +396,17 @@ class LanceDataset(
 
     @property
     def _ds(self) -> LanceDataset:
-        """The dataset itself, where programs for pylance reach for its native object."""
+        """The dataset itself; in pylance, the native object."""
         return self
 
     @property
     def _storage_options(self) -> Mapping[str, str] | None:
-        """The options of the store, where programs for pylance look for them."""
+        """The storage options, under pylance's private name."""
         return self._handle.options.storage_options
 
     @property
     def _default_scan_options(self) -> Mapping[str, Any] | None:
-        """The same as `default_scan_options`, where programs for pylance look for it."""
+        """`default_scan_options`, under pylance's private name."""
         return self._handle.options.default_scan_options
 
     @_default_scan_options.setter
@@ -416,54 +416,54 @@ class LanceDataset(
 
     @property
     def _namespace_client(self) -> Any:
-        """The namespace that the table was opened by, or None."""
+        """The namespace of the table, or None."""
         named = self._handle.options.named
         return None if named is None else named.client
 
     @property
     def _table_id(self) -> list[str] | None:
-        """The name of the table in its namespace, or None."""
+        """The id of the table in its namespace, or None."""
         named = self._handle.options.named
         return None if named is None else list(named.table_id)
 
     @property
     def _namespace_client_managed_versioning(self) -> bool:
-        """Whether the namespace that the table was opened by keeps its versions."""
+        """Whether the namespace manages the versions of the table."""
         named = self._handle.options.named
         return named is not None and bool(named.is_managed)
 
-    # --- as a value ---------------------------------------------------------------------------
+    # --- protocols ----------------------------------------------------------------------------
 
     @property
     def open_options(self) -> OpenOptions:
-        """The options that the dataset was opened with."""
+        """The options used to open the dataset."""
         return self._handle.options
 
     @property
     def meter(self) -> IoMeter:
-        """The meter of the dataset's requests."""
+        """The request counters of the dataset."""
         return self._handle.meter
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.count_rows()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the URI, the version and its identity; the version is opened when unpickled."""
+        """Pickle the URI, the version and the table identity; unpickling opens the version."""
         snapshot = self.snapshot
         options = self._handle.options
         return (_reopened, (type(self), self._uri, self.version, options, snapshot.identity))
 
     def __copy__(self) -> LanceDataset:
-        """Return another dataset at the same version, which moves on its own."""
+        """Return an independent dataset at the same version."""
         return self.at(self.snapshot)
 
     def __repr__(self) -> str:
-        """Show where the table is and which version is checked out."""
+        """Show the URI and the checked-out version."""
         return f"LanceDataset({self._uri!r}, version={self.version})"
 
     def _repr_html_(self) -> str:
-        """Show what is in the table, and its first rows, in a notebook."""
+        """Render a summary and the first rows for notebooks."""
         fragments = self.snapshot.fragments
         facts = {
             "version": self.version,
@@ -479,7 +479,7 @@ class LanceDataset(
 
     @property
     def plot(self) -> Plots:
-        """Plots of the table by matplotlib: sizes, history, fragments, recall."""
+        """Plots of the table with matplotlib: sizes, history, fragments, recall."""
         return Plots(self)
 
     def at(self, snapshot: Snapshot) -> LanceDataset:

@@ -1,10 +1,10 @@
-"""Fragments as pylance has them: part of a dataset that can be read on its own.
+"""Fragments with the API of pylance: parts of a dataset that can be read independently.
 
-They write columns, too, for a commit that somebody makes later:
+Fragments also write columns for a later commit:
 
-    for fragment in dataset.get_fragments():       each may run on another machine
+    for fragment in dataset.get_fragments():       can run on different machines
         metadata, schema = fragment.merge_columns({"b": "a + 1"})
-    LanceOperation.Merge([metadata, ...], schema)  the commit that adds the columns everywhere
+    LanceOperation.Merge([metadata, ...], schema)  the commit that adds the columns
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyroaring import BitMap
 
 from lancelet import ops
 from lancelet.dataset.arguments import (
-    asked_columns,
     checks_kinds,
-    named_after_itself,
     takes_arguments_of,
+    validated_columns,
     whole_numbers,
+    with_own_qualnames,
 )
 from lancelet.dataset.columns import BatchUDF, new_columns_of
 from lancelet.dataset.scan.scanner import LanceScanner
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class FragmentColumnMethods:
-    """Writes columns of one fragment; nothing that readers see changes."""
+    """Methods that write columns of one fragment without committing them."""
 
     _dataset: LanceDataset
     _fragment: Fragment
@@ -66,20 +66,20 @@ class FragmentColumnMethods:
         batch_size: int | None = None,
         reader_schema: pa.Schema | None = None,
     ) -> tuple[FragmentMetadata, LanceSchema]:
-        """Write new columns for the fragment; nothing is committed. See `LanceDataset.add_columns`.
+        """Write new columns for the fragment without committing. See `LanceDataset.add_columns`.
 
         Args:
-            value_func: Where the values come from.
+            value_func: The source of the values.
             columns: The columns passed to a function; by default all.
             batch_size: The number of rows per batch.
-            reader_schema: The schema of the given rows, if they do not carry one.
+            reader_schema: The schema of the new rows, if they have none.
 
         Returns:
             The metadata of the fragment with its new file, and the new schema of the dataset, for
             `LanceOperation.Merge`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -92,7 +92,7 @@ class FragmentColumnMethods:
         if isinstance(value_func, BatchUDF) and value_func.cache is not None:
             raise InvalidInputError(
                 "A checkpoint file cannot be used when applying a UDF with "
-                "LanceFragment.merge_columns; keep what is done of each fragment yourself"
+                "LanceFragment.merge_columns; store the result of each fragment instead"
             )
         snapshot = self._dataset.snapshot
         source = new_columns_of(value_func, snapshot, columns, reader_schema, batch_size)
@@ -107,19 +107,19 @@ class FragmentColumnMethods:
         right_on: str | None = None,
         schema: pa.Schema | None = None,
     ) -> tuple[FragmentMetadata, LanceSchema]:
-        """Write new columns by a left join with other rows; nothing is committed.
+        """Write new columns by a left join with in-memory rows, without committing.
 
         Args:
-            data_obj: The rows to join; they have to fit in memory.
+            data_obj: The rows to join; they must fit into memory.
             left_on: The key column of the fragment.
-            right_on: The key column of the other rows; by default the same name.
-            schema: The schema of the other rows, if they do not carry one.
+            right_on: The key column of `data_obj`; by default the same name.
+            schema: The schema of `data_obj`, if it has none.
 
         Returns:
             The metadata of the fragment with its new file, and the new schema of the dataset.
 
         Raises:
-            InvalidInputError: If there is no such key column, or a column exists already.
+            InvalidInputError: If the key column does not exist, or a new column already exists.
 
         Example:
             ```python
@@ -164,23 +164,22 @@ class FragmentColumnMethods:
         *,
         with_offsets: bool = False,
     ) -> tuple[FragmentMetadata, list[int]] | tuple[FragmentMetadata, list[int], bytes]:
-        """Rewrite columns, with new values in the rows that match a key; nothing is committed.
+        """Rewrite columns with new values for rows that match a key, without committing.
 
         Args:
-            data_obj: The key, and the columns with their new values.
+            data_obj: The key column and the columns with new values.
             left_on: The key column of the fragment.
             right_on: The key column of `data_obj`; by default the same name.
-            schema: The schema of the data, if they do not carry one.
-            with_offsets: Whether to return the offsets of the matched rows as well.
+            schema: The schema of `data_obj`, if it has none.
+            with_offsets: Whether to return the offsets of the matched rows.
 
         Returns:
-            The metadata of the fragment with its new file, the ids of the fields in it, and the
-            offsets as a Roaring bitmap, all of which `LanceOperation.Update` takes.
+            The metadata of the fragment with its new file, the ids of the rewritten fields, and
+            the row offsets as a Roaring bitmap, for `LanceOperation.Update`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
+            FieldNotFoundError: If a column does not exist.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
 
         Example:
             ```python
@@ -206,14 +205,14 @@ class FragmentColumnMethods:
 _ROW_ADDRESS: Final = "_rowaddr"
 
 
-@named_after_itself
+@with_own_qualnames
 class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
-    """A part of a dataset: rows that share data files."""
+    """A fragment of a dataset: rows that share data files."""
 
     def __init__(
         self, dataset: LanceDataset, fragment_id: int | None, *, fragment: Fragment | None = None
     ) -> None:
-        """Look at the fragment of a dataset that has an id."""
+        """Represent the fragment of a dataset with an id."""
         self._dataset = dataset
         if fragment is None:
             fragment = dataset.snapshot.fragments.by_id(int(fragment_id or 0))
@@ -237,30 +236,29 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         table_id: Sequence[str] | None = None,
         session: Session | None = None,
     ) -> FragmentMetadata:
-        """Write rows as one fragment, for a commit to come; see `write_fragments`.
+        """Write rows as one fragment without committing; see `write_fragments`.
 
         Args:
             dataset_uri: The URI of the dataset.
             data: The rows, in any form that `write_dataset` takes.
             fragment_id: The id; by default the commit assigns one.
             schema: The schema to convert the rows to.
-            max_rows_per_group: Rows of a batch within a file of version 0.1.
+            max_rows_per_group: The rows per row group in files of version 0.1.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`;
                 or a `FragmentWriteProgress`, called when the fragment begins and is complete.
-            mode: `append`, or `create` and `overwrite` for a schema of its own.
+            mode: `append`, or `create` and `overwrite` for a different schema.
             data_storage_version: The version of the data file.
-            use_legacy_format: Deprecated: whether to write version 0.1.
+            use_legacy_format: Deprecated: whether to write file version 0.1.
             storage_options: Options of the object store.
-            namespace_client: The namespace that knows the table.
+            namespace_client: The namespace of the table.
             table_id: The id of the table in the namespace.
-            session: The session whose caches are used.
+            session: The session with the caches to use.
 
         Returns:
             The metadata of the fragment, for `LanceOperation.Append`.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
 
         Example:
             ```python
@@ -287,7 +285,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
     def create_from_file(
         filename: str, dataset: LanceDataset, fragment_id: int
     ) -> FragmentMetadata:
-        """Describe a fragment from a file that is already in the data folder of a dataset.
+        """Create fragment metadata for a file in the data folder of a dataset.
 
         Args:
             filename: The name of the file in the data folder.
@@ -298,9 +296,8 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             The metadata of the fragment, for `LanceOperation.Append`.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            CorruptDataError: If a checksum does not match, or bytes are not what the format allows.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            CorruptDataError: If a checksum does not match or the file is not valid.
 
         Example:
             ```python
@@ -314,7 +311,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
     @property
     def _ds(self) -> LanceDataset:
-        """The dataset, where programs for pylance reach for it."""
+        """The dataset, under pylance's private name."""
         return self._dataset
 
     @property
@@ -334,7 +331,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
     @property
     def physical_rows(self) -> int:
-        """The number of rows, deleted ones included."""
+        """The number of rows, including deleted rows."""
         return self._dataset.snapshot.physical_rows(self._fragment)
 
     @property
@@ -345,13 +342,13 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
     @property
     def physical_schema(self) -> NoReturn:
-        """Not available: the columns of a fragment may be in several files."""
-        raise UnsupportedError("a fragment has no schema of its own")
+        """Not supported: the columns of a fragment may be spread over several files."""
+        raise UnsupportedError("fragments have no physical schema; use `schema`")
 
     @property
     def partition_expression(self) -> NoReturn:
-        """Not available: fragments are not partitions."""
-        raise UnsupportedError("partitioning is not part of the format")
+        """Not supported: Lance tables are not partitioned."""
+        raise UnsupportedError("the Lance format does not support partitioning")
 
     def data_files(self) -> list[DataFile]:
         """Return the data files.
@@ -384,13 +381,13 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """Return the number of live rows.
 
         Args:
-            filter: SQL text or a pyarrow expression: count the rows for which it is true.
+            filter: SQL text or a pyarrow expression; by default all rows are counted.
 
         Returns:
             The number of rows.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -424,11 +421,11 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """Return a scanner of the fragment. See `LanceDataset.scanner` for the arguments.
 
         Returns:
-            The scanner; nothing is read yet.
+            The scanner; no data is read yet.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -446,8 +443,8 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             Record batches.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -465,8 +462,8 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             The rows, in memory.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -490,16 +487,16 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
     ) -> Any:
         """Return the rows as a pandas data frame.
 
-        See `LanceDataset.scanner` for the other arguments. `blob_mode` is what blob columns
-        become: `lazy` files, `bytes` or `descriptions`. Others (`kwargs`) are for
-        `pyarrow.Table.to_pandas`.
+        See `LanceDataset.scanner` for the shared arguments. `blob_mode` selects the representation
+        of blob columns: `lazy` files, `bytes` or `descriptions`. Further arguments (`kwargs`) are
+        passed to `pyarrow.Table.to_pandas`.
 
         Returns:
             A `pandas.DataFrame`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -543,7 +540,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
         Raises:
             IndexError: If a row index is out of range.
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -552,16 +549,16 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """
         snapshot = self._dataset.snapshot
         source = FragmentSource(snapshot, self._fragment, with_deleted=False)
-        places = whole_numbers(indices)
-        if len(places) and not 0 <= int(places.min()) <= int(places.max()) < source.num_visible:
+        rows = whole_numbers(indices)
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < source.num_visible:
             raise RowNotFoundError(
                 "row index out of range of the fragment",
-                row=int(places.max()),
+                row=int(rows.max()),
                 num_rows=source.num_visible,
             )
-        offsets = source.hidden.physical_offsets(places)
+        offsets = source.hidden.physical_offsets(rows)
         addresses = addresses_of(self._fragment.id, offsets)
-        projection = project_parts(snapshot.schema, asked_columns(columns))
+        projection = project_parts(snapshot.schema, validated_columns(columns))
         return take_addresses(snapshot, addresses, projection)
 
     @checks_kinds
@@ -580,7 +577,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             The session.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -591,16 +588,16 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         return FragmentSession(self, columns, with_row_address=bool(with_row_address))
 
     def delete(self, predicate: str) -> FragmentMetadata | None:
-        """Write a deletion file for the rows that match a predicate; nothing is committed.
+        """Write a deletion file for the rows that match a predicate, without committing.
 
         Args:
             predicate: SQL text.
 
         Returns:
-            The metadata of the fragment for `LanceOperation.Delete`, or None if no row is left.
+            The metadata of the fragment for `LanceOperation.Delete`, or None if no rows remain.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -614,13 +611,13 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         )
 
     def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
-        """Write a deletion file for rows by offset; nothing is committed.
+        """Write a deletion file for rows by offset, without committing.
 
         Args:
-            offsets: Offsets among the physical rows, deleted ones included.
+            offsets: Offsets among the physical rows, including deleted rows.
 
         Returns:
-            The metadata of the fragment for `LanceOperation.Delete`, or None if no row is left.
+            The metadata of the fragment for `LanceOperation.Delete`, or None if no rows remain.
 
         Raises:
             InvalidInputError: If an offset is out of range.
@@ -630,11 +627,11 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             dataset.get_fragment(0).delete_rows([0, 1]).num_rows
             ```
         """
-        wanted = [int(offset) for offset in offsets]
-        return _shown(ops.fragments.delete_offsets(self._dataset.snapshot, self._fragment, wanted))
+        deleted = [int(offset) for offset in offsets]
+        return _shown(ops.fragments.delete_offsets(self._dataset.snapshot, self._fragment, deleted))
 
     def validate(self) -> None:
-        """Verify that the files of the fragment are there and match the manifest.
+        """Verify that the files of the fragment exist and match the manifest.
 
         Raises:
             CorruptDataError: If a file is missing or contradicts the manifest.
@@ -647,24 +644,24 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         self._dataset.validate()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a part of the dataset, which is opened again elsewhere."""
+        """Pickle the dataset and the fragment id; unpickling opens the dataset."""
         return (LanceFragment, (self._dataset, self.fragment_id))
 
     def __repr__(self) -> str:
         """Show the id and the files."""
         files = [file.path for file in self._fragment.files]
         deletion = self.deletion_file()
-        behind = "" if deletion is None else f", deletion_file={deletion!r}"
-        return f"LanceFileFragment(id={self.fragment_id}, data_files={files}{behind})"
+        suffix = "" if deletion is None else f", deletion_file={deletion!r}"
+        return f"LanceFileFragment(id={self.fragment_id}, data_files={files}{suffix})"
 
     def _repr_html_(self) -> str:
-        """Show the fragment and its first rows, in a notebook."""
+        """Render the fragment and its first rows for notebooks."""
         facts = {"rows": self.count_rows(), "files": [file.path for file in self._fragment.files]}
         return display.card(f"Fragment {self.fragment_id}", facts, display.preview(self.head(5)))
 
 
 class FragmentSession:
-    """Takes rows of one fragment again and again; what was read of its files stays open."""
+    """Takes rows of one fragment repeatedly, with open files and cached metadata."""
 
     def __init__(
         self,
@@ -673,9 +670,9 @@ class FragmentSession:
         *,
         with_row_address: bool = False,
     ) -> None:
-        """Take these columns, by default all."""
+        """Select the columns, by default all."""
         self._fragment = fragment
-        asked_columns(columns)
+        validated_columns(columns)
         self._columns = columns
         if with_row_address:
             names = fragment.schema.names if columns is None else columns

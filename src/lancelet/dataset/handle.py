@@ -1,13 +1,13 @@
-"""What every method of a dataset works on: a version, where it is, and how it was opened.
+"""The state of a dataset: its checked-out version, location and open options.
 
-Versions that a namespace decides: those of tables it describes with `managed_versioning`.
+A namespace that describes a table with `managed_versioning` decides commits:
 
-    put       _versions/7.manifest-<id>                 staged, seen by nobody
-    create_table_version(version=7, manifest_path=..)   decides, and gives the manifest its name
-    list_table_versions(limit=1, descending=True)       the latest
-    describe_table_version(version=7)                   where the manifest of a version is
+    put       _versions/7.manifest-<id>                 staged, not visible to readers
+    create_table_version(version=7, manifest_path=..)   decides and renames the manifest
+    list_table_versions(limit=1, descending=True)       the latest version
+    describe_table_version(version=7)                   the path of its manifest
 
-Requests are dicts but for the list, as pylance asks and answers.
+Like in pylance, requests are dicts, except for the listing.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ if TYPE_CHECKING:
     from lancelet.ops.dry_run import ChangeReport
 
 VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
-"""A number, a tag, a branch with a number, or None for the latest version."""
+"""A version number, a tag, a branch with a number, or None for the latest version."""
 
 _BRANCHES: Final = f"{TREE}/"
 
 
 class VersionTypeError(InvalidInputError, TypeError, OSError):
-    """What was given cannot name a version."""
+    """The value is not a version reference."""
 
 
 class NegativeVersionError(InvalidInputError, OverflowError):
-    """A version was given by a negative number."""
+    """A version number is negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """How a dataset was opened, so that it can be opened again elsewhere.
+    """The options used to open a dataset, for opening it again in another process.
 
-    Options of stores may be secrets, and are never part of what is shown.
+    Storage options may be secrets and are never displayed.
     """
 
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
@@ -82,13 +82,13 @@ class OpenOptions:
 
     @property
     def handler(self) -> CommitHandler | None:
-        """How versions are published; None for the way that the URI says."""
+        """The commit handler; None to select it by the URI."""
         return None if self.commit_lock is None else UserLock(self.commit_lock)
 
 
 @dataclass(slots=True, eq=False)
 class Handle:
-    """The checked-out version, and the way to others; the one thing that changes."""
+    """The checked-out snapshot and its location. The only mutable state of a dataset."""
 
     snapshot: Snapshot
     meter: IoMeter
@@ -96,17 +96,17 @@ class Handle:
 
     @property
     def location(self) -> TableLocation:
-        """Where the table is."""
+        """The location of the table."""
         return self.snapshot.location
 
     def at(self, snapshot: Snapshot) -> Handle:
-        """Return a handle that looks at another version."""
+        """Return a handle for another snapshot."""
         return Handle(snapshot, self.meter, self.options)
 
     def change(
         self, change: Callable[[Snapshot], Snapshot], num_rows: int = 0, *, dry_run: bool
     ) -> ChangeReport | None:
-        """Make a change and check its version out, or report it, with `num_rows`."""
+        """Commit a change and check out its version, or only report it, with `num_rows`."""
         if dry_run:
             return ops.dry_run.dry_run(self.snapshot, change, num_rows)
         self.snapshot = change(self.snapshot)
@@ -121,9 +121,9 @@ def text_of(uri: str | os.PathLike[str]) -> str:
 def locate(
     uri: str, options: OpenOptions, session: Session | None = None
 ) -> tuple[TableLocation, IoMeter]:
-    """Return the location that a URI names, and what counts its requests.
+    """Return the table location of a URI and the meter of its requests.
 
-    What is read of the table is kept in the cache of a session, by default that of the process.
+    Metadata is cached in the session, by default the process-wide one.
     """
     meter = PROCESS_METER.scope()
     cache = CACHE if session is None else session.cache
@@ -148,7 +148,7 @@ def locate(
     decides = isinstance(handler, PutIfAbsent)
     located = replace(
         location,
-        store=metered(location.store.deciding() if decides else location.store, meter),
+        store=metered(location.store.for_commits() if decides else location.store, meter),
         handler=handler,
         metadata_cache=cache.scope()
         if provider is not None
@@ -159,7 +159,7 @@ def locate(
 
 
 def _identity(location: TableLocation) -> Hashable:
-    """Return what handles have in common that see the same files in the same way."""
+    """Return a key that is equal for handles with the same view of the files."""
     bases = tuple(sorted((path, *own.items()) for path, own in location.base_options.items()))
     return location.uri, frozenset(location.storage_options.items()), bases
 
@@ -180,10 +180,10 @@ def open_handle(
 def find_snapshot(
     location: TableLocation, version: VersionLike, *, asof: datetime | None = None
 ) -> Snapshot:
-    """Open a version of the table at a location: by number, by name, or as it was at a time."""
+    """Open a version of a table by number, tag, branch or time."""
     if asof is not None:
         if version is not None:
-            raise InvalidInputError("either a version or a time can be given, not both")
+            raise InvalidInputError("version and asof cannot be combined")
         return refs.open_as_of(location, instance("asof", asof, datetime).astimezone())
     if version is None:
         return open_snapshot(location)
@@ -193,7 +193,7 @@ def find_snapshot(
 
 
 def open_reference(handle: Handle, reference: VersionLike) -> Snapshot:
-    """Open what a reference means to who looks at a version; None is that version."""
+    """Open the version of a reference relative to a handle; None is its current version."""
     if reference is None:
         return handle.snapshot
     if isinstance(reference, int):
@@ -210,24 +210,24 @@ def _open_named(main: TableLocation, reference: str | tuple[str | None, int | No
             if branch is not None and branch != MAIN:
                 refs.get_branch(main, branch)
             return _open_version(refs.branch_location(main, branch), number)
-    raise VersionTypeError("a version is a number, a tag, or a branch with a number")
+    raise VersionTypeError("a version must be a number, a tag, or a branch with a number")
 
 
 def _open_version(location: TableLocation, version: int | None) -> Snapshot:
     if version is not None and version < 0:
-        raise NegativeVersionError("versions are counted from 1", version=version)
+        raise NegativeVersionError("version numbers start at 1", version=version)
     try:
         return open_snapshot(location, version)
     except VersionNotFoundError:
-        open_snapshot(location)  # if there is no table at all, that is the better thing to say
+        open_snapshot(location)  # raises the better error if the table does not exist
         raise
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceVersions(CommitHandler):
-    """Publishes and finds versions by asking a namespace for them.
+    """A commit handler that publishes and finds versions through a namespace.
 
-    `client` is the namespace, and `root` the table's path from the root of its store.
+    `client` is the namespace, and `root` the path of the table from the root of its store.
     """
 
     client: Any
@@ -236,39 +236,39 @@ class NamespaceVersions(CommitHandler):
     branch: str | None = None
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """Stage the manifest, and let the namespace decide."""
+        """Stage the manifest, and let the namespace decide the commit."""
         if is_detached(version):
-            # No other writer can want its name, and no reader asks the namespace for it.
+            # The name is unique to this writer, and readers never see staged manifests.
             store.put_if_absent(path, data)
             return
         staged = staged_manifest_path(path, uuid.uuid4())
         store.put(staged, data)
         errors = namespace_module()
         found = parse_manifest_name(name(path))
-        assert found is not None, "it is the path of a manifest"
-        wanted = self._request(
+        assert found is not None, "the path is a manifest path"
+        request = self._request(
             version=version,
             manifest_path=join(self.root, staged),
             manifest_size=len(data),
             naming_scheme=found.naming.name,
         )
         try:
-            self.client.create_table_version(wanted)
+            self.client.create_table_version(request)
         except errors.ConcurrentModificationError as error:
             store.delete(staged)
             raise AlreadyExistsError("another writer has the version", version=version) from error
         except (errors.ServiceUnavailableError, errors.InternalError) as error:
             raise CommitOutcomeUnknownError(
-                "the namespace did not say whether it took the version", version=version
+                "the namespace did not confirm the commit", version=version
             ) from error
         store.delete(staged)
 
     def find_latest(self, store: Store) -> ManifestEntry | None:
-        """Return the manifest of the highest version, or None if there is no table."""
+        """Return the manifest of the latest version, or None if the table does not exist."""
         names = namespace_module()
-        wanted = self._request(limit=1, descending=True)
+        request = self._request(limit=1, descending=True)
         try:
-            answer = self.client.list_table_versions(names.ListTableVersionsRequest(**wanted))
+            answer = self.client.list_table_versions(names.ListTableVersionsRequest(**request))
         except (names.TableNotFoundError, names.TableBranchNotFoundError):
             return None
         for found in _fields(answer)["versions"][:1]:
@@ -277,7 +277,7 @@ class NamespaceVersions(CommitHandler):
 
     @property
     def frees_numbers(self) -> bool:
-        """Return False: the namespace keeps what it took, also of versions that were removed."""
+        """Return False: the namespace never reuses version numbers, even of removed versions."""
         return False
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
@@ -289,7 +289,7 @@ class NamespaceVersions(CommitHandler):
             answer = self.client.describe_table_version(self._request(version=version))
         except (errors.TableVersionNotFoundError, errors.TableNotFoundError) as error:
             raise VersionNotFoundError(
-                "the namespace knows of no such version", uri=uri, version=version
+                "the namespace has no such version", uri=uri, version=version
             ) from error
         return self._entry(store, _fields(_fields(answer)["version"]))
 
@@ -307,7 +307,7 @@ class NamespaceVersions(CommitHandler):
         found = parse_manifest_name(file)
         if found is None or found.version != number:
             raise CorruptDataError(
-                "the namespace has a manifest under another version than its own",
+                "the namespace returned a manifest of a different version",
                 path=version["manifest_path"],
                 version=number,
             )
@@ -320,7 +320,7 @@ class NamespaceVersions(CommitHandler):
 
 
 def _fields(answer: Any) -> Mapping[str, Any]:
-    """Return the fields of an answer, which is a dict or a value of the namespace's models."""
+    """Return the fields of a response, either a dict or a `lance_namespace` model."""
     if isinstance(answer, Mapping):
         return answer
     fields: dict[str, Any] = answer.model_dump(exclude_none=True)

@@ -1,4 +1,4 @@
-"""Changing the rows of a dataset: inserting, deleting, updating, upserting."""
+"""Methods that insert, delete, update and merge rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 import pyarrow as pa
 
 from lancelet import ops
-from lancelet.dataset.arguments import checks_kinds, previews, says_results
+from lancelet.dataset.arguments import checks_kinds, documents_results, previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.show import display
 from lancelet.dataset.show.progress import ProgressOption, shown
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 
 class ExecuteResult(TypedDict):
-    """What a merge did."""
+    """The row counts of a merge."""
 
     num_inserted_rows: int
     num_updated_rows: int
     num_deleted_rows: int
 
 
-@says_results
+@documents_results
 class MergeInsertBuilder:
-    """Says what happens to rows whose key is in both, only in the source, only in the dataset."""
+    """Builds a merge: actions for matched rows, new source rows, and unmatched target rows."""
 
     def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
-        """Merge into a dataset by a column, several, or its primary key."""
+        """Merge into a dataset by key columns, by default its primary key."""
         self._dataset = dataset
         self._spec = ops.merge_insert.spec.MergeSpec(_key_names(dataset, on))
         self._retries = ops.publish.Retries()
         self._options = CommitOptions()
 
     def __repr__(self) -> str:
-        """Show into what is merged, and what happens to rows."""
+        """Show the target and the actions."""
         return display.line("MergeInsertBuilder", self._dataset.uri, **self._facts())
 
     def _repr_html_(self) -> str:
-        """Show the same in a notebook."""
+        """Render the target and the actions for notebooks."""
         return display.card(f"Merge into {self._dataset.uri}", self._facts())
 
     def _facts(self) -> dict[str, object]:
@@ -73,7 +73,7 @@ class MergeInsertBuilder:
         """Update matched rows with all columns of the source.
 
         Args:
-            condition: SQL over `source.` and `target.` columns; other rows are left as they are.
+            condition: SQL over `source.` and `target.` columns; other rows remain unchanged.
 
         Example:
             ```python
@@ -118,10 +118,10 @@ class MergeInsertBuilder:
         return self._with(inserts=True)
 
     def when_not_matched_by_source_delete(self, expr: str | None = None) -> Self:
-        """Delete rows whose key is not in the source.
+        """Delete target rows without a matching source row.
 
         Args:
-            expr: SQL over the columns of the dataset; only rows for which it is true are deleted.
+            expr: A SQL condition on the columns of the dataset; by default all unmatched rows.
 
         Example:
             ```python
@@ -132,13 +132,13 @@ class MergeInsertBuilder:
         return self._with(deletes_unmatched=True, delete_condition=expr)
 
     def source_dedupe_behavior(self, behavior: Literal["fail", "first_seen"]) -> Self:
-        """Set what happens if several source rows have the same key.
+        """Set the behavior for several source rows with the same key.
 
         Args:
-            behavior: `fail` raises, which is the default; `first_seen` takes the first row.
+            behavior: `fail` raises, which is the default; `first_seen` uses the first row.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -151,7 +151,7 @@ class MergeInsertBuilder:
 
     @checks_kinds
     def conflict_retries(self, max_retries: int) -> Self:
-        """Set how many times to retry after a conflict.
+        """Set the number of retries after a conflict.
 
         Args:
             max_retries: The number of retries, by default 10.
@@ -166,10 +166,10 @@ class MergeInsertBuilder:
 
     @checks_kinds
     def retry_timeout(self, timeout: timedelta) -> Self:
-        """Set how long to retry.
+        """Set the time limit of retries.
 
         Args:
-            timeout: The time, by default 30 seconds.
+            timeout: The time limit, by default 30 seconds.
 
         Example:
             ```python
@@ -183,13 +183,13 @@ class MergeInsertBuilder:
         return self
 
     def data_storage_version(self, version: str) -> Self:
-        """Set the version of new data files.
+        """Set the file version of new data files.
 
         Args:
             version: The file version, by default the dataset's.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -202,7 +202,7 @@ class MergeInsertBuilder:
 
     @checks_kinds
     def use_index(self, use_index: bool) -> Self:
-        """Set whether an index on the key may be used.
+        """Set whether to use an index on the key.
 
         Args:
             use_index: On by default.
@@ -215,34 +215,34 @@ class MergeInsertBuilder:
         return self._with(uses_index=use_index)
 
     def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> Self:
-        """Set how rows are updated.
+        """Set the method of updating rows.
 
         Args:
-            mode: `rewrite_rows`, which `auto` means, appends changed rows and deletes the old ones.
-                `rewrite_columns` leaves rows where they are and rewrites the columns of the source
-                in the fragments it touches; only for updates of some columns.
+            mode: `auto` or `rewrite_rows` appends changed rows and deletes the old rows.
+                `rewrite_columns` keeps rows in their fragments and rewrites the source columns of
+                the affected fragments; only for updates of some columns.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
             dataset.merge_insert("id").when_matched_update_all().write_mode("rewrite_rows").execute(new_books)
             ```
         """
-        known = [each.value for each in ops.merge_insert.spec.RewriteMode]
-        if mode not in known:
+        modes = [each.value for each in ops.merge_insert.spec.RewriteMode]
+        if mode not in modes:
             raise InvalidInputError(
                 f"Invalid write_mode: {mode}. Expected one of "
-                + ", ".join(f"'{each}'" for each in known)
+                + ", ".join(f"'{each}'" for each in modes)
             )
         return self._with(mode=ops.merge_insert.spec.RewriteMode(mode))
 
     def target_bases(self, bases: list[str]) -> Self:
-        """Write new files to base paths, in turn.
+        """Write new files to base paths, in rotation.
 
         Args:
-            bases: Names or paths of bases.
+            bases: Names or paths of base paths.
 
         Example:
             ```python
@@ -262,10 +262,10 @@ class MergeInsertBuilder:
         )
 
     def target_all_bases(self, include_primary: bool = True) -> Self:
-        """Write new files to all base paths, in turn.
+        """Write new files to all base paths, in rotation.
 
         Args:
-            include_primary: Whether the folder of the dataset is among them.
+            include_primary: Whether to include the folder of the dataset.
 
         Example:
             ```python
@@ -285,7 +285,7 @@ class MergeInsertBuilder:
         )
 
     def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
-        """Record how far shards of the write-ahead log are merged with this commit.
+        """Record which generations of write-ahead log shards this commit merges.
 
         Args:
             sstables: Objects with a `shard_id` and a `generation`.
@@ -320,7 +320,7 @@ class MergeInsertBuilder:
         return self
 
     def memory_limit(self, limit: int) -> Self:
-        """Set the memory for source rows of a stream; more are spilled to a file.
+        """Set the memory limit for source rows; larger streams spill to disk.
 
         Args:
             limit: The number of bytes.
@@ -342,10 +342,10 @@ class MergeInsertBuilder:
         progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> ExecuteResult | ChangeReport:
-        """Merge the source rows into the dataset, and check the new version out.
+        """Merge the source rows into the dataset, and check out the new version.
 
         Args:
-            data_obj: The source rows, in any form that `write_dataset` takes.
+            data_obj: The source rows, in any form that `write_dataset` accepts.
             schema: The schema to convert the rows to.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
@@ -354,11 +354,9 @@ class MergeInsertBuilder:
             The numbers of inserted, updated and deleted rows; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            CommitConflictError: If a concurrent commit changed the same rows, and still did after
-                all retries.
-            InvalidInputError: If an argument has a value that it cannot have.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            CommitConflictError: If concurrent commits changed the same rows in every attempt.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -379,19 +377,18 @@ class MergeInsertBuilder:
     def execute_uncommitted(
         self, data_obj: Any, *, schema: pa.Schema | None = None
     ) -> tuple[Transaction, ExecuteResult]:
-        """Write what the merge changes, without committing it.
+        """Write the changes of the merge without committing them.
 
         Args:
             data_obj: The source rows.
             schema: The schema to convert the rows to.
 
         Returns:
-            The transaction for `LanceDataset.commit`, and the numbers of rows.
+            The transaction for `LanceDataset.commit`, and the row counts.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            InvalidInputError: If an argument has a value that it cannot have.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -410,21 +407,19 @@ class MergeInsertBuilder:
     def execute_batches(
         self, new_data: Any, *, dry_run: bool = False
     ) -> ExecuteResult | ChangeReport:
-        """Merge in-memory rows. The same as `execute`, under a name of pylance.
+        """Merge in-memory rows. Equivalent to `execute`; a method of pylance.
 
         Args:
             new_data: The source rows.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
-            The numbers of rows; with `dry_run`, the `ChangeReport`.
+            The row counts; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            CommitConflictError: If a concurrent commit changed the same rows, and still did after
-                all retries.
-            InvalidInputError: If an argument has a value that it cannot have.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            CommitConflictError: If concurrent commits changed the same rows in every attempt.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -434,18 +429,17 @@ class MergeInsertBuilder:
         return self.execute(new_data, dry_run=True) if dry_run else self.execute(new_data)
 
     def execute_uncommitted_batches(self, new_data: Any) -> tuple[Transaction, ExecuteResult]:
-        """Write what a merge of in-memory rows changes. The same as `execute_uncommitted`.
+        """Write the changes of merging in-memory rows. Equivalent to `execute_uncommitted`.
 
         Args:
             new_data: The source rows.
 
         Returns:
-            The transaction for `LanceDataset.commit`, and the numbers of rows.
+            The transaction for `LanceDataset.commit`, and the row counts.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            InvalidInputError: If an argument has a value that it cannot have.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -456,7 +450,7 @@ class MergeInsertBuilder:
         return self.execute_uncommitted(new_data)
 
     def analyze_plan_batches(self, new_data: Any) -> str:
-        """Return the measured plan for in-memory rows. The same as `analyze_plan`.
+        """Return the measured plan for in-memory rows. Equivalent to `analyze_plan`.
 
         Args:
             new_data: The source rows.
@@ -472,7 +466,7 @@ class MergeInsertBuilder:
         """
         return self.analyze_plan(new_data)
 
-    def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - there is no more to say
+    def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - pylance's signature
         """Return the plan of the merge.
 
         Args:
@@ -483,7 +477,7 @@ class MergeInsertBuilder:
             The plan as text.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -503,9 +497,8 @@ class MergeInsertBuilder:
             The plan as text.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            InvalidInputError: If an argument has a value that it cannot have.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -545,19 +538,19 @@ _RETRY_TIMEOUT: Final = timedelta(seconds=30)
 
 
 class DeleteResult(TypedDict):
-    """What a deletion did."""
+    """The row count of a deletion."""
 
     num_deleted_rows: int
 
 
 class UpdateResult(TypedDict):
-    """What an update did."""
+    """The row count of an update."""
 
     num_rows_updated: int
 
 
 class MutationMethods:
-    """What changes rows."""
+    """Methods that insert, delete, update and merge rows."""
 
     _handle: Handle
 
@@ -565,18 +558,17 @@ class MutationMethods:
     def insert(
         self, data: Any, *, mode: str = "append", dry_run: bool = False, **kwargs: Any
     ) -> ChangeReport | None:
-        """Append rows, and check the new version out.
+        """Append rows, and check out the new version.
 
         Args:
-            data: The rows, in any form that `write_dataset` takes.
+            data: The rows, in any form that `write_dataset` accepts.
             mode: `append` or `overwrite`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             kwargs: Further arguments of `write_dataset`.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -584,7 +576,7 @@ class MutationMethods:
             ```
         """
         rows = ops.rows.read_rows(data, kwargs.pop("schema", None))
-        own = cast("LanceDataset", self)  # what this is mixed into
+        own = cast("LanceDataset", self)  # the class that uses this mixin
         request = WriteRequest(own, mode, **kwargs)
         if dry_run:
             return request.report(rows)
@@ -602,12 +594,12 @@ class MutationMethods:
         progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> DeleteResult | ChangeReport:
-        """Delete the rows for which a predicate is true.
+        """Delete rows that match a predicate.
 
         Args:
             predicate: SQL text or a pyarrow expression.
             conflict_retries: The number of retries if concurrent commits changed the same rows.
-            retry_timeout: How long to retry.
+            retry_timeout: The time limit of retries.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
@@ -615,9 +607,8 @@ class MutationMethods:
             A dict with `num_deleted_rows`; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            CommitConflictError: If a concurrent commit changed the same rows, and still did after
-                all retries.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            CommitConflictError: If concurrent commits changed the same rows in every attempt.
 
         Example:
             ```python
@@ -641,8 +632,7 @@ class MutationMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same rows, and still did after
-                all retries.
+            CommitConflictError: If concurrent commits changed the same rows in every attempt.
 
         Example:
             ```python
@@ -668,13 +658,13 @@ class MutationMethods:
         progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> UpdateResult | ChangeReport:
-        """Set columns to new values, in the rows for which a predicate is true.
+        """Set columns to new values in rows that match a predicate.
 
         Args:
-            updates: SQL expressions by column; a dotted path is a field of a struct.
+            updates: SQL expressions by column; a dotted path refers to a struct field.
             where: SQL text or a pyarrow expression; by default all rows.
             conflict_retries: The number of retries if concurrent commits changed the same rows.
-            retry_timeout: How long to retry.
+            retry_timeout: The time limit of retries.
             data_storage_version: The version of new data files; by default the dataset's.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
@@ -683,10 +673,9 @@ class MutationMethods:
             A dict with `num_rows_updated`; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
-            CommitConflictError: If a concurrent commit changed the same rows, and still did after
-                all retries.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
+            CommitConflictError: If concurrent commits changed the same rows in every attempt.
 
         Example:
             ```python
@@ -709,17 +698,17 @@ class MutationMethods:
         return UpdateResult(num_rows_updated=updated.num_rows)
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
-        """Start an upsert: a merge of new rows by key.
+        """Start a merge of new rows by key, such as an upsert.
 
         Args:
             on: The key column or columns; by default the unenforced primary key of the schema.
 
         Returns:
-            A builder: say what to do with matches, then `execute`.
+            A builder: set the actions, then call `execute`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -730,10 +719,10 @@ class MutationMethods:
         return MergeInsertBuilder(self, on)  # type: ignore[arg-type]  # the mixin is a dataset
 
     def look_at(self, snapshot: Snapshot) -> None:
-        """Check another snapshot out, in place.
+        """Check out another snapshot, in place.
 
         Args:
-            snapshot: The snapshot, such as one that was just committed.
+            snapshot: The snapshot, such as the result of a commit.
 
         Example:
             ```python

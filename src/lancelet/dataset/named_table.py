@@ -1,9 +1,9 @@
-"""Tables that are named by a namespace instead of a URI.
+"""Tables identified by a namespace and a table id instead of a URI.
 
     dataset(namespace_client=ns, table_id=["sales", "q"])
-    ns.describe_table(id=["sales", "q"])     where it is, and what its store asks for
+    ns.describe_table(id=["sales", "q"])     the location and storage options
 
-A table that is created takes its name first. Credentials that end are asked for again.
+A new table is declared before it is written. Temporary credentials are refreshed before expiry.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class NamedTable:
 
     Attributes:
         client: The namespace.
-        table_id: The path of the name.
-        is_managed: Whether the namespace keeps the versions; None if nobody asked it yet.
+        table_id: The id of the table in the namespace.
+        is_managed: Whether the namespace manages the versions; None if not yet described.
     """
 
     client: LanceNamespace
@@ -36,17 +36,17 @@ class NamedTable:
     def opened(
         self, storage_options: Mapping[str, str] | None
     ) -> tuple[str, Mapping[str, str], NamedTable]:
-        """Ask where the table is: its URI, the options of its store, and the table as known."""
+        """Describe the table: its URI, its storage options, and the updated instance."""
         answer = self.described()
         options = {**(storage_options or {}), **(answer.storage_options or {})}
-        known = replace(self, is_managed=bool(answer.managed_versioning))
-        return _location(answer, self.table_id), options, known
+        described = replace(self, is_managed=bool(answer.managed_versioning))
+        return _location(answer, self.table_id), options, described
 
     def uri_to_write(self, *, creates: bool) -> str:
-        """Return where the table is; one that is to be created takes its name first.
+        """Return the location of the table; declare the table if it is to be created.
 
         Raises:
-            TableNotFoundError: If nothing has the name, and nothing is to be created.
+            TableNotFoundError: If the table does not exist and `creates` is False.
         """
         names = namespace_module()
         try:
@@ -54,25 +54,25 @@ class NamedTable:
         except names.TableNotFoundError:
             if not creates:
                 raise
-            asked = names.DeclareTableRequest(id=list(self.table_id))
-            return _location(self.client.declare_table(asked), self.table_id)
+            request = names.DeclareTableRequest(id=list(self.table_id))
+            return _location(self.client.declare_table(request), self.table_id)
 
     def storage_options(self) -> Mapping[str, str]:
-        """Return what the store asks for, such as credentials that end."""
+        """Return the current storage options, such as temporary credentials."""
         return dict(self.described().storage_options or {})
 
     def described(self) -> Any:
-        """Return what the namespace says of the table."""
-        asked = namespace_module().DescribeTableRequest(
+        """Return the description of the table by the namespace."""
+        request = namespace_module().DescribeTableRequest(
             id=list(self.table_id), vend_credentials=True
         )
-        return self.client.describe_table(asked)
+        return self.client.describe_table(request)
 
 
 def named_table(
     uri: object, client: LanceNamespace | None, table_id: Sequence[str] | None
 ) -> NamedTable | None:
-    """Return the table that a caller names by its id, or None if by its URI."""
+    """Return the table of a namespace, or None if a URI is given instead."""
     if (client is None) != (table_id is None):
         raise InvalidInputError("Both 'namespace_client' and 'table_id' must be provided together.")
     if client is None or table_id is None:
@@ -85,7 +85,7 @@ def named_table(
 
 
 def refuse_both(uri: object, client: object) -> None:
-    """Raise if a table is named in two ways."""
+    """Raise if both a URI and a namespace are given."""
     if uri is not None and client is not None:
         raise InvalidInputError(
             "Cannot specify both 'uri' and 'namespace_client/table_id'. Please provide either "
@@ -95,14 +95,14 @@ def refuse_both(uri: object, client: object) -> None:
 
 def _location(answer: Any, table_id: Sequence[str]) -> str:
     if not answer.location:
-        raise InvalidInputError("the namespace does not say where a table is", table=list(table_id))
+        raise InvalidInputError("the namespace returned no table location", table=list(table_id))
     return str(answer.location)
 
 
 def namespace_module() -> Any:
-    """Return the package of requests, answers and errors that all namespaces share."""
+    """Import `lance_namespace`, the package of requests, responses and errors of namespaces."""
     try:
         import lance_namespace  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UnsupportedError("namespaces need the extra `lancelet[namespace]`") from error
+        raise UnsupportedError("namespaces require the extra `lancelet[namespace]`") from error
     return lance_namespace

@@ -1,9 +1,9 @@
-"""Sessions: what the tables that are opened with one may hold in memory.
+"""Sessions: caches of metadata and indices, and their size limits.
 
-    Session()                          shares the cache of the process, as tables without a session
-    Session(64_000_000, 16_000_000)    has its own cache, of indices and of all else
+    Session()                          shares the process-wide cache, the default of all tables
+    Session(64_000_000, 16_000_000)    has separate caches of indices and of metadata
 
-Handles of one table that share a cache share what they read: an index is in memory once.
+Datasets of one table that share a cache hold each index in memory once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEYS: Final = ("kind", "options")
 
 
 class Session:
-    """Caches of metadata and index parts, which datasets can share."""
+    """Caches of metadata and index partitions that datasets can share."""
 
     def __init__(
         self,
@@ -32,16 +32,16 @@ class Session:
         metadata_cache_backend: str | Mapping[str, Any] | None = None,
         store_registry: Any = None,
     ) -> None:
-        """Make a cache of these sizes, or share that of the process if none is given.
+        """Create caches of the given sizes, or share the process-wide cache by default.
 
         Args:
-            index_cache_size_bytes: The most bytes of indices that are kept. With only the other
-                size, as many as the process may keep.
-            metadata_cache_size_bytes: The most bytes of all else that are kept. With only the
-                other size, as many as the process may keep.
-            index_cache_backend: The same as the first, as a URI or as a kind with options.
-            metadata_cache_backend: The same as the second.
-            store_registry: Has no effect: stores are chosen by their URIs.
+            index_cache_size_bytes: The size of the index cache; by default that of the process-wide
+                cache.
+            metadata_cache_size_bytes: The size of the metadata cache; by default that of the
+                process-wide cache.
+            index_cache_backend: The index cache size as a URI or as a kind with options.
+            metadata_cache_backend: The metadata cache size in the same form.
+            store_registry: Has no effect: stores are selected by URI.
         """
         del store_registry
         index = _capacity("index_cache", index_cache_size_bytes, index_cache_backend)
@@ -54,11 +54,11 @@ class Session:
 
     @property
     def stats(self) -> CacheStats:
-        """How many bytes the cache holds, and how often something was found in it."""
+        """The cached bytes and the hit counts."""
         return self.cache.stats
 
     def __repr__(self) -> str:
-        """Show how much is held, and how much may be."""
+        """Show the current and the maximum size."""
         stats = self.stats
         return display.line(
             "Session",
@@ -68,12 +68,12 @@ class Session:
         )
 
     def _repr_html_(self) -> str:
-        """Show the same in a notebook."""
+        """Render the sizes for notebooks."""
         stats = self.stats
         facts = {
             "size": display.size_text(stats.bytes),
-            "of indices": display.size_text(stats.index_bytes),
-            "at most": display.size_text(stats.budget_bytes),
+            "index bytes": display.size_text(stats.index_bytes),
+            "limit": display.size_text(stats.budget_bytes),
         }
         return display.card("Session", facts)
 
@@ -121,7 +121,7 @@ class Session:
 
 
 def _capacity(name: str, size: int | None, backend: str | Mapping[str, Any] | None) -> int | None:
-    """Return the most bytes of a cache, however a caller says it."""
+    """Return the cache size from either of the two arguments."""
     if backend is None:
         return size
     argument = f"{name}_backend"

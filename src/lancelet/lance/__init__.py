@@ -1,4 +1,4 @@
-"""The names of pylance's native module. Each has a better home, such as `lancelet.optimize`."""
+"""The names of pylance's native module; the public modules of lancelet define them."""
 
 from lancelet.on_demand import import_on_demand
 

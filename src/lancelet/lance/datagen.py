@@ -1,4 +1,4 @@
-"""Random rows, under the name that pylance has for them in its native module."""
+"""Random rows. Mirrors pylance's native module of this name."""
 
 from lancelet._datagen import is_datagen_supported, rand_batches
 

@@ -1,4 +1,4 @@
-"""Functions that pylance has in native code alone."""
+"""Functions of pylance's native module."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from lancelet.ops.mem_wal.sstable import KEYS_FOLDER, write_keys
 
 
 def manifest_needs_migration(dataset: LanceDataset) -> bool:
-    """Whether the manifest lacks counts of rows, which releases before 0.8.1 left out."""
+    """Return whether the manifest lacks row counts, as in releases before 0.8.1."""
     return any(fragment.physical_rows is None for fragment in dataset.snapshot.fragments)
 
 
 def register_lance_metrics_recorder() -> bool:
-    """Begin to count requests of stores; see `lancelet.otel`."""
+    """Start to count requests of stores; see `lancelet.otel`."""
     return REQUEST_METRICS.install()
 
 
 def lance_metrics_catalog() -> list[MetricDescription]:
-    """Return what is counted; nothing is before a recorder is registered."""
+    """Return the descriptions of the metrics; empty before a recorder is registered."""
     return list(CATALOG) if REQUEST_METRICS.is_installed else []
 
 
 def snapshot_lance_metrics() -> list[MetricPoint]:
-    """Return what was counted so far."""
+    """Return the current values of the metrics."""
     return REQUEST_METRICS.points()
 
 
 def write_pk_sidecar(
     gen_path: str | os.PathLike[str], data: pa.Table, pk_columns: Sequence[str]
 ) -> None:
-    """Write where each key is beside a table of flushed rows that was put there by hand."""
+    """Write the key index of a manually created SSTable next to it."""
     folder = SegmentFolder(open_folder(gen_path), KEYS_FOLDER)
     write_keys(folder, data.select(list(pk_columns)))

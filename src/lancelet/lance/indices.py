@@ -1,11 +1,11 @@
-"""The steps of building a vector index, under the names of pylance's native module.
+"""The steps of a vector index build. Mirrors pylance's native module of this name.
 
     train_ivf_model(dataset, "v", 32, 4, "l2", 256, 50)           4 centroids
-    train_pq_model(dataset, "v", 32, 8, "l2", 256, 50, those)     256 words for each of 8 pieces
-    build_rq_model(32, 1)                                         the rotation of RQ as JSON
+    train_pq_model(dataset, "v", 32, 8, "l2", 256, 50, centroids) 256 codewords for 8 sub-vectors
+    build_rq_model(32, 1)                                         the RaBitQ rotation as JSON
     transform_vectors, shuffle_.., load_..                        see `lancelet.indices.builder`
 
-`IndicesBuilder` checks its arguments and takes these steps.
+`IndicesBuilder` validates its arguments and runs these steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 from lancelet.dataset.index.scalar import IndexDescription, IndexSegmentDescription
 from lancelet.dataset.index.values import Index as IndexSegment
 from lancelet.dataset.index.values import IndexConfig
-from lancelet.dataset.index.vector_request import known_partitions, matrix_of_values
+from lancelet.dataset.index.vector_request import matrix_of_values, read_assigned_partitions
 from lancelet.errors import InvalidInputError
 from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.index.base import IndexedRows
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _PARTITION: Final = "__ivf_part_id"
-_ROUNDS: Final = 4
+_ROTATION_STEPS: Final = 4
 _FLOATS: Final = ("float16", "float32", "float64")
 _MOST_BITS: Final = 9
 
@@ -73,7 +73,7 @@ def train_ivf_model(
     max_iters: int,
     fragment_ids: Sequence[int] | None = None,
 ) -> pa.FixedSizeListArray:
-    """Find centroids of a sample."""
+    """Train IVF centroids on a sample."""
     request = IvfRequest(
         "IVF_FLAT",
         METRICS[distance_type],
@@ -108,25 +108,25 @@ def train_pq_model(
         sample_rate=sample_rate,
         centroids=matrix_of_values(ivf_centroids),
     )
-    words = train_codebook(_rows(dataset, column, fragment_ids), request)
-    return _vectors(words.codebook, dimension)
+    codes = train_codebook(_rows(dataset, column, fragment_ids), request)
+    return _vectors(codes.codebook, dimension)
 
 
 def build_rq_model(dimension: int, num_bits: int = 5, dtype: str = "float32") -> str:
-    """Return a random rotation for segments of RQ that are built apart, as JSON.
+    """Return a random RaBitQ rotation as JSON, for index segments that are built separately.
 
     Args:
-        dimension: How many elements a vector has, a multiple of 8.
-        num_bits: How many bits the code of an element has.
-        dtype: What the elements are; the rotation is the same for all.
+        dimension: The dimension of the vectors, a multiple of 8.
+        num_bits: The number of bits per element.
+        dtype: The type of the elements; does not affect the rotation.
     """
     if dimension < 1 or dimension % 8:
-        raise InvalidInputError("RQ takes vectors of a multiple of 8 elements", dimension=dimension)
+        raise InvalidInputError("the dimension must be a multiple of 8", dimension=dimension)
     if not 1 <= num_bits <= _MOST_BITS:
-        raise InvalidInputError(f"codes of RQ have 1 to {_MOST_BITS} bits", num_bits=num_bits)
+        raise InvalidInputError(f"num_bits of RQ must be 1 to {_MOST_BITS}", num_bits=num_bits)
     if dtype not in _FLOATS:
-        raise InvalidInputError("RQ takes floating numbers", dtype=dtype, known=list(_FLOATS))
-    signs = np.random.default_rng().integers(0, 256, _ROUNDS * dimension // 8)
+        raise InvalidInputError("the type must be floating-point", dtype=dtype, known=list(_FLOATS))
+    signs = np.random.default_rng().integers(0, 256, _ROTATION_STEPS * dimension // 8)
     model = {
         "rotate_mat_position": None,
         "fast_rotation_signs": signs.tolist(),
@@ -152,27 +152,27 @@ def transform_vectors(
     partitions_ds_uri: str | None = None,
     num_bits: int = 8,
 ) -> None:
-    """Write a file with the id, the partition and the code of each row of fragments, or of all.
+    """Write a file with the row id, partition and code of each row of the fragments.
 
-    Partitions are those of a dataset of rows and partitions, if there is one.
+    The partitions are read from a dataset of precomputed partitions, if given.
     """
-    known = known_partitions(partitions_ds_uri)
+    assigned = read_assigned_partitions(partitions_ds_uri)
     chosen = None if fragments is None else [each.fragment_id for each in fragments]
-    model, words = _models(
+    model, codes = _models(
         dimension, num_subvectors, distance_type, ivf_centroids, pq_codebook, num_bits
     )
     with LanceFileWriter(dst_uri) as writer:
-        for part in encode_rows(_rows(dataset, column, chosen), model, words, known):
+        for part in encode_rows(_rows(dataset, column, chosen), model, codes, assigned):
             writer.write_batch(part)
 
 
 def shuffle_transformed_vectors(
     unsorted_filenames: list[str],
     dir_path: str,
-    ivf_centroids: pa.Array,  # noqa: ARG001 - pylance's name; files say of what partition rows are
+    ivf_centroids: pa.Array,  # noqa: ARG001 - unused; the files contain the partitions
     shuffle_output_root_filename: str | None = "sorted",
 ) -> list[str]:
-    """Sort rows of files of a folder by partition, and return the names of new files."""
+    """Sort the rows of files by partition, and return the names of the new files."""
     found = []
     for number, table in enumerate(_tables(unsorted_filenames, dir_path)):
         name = f"{shuffle_output_root_filename}_{number}.lance"
@@ -196,19 +196,19 @@ def load_shuffled_vectors(
     index_name: str | None = None,
     num_bits: int = 8,
 ) -> None:
-    """Commit an index of the rows that files have."""
+    """Commit an index of the rows in shuffled files."""
     name = index_name or default_name(column)
     rows = pa.concat_tables(_tables(filenames, dir_path))
-    model, words = _models(
+    model, codes = _models(
         pq_dimension, num_subvectors, distance_type, ivf_centroids, pq_codebook, num_bits
     )
     handle = dataset.handle
-    segment = write_encoded(handle.snapshot, column, name, model, words, rows)
+    segment = write_encoded(handle.snapshot, column, name, model, codes, rows)
     handle.snapshot = commit_segments(handle.snapshot, name, column, [segment])
 
 
 def get_ivf_model(dataset: LanceDataset, index_name: str) -> Any:
-    """Return the centroids of an index, as an object that has them as `centroids`."""
+    """Return the IVF model of an index, an object with `centroids`."""
     return dataset.get_ivf_model(index_name)
 
 
@@ -217,10 +217,17 @@ def _rows(dataset: LanceDataset, column: str, fragments: Sequence[int] | None) -
 
 
 def _models(
-    dimension: int, pieces: int, distance_type: str, centroids: Any, codebook: Any, bits: int
+    dimension: int,
+    num_sub_vectors: int,
+    distance_type: str,
+    centroids: Any,
+    codebook: Any,
+    bits: int,
 ) -> tuple[Centroids, ProductCodes]:
     metric = METRICS[distance_type]
-    book = matrix_of_values(codebook).reshape(pieces, 1 << bits, dimension // pieces)
+    book = matrix_of_values(codebook).reshape(
+        num_sub_vectors, 1 << bits, dimension // num_sub_vectors
+    )
     return Centroids(metric, matrix_of_values(centroids)), ProductCodes(metric, book, bits)
 
 

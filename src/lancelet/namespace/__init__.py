@@ -1,11 +1,11 @@
-"""Namespaces: names for tables, kept in a folder or behind a server.
+"""Namespaces: catalogs of tables in a folder or on a server.
 
     ns = DirectoryNamespace(root="s3://bucket/tables")
     ns.create_namespace(CreateNamespaceRequest(id=["sales"]))
     lancelet.write_dataset(rows, namespace_client=ns, table_id=["sales", "orders"])
 
-Requests and answers are the classes of the package `lance-namespace`, which this one needs; they
-are found here too, as is the interface `LanceNamespace`.
+Requests and responses are classes of the required package `lance-namespace`. This package
+re-exports them and the interface `LanceNamespace`.
 """
 
 import lance_namespace

@@ -1,9 +1,9 @@
-"""A server that answers the operations of a namespace by HTTP.
+"""An HTTP server for the operations of a namespace.
 
     with RestAdapter("dir", {"root": "shop"}) as server:
         RestNamespace(**server.client_properties).list_tables(...)
 
-Clients send the token of the server; see `lancelet.http_server` for what is refused and limited.
+Clients send the token of the server; `lancelet.http_server` describes its checks and limits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STATUS: Final = {
 
 
 class RestAdapter:
-    """Serves a namespace while it is started; a context manager starts and stops it."""
+    """Serves a namespace while started; a context manager starts and stops it."""
 
     def __init__(
         self,
@@ -70,19 +70,19 @@ class RestAdapter:
         requires_token: bool = True,
         limits: Limits | None = None,
     ) -> None:
-        """Serve a namespace of a kind.
+        """Configure the server.
 
         Args:
-            namespace_client_impl: `dir` or `rest`.
+            namespace_client_impl: The namespace implementation, `dir` or `rest`.
             namespace_client_properties: The properties of the namespace.
-            session: Has no effect: a dataset is given one when it is opened.
-            host: The address to listen at, by default loopback.
-            port: The port, by default 2333; 0 takes any that is free.
-            token: The bearer token that clients send; by default a random one, which `start`
-                prints to the standard error and `client_properties` has.
-            requires_token: False answers every program that can connect, other users of the
-                machine included.
-            limits: How much clients may use.
+            session: Has no effect: sessions are given when a dataset is opened.
+            host: The address to listen on, by default loopback.
+            port: The port, by default 2333; 0 selects a free port.
+            token: The required bearer token; by default a random one, which `start` prints to
+                stderr and `client_properties` contains.
+            requires_token: Whether a token is required; False accepts all programs that can
+                connect, including those of other users of the machine.
+            limits: The resource limits for clients.
 
         Example:
             ```python
@@ -99,7 +99,7 @@ class RestAdapter:
                 expected=sorted(_KINDS),
             )
         if token == "" or (token is not None and not requires_token):
-            raise InvalidInputError("a token is not empty and needs `requires_token=True`")
+            raise InvalidInputError("a token must be non-empty and requires `requires_token=True`")
         self._namespace: LanceNamespace = kind(**dict(namespace_client_properties or {}))
         self._is_generated = token is None and requires_token
         self._token = secrets.token_urlsafe(32) if self._is_generated else token
@@ -114,24 +114,24 @@ class RestAdapter:
 
     @property
     def port(self) -> int:
-        """The port that the server listens at."""
+        """The port of the server."""
         return self._server.port
 
     @property
     def token(self) -> str | None:
-        """The bearer token that clients send, None if they need none."""
+        """The required bearer token, or None."""
         return self._token
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """The properties of a `RestNamespace` that uses this server."""
+        """The properties of a `RestNamespace` that connects to this server."""
         properties = {"uri": self._server.uri}
         if self._token is not None:
             properties["header.Authorization"] = f"Bearer {self._token}"
         return properties
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         self._server.start()
         if self._is_generated:
             header = f"Authorization: Bearer {self._token}"
@@ -166,16 +166,14 @@ class RestAdapter:
                 return self._serve(route, match.groupdict(), request)
             methods.add(route.method)
         if methods:
-            message = f"{request.path} is requested by {' or '.join(sorted(methods))}"
+            message = f"{request.path} requires the method {' or '.join(sorted(methods))}"
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, message, ErrorCode.UNSUPPORTED)
-        return _refusal(
-            HTTPStatus.NOT_FOUND, f"no operation has the path {request.path}", ErrorCode.UNSUPPORTED
-        )
+        return _refusal(HTTPStatus.NOT_FOUND, f"unknown path {request.path}", ErrorCode.UNSUPPORTED)
 
     def _serve(self, route: Route, names: dict[str, str], request: Request) -> Response:
         expected = MEDIA_TYPES.get(route.body)
         if request.body and request.media_type != expected:
-            message = f"the body of {route.operation} has the Content-Type {expected}"
+            message = f"{route.operation} requires the Content-Type {expected}"
             return _refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message, ErrorCode.INVALID_INPUT)
         try:
             found = _run(self._namespace, route, names, dict(request.query), request.body)
@@ -204,7 +202,7 @@ def _run(
     query: dict[str, str],
     body: bytes,
 ) -> bytes:
-    """Do an operation, and return its answer as bytes."""
+    """Run an operation, and serialize its response."""
     delimiter = query.pop("delimiter", "$")
     fields: dict[str, Any] = parse_json(body) if route.body is Body.JSON else {}
     kind = getattr(lance_namespace, route.request)
@@ -229,7 +227,7 @@ def _run(
 
 
 def _value(field: Any, text: str) -> Any:
-    """Return the value of a field that was part of the path."""
+    """Parse the value of a field in the path."""
     kind = str(field.annotation) if field is not None else "str"
     if "Dict" in kind or "bool" in kind or "int" in kind:
         return json.loads(text)

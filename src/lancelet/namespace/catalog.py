@@ -1,13 +1,13 @@
-"""The table `__manifest` of a folder: the names of its namespaces and tables.
+"""The catalog table `__manifest` of a folder: its namespaces and tables.
 
     object_id          object_type   location           metadata
     sales              namespace     null               {"owner": "ann"}
     sales$q            table         1f0c9a2e_sales$q   null
     .dropped/5d3e01ab  dropped       orders.lance       {"object_id": "orders"}
 
-An id is the path of an object, joined with `$`. The id is the primary key of the table, so if two
-writers add the same name at once, one of them is refused. Every change of a name is one commit.
-A dropped table keeps a row, under an id that is no name, until its files are deleted.
+An id is the path of an object, joined with `$`. The id is the primary key of the table, so one of
+two concurrent inserts of the same name is rejected. Every change of a name is one commit. A dropped
+table has a row with a reserved id until its files are deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMESPACE: Final = "namespace"
 DROPPED: Final = "dropped"
 
 CATALOG_FOLDER: Final = "__manifest"
-"""The folder of the table of names."""
+"""The folder of the catalog table."""
 
 _KEY: Final = {"lance-schema:unenforced-primary-key:position": "0"}
 _SCHEMA: Final = pa.schema(
@@ -68,12 +68,12 @@ class Entry:
     """A namespace or a table.
 
     Attributes:
-        path: The parts of its id.
+        path: The parts of the id.
         object_type: `table`, `namespace` or `dropped`.
-        location: Where the table is, relative to the root folder.
-        properties: Properties that the creator gave.
-        is_recorded: Whether the catalog has a row for it; otherwise a listing of the folder
-            showed it.
+        location: The path of the table relative to the root folder.
+        properties: The properties given at creation.
+        is_recorded: Whether the catalog contains the entry; otherwise it was found by listing
+            the folder.
     """
 
     path: tuple[str, ...]
@@ -84,31 +84,31 @@ class Entry:
 
     @property
     def object_id(self) -> str:
-        """The path as one text."""
+        """The parts of the path, joined."""
         return SEPARATOR.join(self.path)
 
 
 class Catalog:
-    """Reads and changes the names of one folder."""
+    """Reads and changes the catalog of a folder."""
 
     def __init__(self, root: str, storage_options: Mapping[str, str]) -> None:
-        """Open the catalog of a folder; its table is created with the first name."""
+        """Open the catalog of a folder; the first entry creates its table."""
         self._uri = join(root, CATALOG_FOLDER)
         self._options = dict(storage_options)
 
     def find(self, path: Sequence[str], location: str | None = None) -> list[Entry]:
-        """Return the entry of a name, and every entry with a location if one is given."""
+        """Return the entry of a name, and all entries of a location if given."""
         condition = _is_id(SEPARATOR.join(path))
         if location is not None:
             condition += f" OR {_is_text('location', location)}"
         return self._read(condition)
 
     def at_location(self, location: str) -> list[Entry]:
-        """Return the entries with a location; that of a dropped table is among them."""
+        """Return the entries of a location, including dropped tables."""
         return self._read(_is_text("location", location))
 
     def dropped(self, path: Sequence[str]) -> list[Entry]:
-        """Return the dropped tables of a name whose files may not be deleted yet."""
+        """Return dropped tables of a name; their files may still exist."""
         object_id = SEPARATOR.join(path)
         return [
             entry
@@ -117,7 +117,7 @@ class Catalog:
         ]
 
     def children(self, parent: Sequence[str], object_type: str | None = None) -> list[Entry]:
-        """Return the entries directly below a namespace, ordered by name."""
+        """Return the direct children of a namespace, ordered by name."""
         depth = len(parent) + 1
         found = [
             entry
@@ -133,25 +133,25 @@ class Catalog:
         return self._read(None)
 
     def add(self, entry: Entry) -> bool:
-        """Add an entry, and return whether its name was free."""
+        """Add an entry, and return False if its name already exists."""
         merge = self._opened().merge_insert("object_id").when_not_matched_insert_all()
         return bool(merge.execute(_rows([entry]))["num_inserted_rows"])
 
     def rename(self, entry: Entry, target: Sequence[str]) -> bool | None:
-        """Give an entry another id in one commit.
+        """Change the id of an entry in one commit.
 
         Returns:
-            True if it was renamed, False if the id is taken, None if the entry is gone.
+            True if renamed, False if the id already exists, None if the entry does not exist.
         """
         renamed = Entry(tuple(target), entry.object_type, entry.location, entry.properties)
         return self._replace(entry, renamed)
 
     def drop(self, entry: Entry) -> Entry | None:
-        """Remove the name of a table in one commit, and return the entry that keeps its location.
+        """Mark a table as dropped in one commit, and return the entry with its location.
 
         Returns:
-            The entry to `remove` once the files of the table are deleted; None if the entry is
-            gone.
+            The entry, to `remove` after the files of the table are deleted; None if it does not
+            exist.
         """
         dropped = Entry(
             (f"{_DROPPED_FOLDER}{surroundings.new_uuid().hex}",),
@@ -162,15 +162,15 @@ class Catalog:
         return dropped if self._replace(entry, dropped) else None
 
     def remove(self, entry: Entry) -> bool:
-        """Remove an entry, and return whether it was there."""
+        """Remove an entry, and return whether it existed."""
         done = self._opened().delete(_is_entry(entry))
         return bool(done["num_deleted_rows"])
 
     def _replace(self, entry: Entry, other: Entry) -> bool | None:
         """Replace an entry in one commit; see `rename`.
 
-        The rows are looked at anew in each attempt: a merge that retried by itself would add
-        `other` although another writer has removed `entry` meanwhile.
+        Each attempt reads the rows again: an automatically retried merge would add `other` even if
+        another writer has removed `entry`.
         """
         for attempt in range(1, _RENAME_ATTEMPTS_MAX + 1):
             dataset = self._opened()
@@ -217,7 +217,7 @@ class Catalog:
             pass
         try:
             return write_dataset(_SCHEMA.empty_table(), self._uri, storage_options=self._options)
-        except AlreadyExistsError:  # another program made it meanwhile
+        except AlreadyExistsError:  # created by a concurrent process
             return LanceDataset(self._uri, storage_options=self._options)
 
 
@@ -251,9 +251,9 @@ def _is_text(column: str, text: str) -> str:
 
 
 class TableState(Enum):
-    """What a folder at the location of a table shows.
+    """The state of a table location.
 
-    `ABSENT` includes a folder with files but without a version, which a failed write leaves.
+    `ABSENT` includes a folder with files but no version, which a failed write leaves.
     """
 
     ABSENT = "absent"
@@ -264,34 +264,34 @@ class TableState(Enum):
 
 
 class Folder:
-    """A folder of tables."""
+    """The root folder of the tables."""
 
     def __init__(self, root: str, storage_options: Mapping[str, str]) -> None:
-        """Look at a folder."""
+        """Open a folder."""
         self.root = root
         self.storage_options = dict(storage_options)
         self._store = open_folder(root, self.storage_options)
 
     def uri_of(self, location: str) -> str:
-        """Return the URI of a table, as others name it: local paths are `file://` URIs."""
+        """Return the URI of a table; local paths become `file://` URIs."""
         uri = join(self.root, check_location(location))
-        place = parse_uri(uri)
-        if place.scheme == "file":
-            # Whoever opens a URI decodes it, so names that look encoded have to be.
+        parsed = parse_uri(uri)
+        if parsed.scheme == "file":
+            # Readers decode URIs, so percent signs in names must be encoded.
             root = parse_uri(self.root)
             within = quote_path(location)
             return f"file://{join(root.authority + quote_path(root.path), within)}"
-        return uri if place.scheme == "memory" else join(self.root, quote_path(location))
+        return uri if parsed.scheme == "memory" else join(self.root, quote_path(location))
 
     def new_location(self, path: Sequence[str]) -> str:
-        """Return a location that no table has."""
+        """Return an unused location."""
         return f"{surroundings.new_uuid().hex[:8]}_{SEPARATOR.join(path)}"
 
     def listed_names(self, excluded: Collection[str]) -> list[str]:
-        """Return the names of the tables that the folder itself shows, ordered.
+        """Return the names of the tables found by listing the folder, ordered.
 
         Args:
-            excluded: Locations to pass over.
+            excluded: Locations to skip.
         """
         folders = [name(each.rstrip("/")) for each in self._store.list_delimited("").folders]
         found = sorted(each for each in folders if each.endswith(_SUFFIX) and each not in excluded)
@@ -305,7 +305,7 @@ class Folder:
             ]
 
     def state_of(self, location: str) -> TableState:
-        """Return what is at a location."""
+        """Return the state of a location."""
         listing = self._store.list_delimited(check_location(location))
         names = {name(each.path) for each in listing.objects}
         if _DEREGISTERED in names:
@@ -317,29 +317,29 @@ class Folder:
         return TableState.DECLARED if _RESERVED in names else TableState.ABSENT
 
     def has_table(self, location: str) -> bool:
-        """Return whether a location has a version of a table."""
+        """Return whether a location contains a version of a table."""
         return find_latest(self._store.at(check_location(location))) is not None
 
     def has_folder(self, location: str) -> bool:
-        """Whether there is anything at a place."""
+        """Return whether a location contains any files."""
         found = self._store.list_delimited(check_location(location))
         return bool(found.folders or found.objects)
 
     def reserve(self, location: str) -> None:
-        """Mark a place as taken by a table that is not written yet."""
+        """Reserve a location for a table that is not yet written."""
         self._store.put(f"{check_location(location)}/{_RESERVED}", b"")
 
     def check_droppable(self, location: str) -> None:
-        """Refuse to delete what is no table, such as a folder that holds others.
+        """Raise if a location is not a table, such as a folder with other tables.
 
         Raises:
-            InvalidInputError: Something else is there.
+            InvalidInputError: If the location is not a table.
         """
         if not self.has_folder(location) or self.has_table(location):
             return
         if not self._store.exists(f"{location}/{_RESERVED}"):
             raise InvalidInputError(
-                f"Invalid input: no table is at {location!r}, and something else is; deregister "
+                f"Invalid input: the folder at {location!r} is not a table; deregister "
                 "the name instead of dropping it"
             )
 
@@ -357,8 +357,8 @@ class Folder:
     def drop(self, location: str) -> None:
         """Delete the files of a table.
 
-        The versions go first, so that nobody opens a table with some of its files gone, and
-        what excludes the table from listings goes last.
+        The versions are deleted first, so readers never open an incomplete table. The file that
+        excludes the table from listings is deleted last.
         """
         if not self._is_own(location):
             self._drop_link(location)
@@ -372,37 +372,37 @@ class Folder:
         self._store.delete_folder(location)
 
     def _is_own(self, location: str) -> bool:
-        """Return whether a table is in the folder and not behind a symbolic link."""
+        """Return whether a table is in the folder, without symbolic links in its path."""
         return self._store.is_own(f"{check_location(location)}/{VERSIONS}")
 
     def _drop_link(self, location: str) -> None:
-        """Delete a link to a table of others; the table stays.
+        """Delete a link to an external table; the table is not deleted.
 
         Raises:
-            InvalidInputError: A folder above the table is the link, so others may need it.
+            InvalidInputError: If a parent folder is the link, because other tables may use it.
         """
         if not self._store.is_own(location):
             raise InvalidInputError(
-                f"Invalid input: the table at {location!r} is behind a symbolic link; deregister "
+                f"Invalid input: the path of {location!r} contains a symbolic link; deregister "
                 "the name instead of dropping it"
             )
         self._store.delete_folder(location)
 
 
 def listed_location(path: Sequence[str]) -> str:
-    """Return where a listing finds the table of a name of the root."""
+    """Return the listed location of a table of the root namespace."""
     return f"{path[-1]}{_SUFFIX}"
 
 
 def is_listed_location(location: str) -> bool:
-    """Return whether a listing of the root shows a location."""
+    """Return whether a listing of the root contains a location."""
     return location.endswith(_SUFFIX) and "/" not in location
 
 
 def check_location(location: str) -> str:
-    """Return where a table is below the folder, unless that could be anywhere else.
+    """Validate and return a location relative to the root folder.
 
-    Paths are decoded when they are part of a URI, so `%2e%2e` is as bad as `..`.
+    Paths are decoded when they are part of a URI, so `%2e%2e` is rejected like `..`.
     """
     if "://" in location:
         raise InvalidInputError(
@@ -420,26 +420,26 @@ def check_location(location: str) -> str:
             raise InvalidInputError(f"Path traversal is not allowed: {location}")
         if not {"", "."}.isdisjoint(parts) or _UNSAFE.search(text):
             raise InvalidInputError(
-                f"Invalid input: a location is a path of names below the root directory: "
+                f"Invalid input: a location must be a relative path below the root directory: "
                 f"{location!r}"
             )
         if parts[0] == CATALOG_FOLDER:
             raise InvalidInputError(
-                f"Invalid input: {CATALOG_FOLDER} holds the names of the namespace: {location}"
+                f"Invalid input: {CATALOG_FOLDER} is reserved for the catalog: {location}"
             )
     return location
 
 
 def check_name(name: str) -> str:
-    """Return a part of an id, unless it would be more than one part, or part of another path.
+    """Validate and return one part of an id.
 
     Raises:
-        InvalidInputError: It cannot name a namespace or a table.
+        InvalidInputError: If the name is not valid for a namespace or table.
     """
     is_path = name in {"", ".", ".."} or "/" in name or SEPARATOR in name
     if is_path or _UNSAFE.search(name):
         raise InvalidInputError(
-            f"Invalid input: the parts of an id are not empty, have no '/', '\\', "
-            f"'{SEPARATOR}' or control characters, and are not '.' or '..': {name!r}"
+            f"Invalid input: parts of an id must not be empty, '.' or '..', or contain '/', '\\', "
+            f"'{SEPARATOR}' or control characters: {name!r}"
         )
     return name

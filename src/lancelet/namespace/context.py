@@ -1,11 +1,11 @@
-"""What a program adds to every request, such as a token that is renewed.
+"""Context that a program adds to every request, such as a refreshed token.
 
     class Tokens(DynamicContextProvider):
         def provide_context(self, info):
             return {"headers.Authorization": f"Bearer {renew()}"}
 
-A provider is passed as `context_provider`, or named in the properties:
-`dynamic_context_provider.impl` is its class, and what else begins so is passed to it.
+Pass a provider as `context_provider`, or set it in the properties: `dynamic_context_provider.impl`
+is the class, and other properties with this prefix are passed to its constructor.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _HEADERS: Final = "headers."
 
 
 class DynamicContextProvider(ABC):
-    """Says before each request what goes along with it."""
+    """Provides context for each request."""
 
     @abstractmethod
     def provide_context(self, info: dict[str, str]) -> dict[str, str]:
-        """Return context by name; what is called `headers.X` becomes the header `X`.
+        """Return context values by name; `headers.X` sets the header `X`.
 
         Args:
-            info: The `operation`, and the `object_id` that it is about.
+            info: The `operation` and the `object_id` of the request.
         """
 
 
 def without_provider(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are not about a provider."""
+    """Return the properties without those of the provider."""
     return {name: value for name, value in properties.items() if not name.startswith(_PREFIX)}
 
 
 def provider_of(properties: Mapping[str, str]) -> DynamicContextProvider | None:
-    """Return the provider that properties name, or None."""
+    """Create the provider configured by properties, or return None."""
     named = properties.get(_CLASS)
     if named is None:
         return None
     module, _, name = named.rpartition(".")
     if not module:
         raise InvalidInputError(
-            "a context provider is a class in a module, such as `my.module.Provider`", found=named
+            "a context provider must be a class name such as `my.module.Provider`", found=named
         )
     try:
         kind = getattr(importlib.import_module(module), name)
@@ -63,7 +63,7 @@ def provider_of(properties: Mapping[str, str]) -> DynamicContextProvider | None:
 
 
 def headers_of(provider: Any, operation: str, object_id: str) -> dict[str, str]:
-    """Return the headers that a provider adds to a request."""
+    """Return the headers that a provider sets for a request."""
     if provider is None:
         return {}
     context = provider.provide_context({"operation": operation, "object_id": object_id})

@@ -1,14 +1,14 @@
-"""A namespace in a folder: a table of names beside the tables, and no server.
+"""A namespace in a folder: a catalog table next to the tables, without a server.
 
-    root/__manifest/            which names there are, and where their tables lie
+    root/__manifest/            the names and locations of the tables
     root/orders.lance/          the table `orders` of the root
     root/1f0c9a2e_sales$q/      the table `q` of the namespace `sales`
 
-Tables of the root are found by listing the folder too, so tables that were written without the
-namespace have a name as well. A table is listed only if no row of the catalog has its location, so
-a renamed table has one name. Each operation has one request that decides whether it took effect:
+Tables of the root are also found by listing the folder, so tables written without the namespace
+have names as well. A listed table is ignored if a row of the catalog contains its location, so a
+renamed table has one name. For each operation, one request decides whether it took effect:
 
-    create       the first version of the table, or the row where listings do not show the location
+    create       the first version of the table, or the row if listings do not show the location
     register     the row
     rename       the commit that replaces the row
     deregister   the commit that removes the row
@@ -114,12 +114,12 @@ _REQUEST_OPTIONS: Final = frozenset(
         "token",
     }
 )
-"""The storage options that a request may have, in lower case: the region and credentials of its
+"""The storage options accepted in requests, in lower case: the region and credentials of the
 caller."""
 
 
 class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  # type: ignore[misc]  # its stubs are not read
-    """Names for the tables of a folder."""
+    """A namespace of the tables in a folder."""
 
     def __init__(
         self,
@@ -127,23 +127,22 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         context_provider: DynamicContextProvider | None = None,
         **properties: str,
     ) -> None:
-        """Look at a folder.
+        """Open a folder.
 
         Args:
-            session: Has no effect: a dataset is given one when it is opened.
-            context_provider: Asked before each operation, as it is by `RestNamespace`.
+            session: Has no effect: sessions are given when a dataset is opened.
+            context_provider: Called before each operation, as in `RestNamespace`.
             **properties: `root`, the folder; `manifest_enabled` and `dir_listing_enabled`, both
-                true by default; `storage.x` for each storage option `x`;
-                `ops_metrics_enabled`, which counts operations; and
-                `table_version_tracking_enabled`, which has tables that are opened by name ask
-                here for their versions.
+                true by default; `storage.x` for each storage option `x`; `ops_metrics_enabled`,
+                which counts operations; and `table_version_tracking_enabled`, which makes the
+                namespace manage the versions of tables that are opened by name.
         """
         del session
         given = {name: str(value) for name, value in properties.items()}
         provider = context_provider or provider_of(given)
         settings = without_provider(given)
         if "root" not in settings:
-            raise OurInvalidInputError("a namespace in a folder needs the property `root`")
+            raise OurInvalidInputError("a directory namespace requires the property `root`")
         options = {
             name.removeprefix(_STORAGE): value
             for name, value in settings.items()
@@ -158,9 +157,9 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         self._folder = Folder(self._root, options)
 
     def namespace_id(self) -> str:
-        """Return text that identifies the namespace."""
-        place = parse_uri(self._root)
-        shown = f"{place.authority}{place.path}" if place.scheme == "file" else self._root
+        """Return a text that identifies the namespace."""
+        parsed = parse_uri(self._root)
+        shown = f"{parsed.authority}{parsed.path}" if parsed.scheme == "file" else self._root
         return f'DirectoryNamespace {{ root: "{redacted(shown)}" }}'
 
     def __repr__(self) -> str:
@@ -169,7 +168,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
     # --- namespaces ----------------------------------------------------------------------------
 
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
-        """Take a name for a namespace within one that there is."""
+        """Create a namespace within an existing parent."""
         path = self._begin("create_namespace", request)
         self._need_catalog()
         if not path:
@@ -182,7 +181,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return CreateNamespaceResponse(properties=properties)
 
     def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
-        """Return the names of the namespaces within one."""
+        """Return the names of the child namespaces."""
         path = self._begin("list_namespaces", request)
         names = [entry.path[-1] for entry in self._catalog.children(path, NAMESPACE)]
         shown, token = _page(names, request)
@@ -195,12 +194,12 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return DescribeNamespaceResponse(properties=dict(entry.properties or {}) if entry else {})
 
     def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
-        """Raise unless there is a namespace."""
+        """Raise if a namespace does not exist."""
         self._require_namespace(self._begin("namespace_exists", request))
         return NamespaceExistsResponse()
 
     def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
-        """Give up the name of a namespace that holds nothing."""
+        """Drop an empty namespace."""
         path = self._begin("drop_namespace", request)
         if not path:
             raise InvalidInputError("Root namespace cannot be dropped")
@@ -217,7 +216,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
     # --- tables --------------------------------------------------------------------------------
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
-        """Return the names of the tables within a namespace."""
+        """Return the names of the tables in a namespace."""
         path = self._begin("list_tables", request)
         rows = self._catalog.all() if self._is_catalogued else []
         tables = [row.path for row in rows if row.object_type == TABLE]
@@ -228,7 +227,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return ListTablesResponse(tables=shown, page_token=token)
 
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
-        """Return the tables of all namespaces, each by its path joined with `$`."""
+        """Return the paths of the tables of all namespaces, joined with `$`."""
         self._begin("list_all_tables", request)
         rows = self._catalog.all() if self._is_catalogued else []
         names = {row.object_id for row in rows if row.object_type == TABLE}
@@ -236,7 +235,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return ListTablesResponse(tables=shown, page_token=token)
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
-        """Return where a table is, and what it is like if that is asked for."""
+        """Return the location of a table and, on request, its schema and version."""
         path = self._begin("describe_table", request)
         entry = self._require_table(path)
         location = entry.location or ""
@@ -262,12 +261,12 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return answer
 
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
-        """Raise unless there is a table."""
+        """Raise if a table does not exist."""
         self._require_table(self._begin("table_exists", request))
         return TableExistsResponse()
 
     def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
-        """Write a table, of rows in Arrow's stream format."""
+        """Create a table from rows in the Arrow IPC stream format."""
         path = self._table_path("create_table", request)
         rows = read_stream(request_data, "create_table")
         mode = (request.mode or "create").lower().replace("exist_ok", "existok")
@@ -299,7 +298,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         )
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        """Take a name for a table that is written later."""
+        """Reserve a name for a table that is written later."""
         path = self._table_path("declare_table", request)
         found = self._find(path)
         if found is not None and (
@@ -320,12 +319,14 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         )
 
     def create_empty_table(self, request: Any) -> Any:
-        """Take a name for a table that is written later; an old name for `declare_table`."""
-        asked = DeclareTableRequest(id=request.id, location=getattr(request, "location", None))
-        return self.declare_table(asked)
+        """Reserve a name for a table that is written later. Deprecated: use `declare_table`."""
+        declaration = DeclareTableRequest(
+            id=request.id, location=getattr(request, "location", None)
+        )
+        return self.declare_table(declaration)
 
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
-        """Give a name to a table that is in the folder already."""
+        """Register an existing table of the folder under a name."""
         path = self._table_path("register_table", request)
         self._need_catalog()
         location = check_location(request.location)
@@ -344,7 +345,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return RegisterTableResponse(location=location, properties=request.properties)
 
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
-        """Remove the name of a table; its files stay where they are."""
+        """Remove the name of a table without deleting its files."""
         path = self._table_path("deregister_table", request)
         self._need_catalog()
         entry = self._recorded(self._require_table(path))
@@ -358,7 +359,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
         """Delete a table.
 
-        If the files cannot be deleted, the name is gone, and another attempt deletes the files.
+        If deleting the files fails, the name is already removed, and a repeated drop deletes them.
         """
         path = self._table_path("drop_table", request)
         entry = self._find_table(path)
@@ -380,7 +381,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return DropTableResponse(id=list(path), location=self._folder.uri_of(location))
 
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
-        """Give a table another name; its files stay where they are."""
+        """Change the name of a table; its files are not moved."""
         path = self._table_path("rename_table", request)
         self._need_catalog()
         entry = self._require_table(path)
@@ -397,7 +398,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise TableAlreadyExistsError(f"Table already exists: {target[-1]}")
         return RenameTableResponse()
 
-    # --- what the methods share ----------------------------------------------------------------
+    # --- shared helpers ------------------------------------------------------------------------
 
     def _begin_with(self, operation: str, path: Sequence[str]) -> tuple[str, ...]:
         return super()._begin_with(operation, [check_name(part) for part in path])
@@ -415,13 +416,13 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return path
 
     def _listed_names(self, rows: Sequence[Entry]) -> set[str]:
-        """Return the tables of the root that have no row in the catalog."""
+        """Return the listed tables of the root that are not in the catalog."""
         if not self._is_listed:
             return set()
         return set(self._folder.listed_names({row.location for row in rows if row.location}))
 
     def _new_location(self, path: tuple[str, ...]) -> str:
-        """Return where a new table goes: by its name where a listing shows that and it is free."""
+        """Return the location of a new table: its name if listings show it and it is free."""
         if not self._is_listed or len(path) > 1:
             return self._folder.new_location(path)
         location = listed_location(path)
@@ -438,10 +439,10 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return self._folder.new_location(path) if is_held else location
 
     def _record_created(self, entry: Entry) -> None:
-        """Add the row of a table that was just written.
+        """Add a catalog row for a table that was just written.
 
-        A table without properties that listings show needs no row, so it exists even if the row
-        cannot be added. Any other table is deleted again: nobody has its name.
+        A listed table without properties needs no row, so it exists even if adding the row fails.
+        Any other table is deleted again, because its name does not exist.
         """
         if not self._is_catalogued:
             return
@@ -452,7 +453,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             if self._is_listed and is_listed_location(location) and not entry.properties:
                 return
             if any(row.location == location for row in self._catalog.find(entry.path)):
-                return  # the row was added, and the request that failed came after that
+                return  # the row was added before the failed request
             self._delete_unnamed(location)
             raise
         if not is_free:
@@ -460,12 +461,12 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise TableAlreadyExistsError(f"Table already exists: {entry.path[-1]}")
 
     def _delete_unnamed(self, location: str) -> None:
-        """Delete the files of a table whose creation fails, unless that fails as well."""
+        """Delete the files of a table that could not be created; ignore errors."""
         with suppress(LanceletError):
             self._folder.drop(location)
 
     def _finish_drop(self, path: tuple[str, ...]) -> str:
-        """Delete the files that an interrupted drop left, and return where they were."""
+        """Delete the files left by an interrupted drop, and return their location."""
         location = ""
         for dropped in self._catalog.dropped(path) if self._is_catalogued else []:
             location = dropped.location or ""
@@ -487,18 +488,18 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         if is_listed_location(location):
             self._folder.hide(location, drops=True)
         self._folder.drop(location)
-        # A row that stays keeps other tables from the location, and the next drop removes it.
+        # A remaining row reserves the location, and the next drop removes it.
         with suppress(StorageError, CommitError):
             self._catalog.remove(dropped)
 
     def _recorded(self, entry: Entry) -> Entry:
-        """Return the entry of a table, after adding its row if there is none."""
+        """Return the entry of a table; add its catalog row if missing."""
         if not entry.is_recorded:
             self._catalog.add(entry)
         return entry
 
     def _refuse_registered(self, location: str, own: Entry | None = None) -> None:
-        """Raise if another name has a location.
+        """Raise if a location is registered under another name.
 
         Raises:
             InvalidInputError: If an entry other than `own` has the location.
@@ -514,7 +515,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
                 )
 
     def _find(self, path: Sequence[str]) -> Entry | None:
-        """Return the namespace or table that has a name."""
+        """Return the entry of a namespace or table, or None."""
         is_shown = self._is_listed and len(path) == 1
         location = listed_location(path) if is_shown else None
         found = self._catalog.find(path, location) if self._is_catalogued else []
@@ -539,14 +540,14 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise _not_found(path)
         return entry
 
-    def _require_namespace(self, path: Sequence[str], what: str = "") -> Entry | None:
-        """Return what is known of a namespace; nothing is of the root."""
+    def _require_namespace(self, path: Sequence[str], prefix: str = "") -> Entry | None:
+        """Return the entry of a namespace; None for the root."""
         if not path:
             return None
         found = self._catalog.find(path) if self._is_catalogued else []
         entry = found[0] if found else None
         if entry is None or entry.object_type != NAMESPACE:
-            named = f"{what}'{_text(path)}'" if what else _text(path)
+            named = f"{prefix}'{_text(path)}'" if prefix else _text(path)
             raise NamespaceNotFoundError(f"Namespace not found: {named}")
         return entry
 
@@ -562,16 +563,16 @@ def _is_true(value: str | None) -> bool:
 
 
 def _request_options(given: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the storage options of a request, which must be credentials of its caller.
+    """Return the storage options of a request, which are limited to credentials.
 
     Raises:
-        InvalidInputError: An option would choose where or how the namespace stores tables.
+        InvalidInputError: If an option would change the storage of the namespace.
     """
     refused = sorted(name for name in given or {} if name.lower() not in _REQUEST_OPTIONS)
     if refused:
         raise InvalidInputError(
-            f"Invalid input: the storage option {refused[0]!r} is a setting of the namespace; a "
-            f"request may have {', '.join(sorted(_REQUEST_OPTIONS))}"
+            f"Invalid input: the storage option {refused[0]!r} cannot be set by a request; "
+            f"accepted options are {', '.join(sorted(_REQUEST_OPTIONS))}"
         )
     return {name.lower(): value for name, value in (given or {}).items()}
 
@@ -585,9 +586,9 @@ def _not_found(path: Sequence[str]) -> TableNotFoundError:
 
 
 def _page(names: list[str], request: Any) -> tuple[list[str], str | None]:
-    """Return the names behind a token, and the token of the next page if there is one."""
-    behind = [name for name in names if request.page_token is None or name > request.page_token]
-    if request.limit is None or len(behind) <= request.limit:
-        return behind, None
-    shown = behind[: request.limit]
+    """Return the page of names after a token, and the token of the next page."""
+    remaining = [name for name in names if request.page_token is None or name > request.page_token]
+    if request.limit is None or len(remaining) <= request.limit:
+        return remaining, None
+    shown = remaining[: request.limit]
     return shown, shown[-1] if shown else None

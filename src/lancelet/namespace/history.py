@@ -1,4 +1,4 @@
-"""The versions, tags and branches of a table of a namespace."""
+"""Namespace operations on versions, tags and branches of tables."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ _MILLION: Final = 1_000_000
 
 
 class HistoryOperations(Operations):
-    """Looks at what tables were, and gives versions names."""
+    """Operations on versions, tags and branches."""
 
     # --- versions ------------------------------------------------------------------------------
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
-        """Return the versions, oldest first unless asked otherwise."""
+        """Return the versions, oldest first by default."""
         if isinstance(request, Mapping):
-            # Tables that pylance opens by name ask so.
+            # pylance requests the newest version like this to open a table by name.
             request = ListTableVersionsRequest(**request)
         path = self._begin("list_table_versions", request)
         dataset = self._written(path, request.branch)
@@ -107,7 +107,7 @@ class HistoryOperations(Operations):
         )
 
     def describe_table_version(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return where the manifest of a version is, by default of the latest."""
+        """Return the manifest path of a version, by default the latest."""
         path = self._begin_with("describe_table_version", request.get("id") or ())
         dataset = self._written(path, request.get("branch"))
         number = request.get("version")
@@ -120,7 +120,7 @@ class HistoryOperations(Operations):
         return {"version": found.model_dump(exclude_none=True)}
 
     def create_table_version(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Publish a manifest that was written elsewhere in the store as a version."""
+        """Publish a staged manifest as a version."""
         path = self._begin_with("create_table_version", request.get("id") or ())
         uri, options = self._location_of(path)
         location = TableLocation.open(uri, options)
@@ -130,7 +130,7 @@ class HistoryOperations(Operations):
         inner = staged.lstrip("/").removeprefix(f"{parse_uri(location.uri).path}/")
         if ".." in inner.split("/"):
             raise InvalidInputError(f"Invalid input: path traversal is not allowed: {staged}")
-        naming = ManifestNaming[request.get("naming_scheme") or _naming_of(location).name]
+        naming = ManifestNaming[request.get("naming_scheme") or _manifest_naming(location).name]
         final, store = manifest_path(version, naming), location.store
         try:
             data = store.read(inner)
@@ -140,7 +140,7 @@ class HistoryOperations(Operations):
             raise InvalidInputError(f"Invalid input: no manifest is staged at {staged}") from error
         except AlreadyExistsError as error:
             raise ConcurrentModificationError(
-                f"Concurrent modification: version {version} is there already"
+                f"Concurrent modification: version {version} already exists"
             ) from error
         size = request.get("manifest_size") or len(data)
         shown = TableVersion(
@@ -151,22 +151,22 @@ class HistoryOperations(Operations):
         return {"transaction_id": None, "version": shown.model_dump(exclude_none=True)}
 
     def batch_delete_table_versions(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Clean versions up."""
-        dataset = self._asked("batch_delete_table_versions", request)
-        there = {version["version"] for version in dataset.versions()}
-        wanted = sorted(there & {int(number) for number in request.get("versions") or ()})
-        dataset.cleanup_old_versions(versions=wanted)
-        return {"deleted_versions": wanted}
+        """Delete versions."""
+        dataset = self._open_requested("batch_delete_table_versions", request)
+        existing = {version["version"] for version in dataset.versions()}
+        selected = sorted(existing & {int(number) for number in request.get("versions") or ()})
+        dataset.cleanup_old_versions(versions=selected)
+        return {"deleted_versions": selected}
 
     def restore_table(self, request: RestoreTableRequest) -> RestoreTableResponse:
-        """Make the contents of a version the latest."""
+        """Commit an old version as the latest."""
         path = self._begin("restore_table", request)
         dataset = self._open(path, request.version, request.branch)
         dataset.restore()
         return RestoreTableResponse(transaction_id=transaction_id_of(dataset))
 
     def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
-        """Return how big a table is, and how its rows are spread over fragments."""
+        """Return the size of a table and the distribution of its rows over fragments."""
         dataset = self._dataset("get_table_stats", request)
         lengths = [fragment.count_rows() for fragment in dataset.get_fragments()]
         p25, p50, p75, p99 = map(int, np.percentile(lengths or [0], [25, 50, 75, 99]))
@@ -209,34 +209,34 @@ class HistoryOperations(Operations):
     def get_table_tag_version(
         self, request: GetTableTagVersionRequest
     ) -> GetTableTagVersionResponse:
-        """Return the version of a tag."""
+        """Return the version number of a tag."""
         dataset = self._dataset("get_table_tag_version", request)
         with _tag_errors(request.tag):
             return GetTableTagVersionResponse(version=dataset.tags.get_version(request.tag))
 
     def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
-        """Give a version a name."""
+        """Create a tag for a version."""
         dataset = self._dataset("create_table_tag", request)
         with _tag_errors(request.tag):
             dataset.tags.create(request.tag, request.version)
         return CreateTableTagResponse()
 
     def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
-        """Give the name of a version to another one."""
+        """Move a tag to another version."""
         dataset = self._dataset("update_table_tag", request)
         with _tag_errors(request.tag):
             dataset.tags.update(request.tag, request.version)
         return UpdateTableTagResponse()
 
     def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
-        """Give the name of a version up."""
+        """Delete a tag."""
         dataset = self._dataset("delete_table_tag", request)
         with _tag_errors(request.tag):
             dataset.tags.delete(request.tag)
         return DeleteTableTagResponse()
 
     def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
-        """Return the branches with where they began."""
+        """Return the branches with their parent versions."""
         found = self._dataset("list_table_branches", request).branches.list()
         branches = {
             name: BranchContents(
@@ -250,7 +250,7 @@ class HistoryOperations(Operations):
         return ListTableBranchesResponse(branches=branches)
 
     def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
-        """Begin a branch at a version, by default the latest."""
+        """Create a branch at a version, by default the latest."""
         dataset = self._dataset("create_table_branch", request)
         begin: Any = request.from_version
         if request.from_branch is not None:
@@ -272,55 +272,55 @@ class HistoryOperations(Operations):
             raise TableBranchNotFoundError(f"Table branch not found: {request.name}") from error
         return DeleteTableBranchResponse()
 
-    # --- transactions, and what a folder has no means for ---------------------------------------
+    # --- transactions and unsupported operations ------------------------------------------------
 
     def describe_transaction(
         self, request: DescribeTransactionRequest
     ) -> DescribeTransactionResponse:
-        """Return a transaction of a table, whose id is the last part of the path."""
-        *path, wanted = self._begin("describe_transaction", request)
+        """Return a transaction of a table; its id is the last part of the path."""
+        *path, transaction_id = self._begin("describe_transaction", request)
         dataset = self._open(path)
         for transaction in dataset.get_transactions(len(dataset.versions())):
-            if transaction is not None and transaction.uuid == wanted:
+            if transaction is not None and transaction.uuid == transaction_id:
                 properties = dict(transaction.transaction_properties or {})
                 return DescribeTransactionResponse(status="SUCCEEDED", properties=properties)
-        raise TransactionNotFoundError(f"Transaction not found: {wanted}")
+        raise TransactionNotFoundError(f"Transaction not found: {transaction_id}")
 
     def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
-        """Refuse: what is committed stays as it is."""
+        """Raise: committed transactions cannot be changed."""
         self._begin("alter_transaction", request)
-        raise UnsupportedOperationError("Unsupported: a transaction of a folder is final")
+        raise UnsupportedOperationError("Unsupported: committed transactions cannot be changed")
 
     def alter_table_backfill_columns(
         self, request: AlterTableBackfillColumnsRequest
     ) -> AlterTableBackfillColumnsResponse:
-        """Refuse: there is nobody to do the work."""
+        """Raise: a directory namespace runs no jobs."""
         self._begin("alter_table_backfill_columns", request)
-        raise UnsupportedOperationError("Unsupported: a folder has no jobs")
+        raise UnsupportedOperationError("Unsupported: a directory namespace runs no jobs")
 
     def create_materialized_view(
         self, request: CreateMaterializedViewRequest
     ) -> CreateMaterializedViewResponse:
-        """Refuse: there is nobody to do the work."""
+        """Raise: a directory namespace has no views."""
         self._begin("create_materialized_view", request)
-        raise UnsupportedOperationError("Unsupported: a folder has no views")
+        raise UnsupportedOperationError("Unsupported: a directory namespace has no views")
 
     def refresh_materialized_view(
         self, request: RefreshMaterializedViewRequest
     ) -> RefreshMaterializedViewResponse:
-        """Refuse: there is nobody to do the work."""
+        """Raise: a directory namespace has no views."""
         self._begin("refresh_materialized_view", request)
-        raise UnsupportedOperationError("Unsupported: a folder has no views")
+        raise UnsupportedOperationError("Unsupported: a directory namespace has no views")
 
     def _written(self, path: Sequence[str], branch: str | None) -> LanceDataset | None:
-        """Return a table or its branch, or None if nothing was written there yet."""
+        """Return a table or its branch, or None if it has no version yet."""
         self._location_of(path)
         try:
             return self._open(path, None, branch)
         except (TableNotFoundError, RefNotFoundError):
             return None
 
-    def _asked(self, operation: str, request: Mapping[str, Any]) -> LanceDataset:
+    def _open_requested(self, operation: str, request: Mapping[str, Any]) -> LanceDataset:
         path = self._begin_with(operation, request.get("id") or ())
         return self._open(path, None, request.get("branch"))
 
@@ -339,18 +339,18 @@ def _version(dataset: LanceDataset, number: int) -> TableVersion:
 
 
 def _check_manifest(data: bytes, version: int, staged: str) -> None:
-    """Refuse to publish what would leave a table that nobody can read."""
+    """Raise if a staged manifest is missing or inconsistent with the table."""
     try:
         found = parse_manifest_file(np.frombuffer(data, np.uint8)).manifest.version
     except CorruptDataError as error:
         raise InvalidInputError(f"Invalid input: no manifest is staged at {staged}") from error
     if found != version:
         raise InvalidInputError(
-            f"Invalid input: the manifest at {staged} is of version {found}, not {version}"
+            f"Invalid input: the manifest at {staged} has version {found}, not {version}"
         )
 
 
-def _naming_of(location: TableLocation) -> ManifestNaming:
+def _manifest_naming(location: TableLocation) -> ManifestNaming:
     latest = find_latest(location.store)
     return ManifestNaming.V2 if latest is None else latest.naming
 

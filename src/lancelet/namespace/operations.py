@@ -1,4 +1,4 @@
-"""What the operations of a namespace share: counting them, and finding the table they are about."""
+"""Shared behavior of namespace operations: counting calls and locating tables."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ _AT_VERSION: Final = frozenset(
         "query_table",
     }
 )
-"""The operations whose requests name the version they look at."""
+"""The operations with a version in the request."""
 
 
 class Operations(ABC):
-    """Finds tables by their ids.
+    """The base class of namespace operations; locates tables by id.
 
-    Requests may be the classes of `lance_namespace`, dicts, or what native clients bring: dicts
-    with a method `model_dump`.
+    Requests are `lance_namespace` models, dicts, or objects of native clients: dicts with a method
+    `model_dump`.
     """
 
     def __init_subclass__(cls) -> None:
-        """Make requests of dicts before the operations of a class see them."""
+        """Wrap the operations of a subclass to accept dicts."""
         for name in vars(cls).keys() & ROUTES.keys() - DICTS:
             setattr(cls, name, _taking_dicts(getattr(cls, name), ROUTES[name].request))
 
     def __init__(self, provider: DynamicContextProvider | None, *, counts: bool) -> None:
-        """Ask a provider before each operation, and count operations if asked to."""
+        """Set the context provider and whether to count operations."""
         self._provider = provider
         self._counts: Counter[str] | None = Counter() if counts else None
 
     @abstractmethod
     def _location_of(self, path: Sequence[str]) -> tuple[str, dict[str, str]]:
-        """Return where a table is, and the options of its store."""
+        """Return the location of a table and its storage options."""
 
     def retrieve_ops_metrics(self) -> dict[str, int]:
-        """Return how often each operation was asked for, if they are counted."""
+        """Return the number of calls per operation, if enabled."""
         return dict(self._counts or {})
 
     def reset_ops_metrics(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         if self._counts is not None:
             self._counts.clear()
 
     def _begin(self, operation: str, request: Any) -> tuple[str, ...]:
-        """Count an operation, and return the path of what it is about."""
+        """Count an operation, and return the path of its object."""
         return self._begin_with(operation, request.id or ())
 
     def _begin_with(self, operation: str, path: Sequence[str]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _taking_dicts(operation: Callable[..., Any], request_name: str) -> Callable[
 
 
 def read_stream(data: bytes, operation: str) -> pa.Table:
-    """Return the rows of a request in Arrow's stream format."""
+    """Return a reader of the rows in a request, in the Arrow IPC stream format."""
     if not data:
         raise InvalidInputError(
             f"Invalid input: Request data (Arrow IPC stream) is required for {operation}"
@@ -113,6 +113,6 @@ def read_stream(data: bytes, operation: str) -> pa.Table:
 
 
 def transaction_id_of(dataset: LanceDataset) -> str | None:
-    """Return the id of the transaction that made the version."""
+    """Return the id of the transaction that created the version."""
     transaction = dataset.snapshot.transaction
     return None if transaction is None else str(transaction.uuid)

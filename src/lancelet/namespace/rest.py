@@ -1,10 +1,10 @@
-"""A namespace behind a server, whose requests and answers are JSON and Arrow.
+"""A client of a namespace server: requests and responses are JSON or Arrow.
 
     ns.count_table_rows(id=["sales", "q"])
     POST /v1/table/sales$q/count_rows?delimiter=$        {"predicate": ...}
     200 42
 
-Which operation goes where is in `routes`, which the server of `adapter` reads too.
+`routes` maps operations to requests; the server in `adapter` uses it as well.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _WAIT_SECONDS: Final = 300
 
 
 class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not read
-    """Names for tables that a server keeps."""
+    """A namespace on a server."""
 
     def __init__(
         self, context_provider: DynamicContextProvider | None = None, **properties: str
     ) -> None:
-        """Talk to a server.
+        """Connect to a server.
 
         Args:
-            context_provider: Asked before each request for headers that go along.
+            context_provider: Called before each request to add headers.
             **properties: `uri`, the server; `delimiter`, which joins the parts of an id, `$` by
                 default; `header.X` for each header `X`; and `ops_metrics_enabled`.
         """
@@ -52,9 +52,9 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         self._provider = context_provider or provider_of(given)
         settings = without_provider(given)
         if "uri" not in settings:
-            raise InvalidInputError("a REST namespace needs the property `uri`")
+            raise InvalidInputError("a REST namespace requires the property `uri`")
         if not settings["uri"].startswith(("http://", "https://")):
-            raise InvalidInputError("a server is reached by http", uri=settings["uri"])
+            raise InvalidInputError("the URI of a namespace must use http", uri=settings["uri"])
         self._uri = settings["uri"].rstrip("/")
         self._delimiter = settings.get("delimiter", "$")
         self._headers = {
@@ -67,7 +67,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         )
 
     def namespace_id(self) -> str:
-        """Return text that identifies the namespace."""
+        """Return a text that identifies the namespace."""
         return (
             f'RestNamespace {{ endpoint: "{redacted(self._uri)}", delimiter: "{self._delimiter}" }}'
         )
@@ -76,21 +76,21 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         return f"RestNamespace({self.namespace_id()})"
 
     def retrieve_ops_metrics(self) -> dict[str, int]:
-        """Return how often each operation was asked for, if they are counted."""
+        """Return the number of calls per operation, if enabled."""
         return dict(self._counts or {})
 
     def reset_ops_metrics(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         if self._counts is not None:
             self._counts.clear()
 
     def create_empty_table(self, request: Any) -> Any:
-        """Take a name for a table that is written later; an old name for `declare_table`."""
-        asked = lance_namespace.DeclareTableRequest(id=request.id)
-        return self._ask(ROUTES["declare_table"], asked, None)
+        """Reserve a name for a table that is written later. Deprecated: use `declare_table`."""
+        declaration = lance_namespace.DeclareTableRequest(id=request.id)
+        return self._call(ROUTES["declare_table"], declaration, None)
 
-    def _ask(self, route: Route, request: Any, data: bytes | None) -> Any:
-        """Send a request, and return the answer as the class that the operation has for it."""
+    def _call(self, route: Route, request: Any, data: bytes | None) -> Any:
+        """Send a request, and parse the response as the class of the operation."""
         fields = (
             {name: value for name, value in request.items() if value is not None}
             if isinstance(request, Mapping)
@@ -126,7 +126,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         object_id: str,
         own_headers: Mapping[str, str],
     ) -> tuple[Any, dict[str, str]]:
-        """Send a request; return the answer, and the headers that came with it as context."""
+        """Send a request; return the response body, and its headers as context."""
         if self._counts is not None:
             self._counts[route.operation] += 1
         headers = {
@@ -135,11 +135,11 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
             **headers_of(self._provider, route.operation, object_id),
             **own_headers,
         }
-        asked = urllib.request.Request(  # noqa: S310 - the scheme was checked
+        http_request = urllib.request.Request(  # noqa: S310 - the scheme was checked
             self._uri + path, data=body, headers=headers, method=route.method
         )
         try:
-            with urllib.request.urlopen(asked, timeout=_WAIT_SECONDS) as reply:  # noqa: S310 - as above
+            with urllib.request.urlopen(http_request, timeout=_WAIT_SECONDS) as reply:  # noqa: S310 - as above
                 received: bytes = reply.read()
                 context = {
                     f"{_HEADER}{name.lower()}": value for name, value in reply.headers.items()
@@ -148,7 +148,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
             raise _refusal(error) from error
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
             raise ServiceUnavailableError(
-                redacted(f"{self._uri} does not answer: {error}")
+                redacted(f"cannot connect to {self._uri}: {error}")
             ) from error
         if route.operation in BINARY:
             return received, context
@@ -179,27 +179,27 @@ def _answer(route: Route, found: Any, context: dict[str, str]) -> Any:
 def _refusal(error: urllib.error.HTTPError) -> Exception:
     text = error.read().decode(errors="replace")
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except ValueError:
-        told = {}
-    message = told.get("detail") or told.get("error") or text or str(error)
-    found: Exception = from_error_code(int(told.get("code", 18)), str(message))
+        content = {}
+    message = content.get("detail") or content.get("error") or text or str(error)
+    found: Exception = from_error_code(int(content.get("code", 18)), str(message))
     return found
 
 
 def _method(route: Route) -> Any:
-    """Return the method of an operation."""
+    """Create the method of an operation."""
 
-    def ask(self: RestNamespace, request: Any, request_data: bytes | None = None) -> Any:
-        return self._ask(route, request, request_data)
+    def call(self: RestNamespace, request: Any, request_data: bytes | None = None) -> Any:
+        return self._call(route, request, request_data)
 
-    def ask_without_data(self: RestNamespace, request: Any) -> Any:
-        return self._ask(route, request, None)
+    def call_without_data(self: RestNamespace, request: Any) -> Any:
+        return self._call(route, request, None)
 
-    method = ask if route.body is Body.ARROW else ask_without_data
+    method = call if route.body is Body.ARROW else call_without_data
     method.__name__ = route.operation
     method.__qualname__ = f"{RestNamespace.__name__}.{route.operation}"
-    method.__doc__ = f"Ask the server to {route.operation.replace('_', ' ')}."
+    method.__doc__ = f"Send the request {route.operation.replace('_', ' ')}."
     return method
 
 

@@ -1,6 +1,6 @@
-"""Where each operation of a namespace is found on a server, as the REST description has it.
+"""The HTTP routes of namespace operations, from the REST specification.
 
-count_table_rows   POST /v1/table/{id}/count_rows   a JSON object, answered by a number
+count_table_rows   POST /v1/table/{id}/count_rows   a JSON object; returns a number
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lancelet.values import dataclass
 
 
 class Body(Enum):
-    """What a request carries behind its headers."""
+    """The kind of a request body."""
 
     NONE = "none"
     JSON = "json"
@@ -28,17 +28,17 @@ MEDIA_TYPES: Final = {Body.JSON: "application/json", Body.ARROW: ARROW_STREAM}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How an operation is asked for.
+    """The HTTP request of an operation.
 
     Attributes:
         operation: The name of the method.
         method: GET or POST.
-        path: Where, with `{id}` for the table or namespace.
-        body: What the request carries.
+        path: The URL path, with `{id}` for the table or namespace.
+        body: The kind of the request body.
         request: The class of the request.
-        response: The class of the answer, None for plain text.
-        query: The fields of the request that go into the path.
-        plain: The one field of the answer, of answers that are not objects.
+        response: The class of the response, None for plain text.
+        query: The request fields that become query parameters.
+        plain: The only field of a response that is not an object.
     """
 
     operation: str
@@ -114,17 +114,17 @@ _REQUESTS: Final = {"create_table_scalar_index": "CreateTableIndexRequest"}
 _RESPONSES: Final = {"create_table_scalar_index": "CreateTableScalarIndexResponse"}
 
 BINARY: Final = frozenset({"query_table"})
-"""The operations that are answered with bytes."""
+"""The operations that return bytes."""
 
 
 DICTS: Final = frozenset(
     {"create_table_version", "describe_table_version", "batch_delete_table_versions"}
 )
-"""The operations whose requests and answers are dicts in Python."""
+"""The operations with dicts as requests and responses in Python."""
 
 
-def _class_of(operation: str, what: str) -> str:
-    return "".join(word.capitalize() for word in operation.split("_")) + what
+def _class_of(operation: str, suffix: str) -> str:
+    return "".join(word.capitalize() for word in operation.split("_")) + suffix
 
 
 def _posted(operation: str, path: str) -> Route:

@@ -1,6 +1,6 @@
-"""What is done with the rows, columns and indices of a table of a namespace.
+"""Namespace operations on the rows, columns and indices of tables.
 
-Each operation finds the table by its id, and does what the method of datasets of that name does.
+Each operation locates the table by id and calls the corresponding method of the dataset.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ _TEXT_OPTIONS: Final = {
 
 
 class TableOperations(Operations):
-    """Reads and changes tables."""
+    """Operations that read and change tables."""
 
     # --- rows ----------------------------------------------------------------------------------
 
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
-        """Return the number of rows, or of rows for which a predicate is true."""
+        """Return the number of rows, optionally matching a predicate."""
         dataset = self._dataset("count_table_rows", request)
         return CountTableRowsResponse(count=dataset.count_rows(request.predicate))
 
     def insert_into_table(
         self, request: InsertIntoTableRequest, request_data: bytes
     ) -> InsertIntoTableResponse:
-        """Append rows in Arrow's stream format, or overwrite the table with them."""
+        """Append rows in the Arrow IPC stream format, or overwrite the table with them."""
         path = self._begin("insert_into_table", request)
         rows = read_stream(request_data, "insert_into_table")
         location, options = self._location_of(path)
@@ -94,7 +94,7 @@ class TableOperations(Operations):
     def merge_insert_into_table(
         self, request: MergeInsertIntoTableRequest, request_data: bytes
     ) -> MergeInsertIntoTableResponse:
-        """Update the rows that are there, and add those that are not."""
+        """Update matching rows, and insert new ones."""
         dataset = self._dataset("merge_insert_into_table", request)
         merge = dataset.merge_insert(request.on)
         if request.when_matched_update_all:
@@ -115,20 +115,20 @@ class TableOperations(Operations):
         )
 
     def update_table(self, request: UpdateTableRequest) -> UpdateTableResponse:
-        """Set columns to expressions, in the rows for which a predicate is true."""
+        """Set columns to expressions in rows that match a predicate."""
         dataset = self._dataset("update_table", request)
         updates = dict(request.updates)
         done = dataset.update(updates, where=request.predicate)
         return UpdateTableResponse(updated_rows=done["num_rows_updated"], version=dataset.version)
 
     def delete_from_table(self, request: DeleteFromTableRequest) -> DeleteFromTableResponse:
-        """Delete the rows for which a predicate is true."""
+        """Delete rows that match a predicate."""
         dataset = self._dataset("delete_from_table", request)
         dataset.delete(request.predicate)
         return DeleteFromTableResponse(version=dataset.version)
 
     def query_table(self, request: QueryTableRequest) -> QueryTableResponse:
-        """Return rows in Arrow's file format, as the `data` of the answer."""
+        """Return rows in the Arrow IPC file format, as `data` of the response."""
         table = self._dataset("query_table", request).scanner(**scan_arguments(request)).to_table()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
@@ -136,13 +136,13 @@ class TableOperations(Operations):
         return QueryTableResponse(data=sink.getvalue().to_pybytes())
 
     def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest) -> str:
-        """Return the steps of a query."""
+        """Return the plan of a query."""
         dataset = self._dataset("explain_table_query_plan", request)
         scanner = dataset.scanner(**scan_arguments(request.query))
         return scanner.explain_plan(bool(request.verbose))
 
     def analyze_table_query_plan(self, request: AnalyzeTableQueryPlanRequest) -> str:
-        """Run a query, and return its steps with what they took."""
+        """Run a query, and return its plan with measurements."""
         dataset = self._dataset("analyze_table_query_plan", request)
         return dataset.scanner(**scan_arguments(request)).analyze_plan()
 
@@ -151,29 +151,29 @@ class TableOperations(Operations):
     def alter_table_add_columns(
         self, request: AlterTableAddColumnsRequest
     ) -> AlterTableAddColumnsResponse:
-        """Add columns that expressions compute."""
+        """Add columns computed by expressions."""
         dataset = self._dataset("alter_table_add_columns", request)
         computed = {column.name: column.expression for column in request.new_columns}
         if None in computed.values():
-            raise UnsupportedOperationError("Unsupported: columns without an expression")
+            raise UnsupportedOperationError("Unsupported: new columns require an expression")
         dataset.add_columns(computed)
         return AlterTableAddColumnsResponse(version=dataset.version)
 
     def alter_table_alter_columns(
         self, request: AlterTableAlterColumnsRequest
     ) -> AlterTableAlterColumnsResponse:
-        """Rename columns, or change their types or whether they may be null."""
+        """Rename columns, or change their types or nullability."""
         dataset = self._dataset("alter_table_alter_columns", request)
         alterations: list[Any] = []
-        for asked in request.alterations:
-            wanted: dict[str, Any] = {
-                "path": asked.path,
-                "name": asked.rename,
-                "nullable": asked.nullable,
+        for change in request.alterations:
+            alteration: dict[str, Any] = {
+                "path": change.path,
+                "name": change.rename,
+                "nullable": change.nullable,
             }
-            if asked.data_type is not None:
-                wanted["data_type"] = parse_type(asked.data_type)
-            alterations.append({name: own for name, own in wanted.items() if own is not None})
+            if change.data_type is not None:
+                alteration["data_type"] = parse_type(change.data_type)
+            alterations.append({name: own for name, own in alteration.items() if own is not None})
         dataset.alter_columns(*alterations)
         return AlterTableAlterColumnsResponse(version=dataset.version)
 
@@ -199,7 +199,7 @@ class TableOperations(Operations):
     # --- indices -------------------------------------------------------------------------------
 
     def create_table_index(self, request: CreateTableIndexRequest) -> CreateTableIndexResponse:
-        """Build an index, of scalars, text or vectors."""
+        """Build a scalar, full-text or vector index."""
         dataset = self._dataset("create_table_index", request)
         of_vectors = request.index_type.upper().startswith("IVF")
         options = request.model_dump(include=_VECTOR_OPTIONS if of_vectors else _TEXT_OPTIONS)
@@ -218,11 +218,11 @@ class TableOperations(Operations):
     def create_table_scalar_index(
         self, request: CreateTableIndexRequest
     ) -> CreateTableIndexResponse:
-        """Build an index that answers filters."""
+        """Build a scalar index."""
         return self.create_table_index(request)
 
     def list_table_indices(self, request: ListTableIndicesRequest) -> ListTableIndicesResponse:
-        """Return the indices with how much they cover."""
+        """Return the indices with their coverage."""
         dataset = self._dataset("list_table_indices", request)
         rows = dataset.count_rows()
         found = [
@@ -248,7 +248,7 @@ class TableOperations(Operations):
     def describe_table_index_stats(
         self, request: DescribeTableIndexStatsRequest
     ) -> DescribeTableIndexStatsResponse:
-        """Return how much an index covers."""
+        """Return the numbers of indexed and unindexed rows of an index."""
         dataset = self._dataset("describe_table_index_stats", request)
         name = request.index_name or ""
         try:
@@ -265,7 +265,7 @@ class TableOperations(Operations):
         )
 
     def drop_table_index(self, request: DropTableIndexRequest) -> DropTableIndexResponse:
-        """Remove an index."""
+        """Drop an index."""
         dataset = self._dataset("drop_table_index", request)
         name = request.index_name or ""
         try:
@@ -276,7 +276,7 @@ class TableOperations(Operations):
 
 
 def scan_arguments(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> dict[str, Any]:
-    """Return the arguments of the scan that a query asks for."""
+    """Return the scan arguments of a query."""
     vector = query.vector.single_vector or query.vector.multi_vector
     columns: Any = None
     if query.columns is not None:
@@ -314,51 +314,51 @@ def _nearest(query: Any, vector: Any) -> dict[str, Any]:
     return nearest
 
 
-def _text_query(asked: Any) -> Any:
-    if asked.string_query is not None:
-        return {"query": asked.string_query.query, "columns": asked.string_query.columns}
-    if asked.structured_query is None:
-        raise InvalidInputError("Invalid input: a search for text has a query")
-    return structured_query(asked.structured_query.query)
+def _text_query(query: Any) -> Any:
+    if query.string_query is not None:
+        return {"query": query.string_query.query, "columns": query.string_query.columns}
+    if query.structured_query is None:
+        raise InvalidInputError("Invalid input: a full-text search requires a query")
+    return structured_query(query.structured_query.query)
 
 
-def structured_query(asked: Any) -> full_text.FullTextQuery:
-    """Return a query of our own for one of the namespace's."""
-    if asked.match is not None:
-        return _match(asked.match)
-    if asked.phrase is not None:
-        phrase = asked.phrase
+def structured_query(query: Any) -> full_text.FullTextQuery:
+    """Convert a structured query of the namespace API."""
+    if query.match is not None:
+        return _match(query.match)
+    if query.phrase is not None:
+        phrase = query.phrase
         return full_text.PhraseQuery(phrase.terms, phrase.column, slop=phrase.slop or 0)
-    if asked.boost is not None:
-        weight = asked.boost.negative_boost
+    if query.boost is not None:
+        weight = query.boost.negative_boost
         return full_text.BoostQuery(
-            structured_query(asked.boost.positive),
-            structured_query(asked.boost.negative),
+            structured_query(query.boost.positive),
+            structured_query(query.boost.negative),
             negative_boost=0.5 if weight is None else weight,
         )
-    if asked.multi_match is not None:
-        matches = asked.multi_match.match_queries
+    if query.multi_match is not None:
+        matches = query.multi_match.match_queries
         return full_text.BooleanQuery([(full_text.Occur.SHOULD, _match(each)) for each in matches])
-    if asked.boolean is None:
-        raise InvalidInputError("Invalid input: a query of text is of some kind")
+    if query.boolean is None:
+        raise InvalidInputError("Invalid input: a structured query requires a query kind")
     members = (
-        (full_text.Occur.MUST, asked.boolean.must),
-        (full_text.Occur.SHOULD, asked.boolean.should),
-        (full_text.Occur.MUST_NOT, asked.boolean.must_not),
+        (full_text.Occur.MUST, query.boolean.must),
+        (full_text.Occur.SHOULD, query.boolean.should),
+        (full_text.Occur.MUST_NOT, query.boolean.must_not),
     )
     return full_text.BooleanQuery(
         [(occur, structured_query(each)) for occur, own in members for each in own]
     )
 
 
-def _match(asked: Any) -> full_text.MatchQuery:
+def _match(query: Any) -> full_text.MatchQuery:
     given = {
-        "boost": asked.boost,
-        "fuzziness": asked.fuzziness,
-        "max_expansions": asked.max_expansions,
-        "prefix_length": asked.prefix_length,
+        "boost": query.boost,
+        "fuzziness": query.fuzziness,
+        "max_expansions": query.max_expansions,
+        "prefix_length": query.prefix_length,
     }
-    if asked.operator is not None:
-        given["operator"] = full_text.FullTextOperator(asked.operator.upper())
-    known = {name: value for name, value in given.items() if value is not None}
-    return full_text.MatchQuery(asked.terms, asked.column, **known)
+    if query.operator is not None:
+        given["operator"] = full_text.FullTextOperator(query.operator.upper())
+    options = {name: value for name, value in given.items() if value is not None}
+    return full_text.MatchQuery(query.terms, query.column, **options)

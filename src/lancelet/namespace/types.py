@@ -1,9 +1,9 @@
-"""Types of Arrow as requests and answers of a namespace name them.
+"""Arrow types in the JSON form of the namespace API.
 
     float64      {"type": "float64"}
     list<int32>  {"type": "list", "fields": [{"name": "item", "type": {"type": "int32"}, ..}]}
 
-Units and zones of times have no place in this form; a type without one is read as microseconds.
+The form has no time units and time zones; types without a unit are parsed as microseconds.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _TIMES: Final = (
 
 
 def schema_form(schema: pa.Schema) -> dict[str, Any]:
-    """Return the form of a schema."""
+    """Convert a schema to its JSON form."""
     return {"fields": [_field_form(field) for field in schema]}
 
 
 def type_form(data_type: pa.DataType) -> dict[str, Any]:
-    """Return the form of a type.
+    """Convert a type to its JSON form.
 
     >>> type_form(pa.list_(pa.int8(), 3))["length"]
     3
@@ -82,7 +82,7 @@ def type_form(data_type: pa.DataType) -> dict[str, Any]:
 
 
 def parse_type(form: Mapping[str, Any]) -> pa.DataType:
-    """Return the type of a form.
+    """Parse the JSON form of a type.
 
     >>> parse_type({"type": "decimal128", "length": 10002})
     Decimal128Type(decimal128(10, 2))
@@ -107,7 +107,7 @@ def parse_type(form: Mapping[str, Any]) -> pa.DataType:
             return pa.large_list(item)
         case "list", [item]:
             return pa.list_(item)
-    raise InvalidInputError(f"Invalid input: no type is {dict(form)}")
+    raise InvalidInputError(f"Invalid input: unknown type {dict(form)}")
 
 
 def _field_form(field: pa.Field) -> dict[str, Any]:

@@ -209,5 +209,5 @@ def test_a_vector_alone_is_searched_in_the_one_column_of_vectors(tmp_path):
     found = dataset.hybrid_search("fox", np.array([0.0, 1.0]), k=1)
     assert found["text"].to_pylist() == ["a fox"]
     dataset.add_columns({"w": "v"})
-    with pytest.raises(ValueError, match="one column of vectors"):
+    with pytest.raises(ValueError, match="table with one vector column"):
         dataset.hybrid_search("fox", [0.0, 1.0])

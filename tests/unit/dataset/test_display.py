@@ -94,5 +94,5 @@ def test_plots_draw_what_the_table_says(table):
 
 def test_a_plot_of_recall_needs_an_index(tmp_path):
     table = lancelet.write_dataset({"a": [1]}, str(tmp_path / "t.lance"))
-    with pytest.raises(InvalidInputError, match="name the column"):
+    with pytest.raises(InvalidInputError, match="column is required"):
         table.plot.recall()

@@ -42,5 +42,5 @@ def test_durability_is_one_of_two_and_given_once(tmp_path):
         lancelet.dataset(
             dataset.uri, storage_options={"durability": "flushed"}, durability="written"
         )
-    with pytest.raises(InvalidInputError, match="as it was opened"):
+    with pytest.raises(InvalidInputError, match="durability of an open dataset"):
         lancelet.write_dataset(ROWS, dataset, mode="append", durability="written")

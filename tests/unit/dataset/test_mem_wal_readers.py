@@ -204,7 +204,7 @@ def test_readers_go_on_with_what_they_saw_if_looking_fails(tmp_path, caplog):
         Path(dataset.uri, "_mem_wal", str(SHARD), "manifest").mkdir(parents=True)
         broken = Path(dataset.uri, "_mem_wal", str(SHARD), "manifest", f"1{'0' * 63}.binpb")
         broken.write_bytes(b"\xff\xff")
-        while "looking for shards failed" not in caplog.text:
+        while "refreshing the shards failed" not in caplog.text:
             time.sleep(0.001)
         assert reader.scanner().count_rows() == 50
 

@@ -172,8 +172,8 @@ def test_overlays_travel_with_their_fragment(dataset) -> None:
 @pytest.mark.parametrize(
     ("offsets", "message"),
     [
-        ([1, 1], "must not repeat an offset"),
-        ([[1, 1]], "must not repeat an offset"),
+        ([1, 1], "must be unique"),
+        ([[1, 1]], "must be unique"),
         ([0, [1]], "must be an iterable of ints"),
         (5, "must be an iterable of ints"),
         ([-1], "unsigned"),

@@ -193,7 +193,7 @@ def test_asof_opens_what_was_latest_then(ds) -> None:
     assert lancelet.dataset(ds.uri, asof=datetime.now().isoformat()).version == 3  # noqa: DTZ005
     with pytest.raises(ValueError, match="earlier than the first"):
         lancelet.dataset(ds.uri, asof="2000-01-01")
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         lancelet.dataset(ds.uri, version=1, asof="2000-01-01")
 
 

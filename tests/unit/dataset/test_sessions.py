@@ -238,5 +238,5 @@ def test_fragments_are_written_with_a_session(tmp_path):
     write_fragments(rows, str(tmp_path), session=session)
     LanceFragment.create(str(tmp_path), rows, session=session)
     assert len(write_fragments(rows, dataset, session=session)) == 1
-    with pytest.raises(ValueError, match="not the destination dataset's own session"):
+    with pytest.raises(ValueError, match="differs from the session of the destination"):
         write_fragments(rows, dataset, session=Session())

@@ -17,7 +17,7 @@ import pytest
 
 import lancelet
 from lancelet.dataset.scan.builder import OPTIONS
-from lancelet.dataset.scan.reading import SCAN_OPTIONS
+from lancelet.dataset.scan.methods import SCAN_OPTIONS
 from lancelet.errors import InvalidInputError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,7 +92,7 @@ def test_an_order_is_names_orderings_or_text():
 def test_default_options_have_the_names_of_options():
     lancelet.write_dataset(pa.table({"a": [1]}), "memory://defaults")
     for name in ("_set", "to_scanner", "with_row_ids", "apply_defaults"):
-        with pytest.raises(InvalidInputError, match="no option of a scan"):
+        with pytest.raises(InvalidInputError, match="unknown scan option"):
             lancelet.dataset("memory://defaults", default_scan_options={name: 1}).to_table()
     opened = lancelet.dataset("memory://defaults", default_scan_options={"with_row_id": True})
     assert opened.to_table().column_names == ["a", "_rowid"]

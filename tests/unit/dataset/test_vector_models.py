@@ -76,7 +76,7 @@ def test_a_segment_needs_to_know_its_fragments(dataset):
         ({"ivf_centroids": np.zeros((2, 8)), "num_partitions": 3}, "2 clusters"),
         ({"pq_codebook": np.zeros((2, 256, 4))}, "ivf_centroids must be specified"),
         ({"num_sub_vectors": 3}, "must be divisible"),
-        ({"num_partitions": 0}, "above 0"),
+        ({"num_partitions": 0}, "positive integer"),
         ({"metric": "manhattan"}, "not supported"),
     ],
 )

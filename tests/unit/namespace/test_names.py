@@ -159,7 +159,7 @@ def test_a_provider_is_asked_before_each_request(tmp_path):
     named = f"{__name__}.Tokens"
     with pytest.raises(InvalidInputError, match="imported"):
         DirectoryNamespace(root=str(tmp_path), **{"dynamic_context_provider.impl": f"{named}None"})
-    with pytest.raises(InvalidInputError, match="class in a module"):
+    with pytest.raises(InvalidInputError, match="must be a class name"):
         DirectoryNamespace(root=str(tmp_path), **{"dynamic_context_provider.impl": "Tokens"})
 
 

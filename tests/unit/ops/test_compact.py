@@ -280,7 +280,7 @@ def test_steps_travel_as_json_and_pickled(tmp_path):
     metrics = Compaction.commit(dataset, results[1:])
     assert metrics == results[1].metrics
     assert dataset.to_table(columns=LINEAGE).equals(before)
-    with pytest.raises(InvalidInputError, match="step of a compaction"):
+    with pytest.raises(InvalidInputError, match="of a compaction step"):
         RewriteResult.from_json("{}")
 
 

@@ -1,1 +1,1 @@
-"""A page in the browser that shows the tables of a folder: `lancelet view PATH`."""
+"""A web page that shows the tables of a folder: `lancelet view PATH`."""

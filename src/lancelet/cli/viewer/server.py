@@ -1,7 +1,7 @@
-"""The server of the page: on loopback only, for requests with the token of its address.
+"""The HTTP server of the viewer: loopback only, with a token per server.
 
-The printed address has the token, which becomes a cookie (SameSite=Strict). What is refused and
-limited is in `lancelet.http_server`.
+The printed address contains the token, which the server sets as a cookie (SameSite=Strict).
+`lancelet.http_server` describes the checks and limits of requests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def server_of(shown: Shown, port: int = 0, limits: Limits | None = None) -> tupl
     def answer(request: Request) -> Response:
         return _answer(shown, request)
 
-    # Requests have no bodies: what is asked for is in the path.
+    # Requests have no bodies; all arguments are in the URL.
     server = HttpServer(
         answer, token=token, port=port, cookie=_COOKIE, media_types=(), limits=limits
     )
@@ -64,9 +64,9 @@ def server_of(shown: Shown, port: int = 0, limits: Limits | None = None) -> tupl
 
 
 def serve(shown: Shown, port: int, started: Callable[[str], None]) -> None:
-    """Serve until stopped; `started` gets the address to open, with its token.
+    """Serve until interrupted; `started` receives the address with the token.
 
-    Port 0 takes a free one.
+    Port 0 selects a free port.
     """
     server, token = server_of(shown, port)
     with server:

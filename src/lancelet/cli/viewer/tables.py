@@ -1,11 +1,11 @@
-r"""What the page asks of tables, as values that become JSON.
+r"""Requests of the viewer page: each function returns a JSON value.
 
-A table is named as `lancelet ls` lists it below the folder that is shown; whatever is not listed
-does not exist, so no name leads elsewhere.
+Tables have the names that `lancelet ls` lists for the folder. Other names are rejected, so a
+request cannot read outside of the folder.
 
-What a page gets of a value: short enough to show, with what says how to show it.
+Values are truncated for display and tagged with their representation:
 
-7                       {"number": "7"}          too large for a script's numbers as well
+7                       {"number": "7"}          JavaScript numbers lose large integers
 [0.1, 0.2]  (vector)    {"vector": [0.1, 0.2]}
 b"\x89PNG..."           {"image": "image/png", "bytes": 5120}
 {"a": 1}                {"json": "{\"a\": 1}"}
@@ -73,37 +73,37 @@ _IMAGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The tables below a folder, and whether the page may change them."""
+    """The tables in a folder, and whether the page may change them."""
 
     root: str
     storage_options: Mapping[str, str] | None = None
     can_write: bool = False
-    _known: list[str] = field(default_factory=list, repr=False)
+    _table_names: list[str] = field(default_factory=list, repr=False)
 
     def names(self) -> list[str]:
         """Return the names of the tables, sorted."""
         options = None if self.storage_options is None else dict(self.storage_options)
-        self._known[:] = tables_in(self.root, options)
-        return self._known
+        self._table_names[:] = tables_in(self.root, options)
+        return self._table_names
 
-    def open(self, asked: Mapping[str, str]) -> LanceDataset:
-        """Return the table that a request names (`table`), at the version that it names (`at`)."""
-        name = asked.get("table", "")
-        if name not in self._known and name not in self.names():
-            raise NotFoundError("no table of that name is shown here", name=name)
+    def open(self, request: Mapping[str, str]) -> LanceDataset:
+        """Return the requested table (`table`) at the requested version (`at`)."""
+        name = request.get("table", "")
+        if name not in self._table_names and name not in self.names():
+            raise NotFoundError("no table of this name in the folder", name=name)
         uri = self.root if name == "." else f"{self.root.rstrip('/')}/{name}"
         options = None if self.storage_options is None else dict(self.storage_options)
-        return open_version(uri, asked.get("at") or None, options)
+        return open_version(uri, request.get("at") or None, options)
 
 
 def list_tables(shown: Shown, _: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tables, and what the page may do."""
+    """Return the tables and the permissions of the page."""
     return {"root": shown.root, "can_write": shown.can_write, "tables": shown.names()}
 
 
-def describe(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a version of a table is made of."""
-    table = shown.open(asked)
+def describe(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the contents of a version of a table."""
+    table = shown.open(request)
     snapshot = table.snapshot
     fragments = snapshot.fragments
     return {
@@ -117,43 +117,43 @@ def describe(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         "file_version": snapshot.manifest.data_version.value,
         "columns": [_column(field) for field in table.schema],
         "metadata": dict(snapshot.manifest.table_metadata),
-        "words": [*_KEYWORDS, *sorted(f"{name}(" for name in FUNCTIONS)],
+        "completions": [*_KEYWORDS, *sorted(f"{name}(" for name in FUNCTIONS)],
     }
 
 
-def rows(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return a page of rows: filtered, sorted, from an offset on."""
-    table = shown.open(asked)
-    condition = asked.get("filter") or None
-    limit = min(_number(asked, "limit", 50), ROWS_MAX)
-    ordering = asked.get("order")
+def rows(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return one page of rows, filtered and sorted."""
+    table = shown.open(request)
+    condition = request.get("filter") or None
+    limit = min(_number(request, "limit", 50), ROWS_MAX)
+    ordering = request.get("order")
     found = table.to_table(
         filter=condition,
-        offset=_number(asked, "offset", 0),
+        offset=_number(request, "offset", 0),
         limit=limit,
-        order_by=[ColumnOrdering(ordering, asked.get("descending") != "1")] if ordering else None,
+        order_by=[ColumnOrdering(ordering, request.get("descending") != "1")] if ordering else None,
         with_row_address=True,
     )
     return {**_cells(found), "total": table.count_rows(condition)}
 
 
-def search(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return the best rows for a text, near a vector or the vector of a row, or for both."""
-    table = shown.open(asked)
-    k = min(_number(asked, "limit", 20), ROWS_MAX)
-    text, column = asked.get("text") or None, asked.get("column", "")
+def search(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the best rows for a text, a vector, the vector of a row, or a hybrid query."""
+    table = shown.open(request)
+    k = min(_number(request, "limit", 20), ROWS_MAX)
+    text, column = request.get("text") or None, request.get("column", "")
     vector: Any = None
-    if asked.get("row"):
-        found = table._take_rows([_number(asked, "row", 0)], columns=[column])  # noqa: SLF001  as pylance's
+    if request.get("row"):
+        found = table._take_rows([_number(request, "row", 0)], columns=[column])  # noqa: SLF001  as pylance's
         vector = found.column(0)[0].as_py()
-    elif asked.get("vector"):
-        vector = _numbers(asked["vector"])
+    elif request.get("vector"):
+        vector = _numbers(request["vector"])
     nearest = None if vector is None else {"column": column, "q": vector, "k": k}
-    condition = asked.get("filter") or None
+    condition = request.get("filter") or None
     if text is not None and nearest is not None:
         return _cells(table.hybrid_search(text, nearest, k, filter=condition))
     if text is None and nearest is None:
-        raise InvalidInputError("a search needs a text, a vector or a row")
+        raise InvalidInputError("a search requires a text, a vector or a row")
     found = table.to_table(
         filter=condition,
         nearest=nearest,
@@ -165,23 +165,23 @@ def search(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
     return _cells(found)
 
 
-def image(shown: Shown, asked: Mapping[str, str]) -> tuple[bytes, str]:
-    """Return the bytes of an image in a cell, and its media type."""
-    table = shown.open(asked)
-    column = asked.get("column", "")
+def image(shown: Shown, request: Mapping[str, str]) -> tuple[bytes, str]:
+    """Return the bytes and the media type of an image in a cell."""
+    table = shown.open(request)
+    column = request.get("column", "")
     found = table.scanner(
-        columns=[column], filter=f"{_ADDRESS} = {_number(asked, 'row', 0)}"
+        columns=[column], filter=f"{_ADDRESS} = {_number(request, 'row', 0)}"
     ).to_table()
     value = found.column(0)[0].as_py() if found.num_rows else None
     kind = image_type(value) if isinstance(value, bytes) else None
     if not isinstance(value, bytes) or kind is None:
-        raise NotFoundError("the cell holds no image", column=column)
+        raise NotFoundError("the cell contains no image", column=column)
     return value, kind
 
 
-def versions(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return the versions of a table, the newest first, with branches and tags."""
-    table = shown.open(asked)
+def versions(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the versions of a table, newest first, with branches and tags."""
+    table = shown.open(request)
     location = table.snapshot.location
     tags: dict[tuple[str | None, int], list[str]] = {}
     for name, tag in table.tags.list().items():
@@ -207,27 +207,27 @@ def versions(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
     return {"branch": branch, "versions": found, "branches": branches}
 
 
-def difference(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return how two versions differ, in words."""
-    table = shown.open(asked)
-    return {"text": str(table.diff(_number(asked, "begin", 1), _number(asked, "end", 1)))}
+def difference(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the differences between two versions as text."""
+    table = shown.open(request)
+    return {"text": str(table.diff(_number(request, "begin", 1), _number(request, "end", 1)))}
 
 
-def pages(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return where the pages of columns lie, and how they are encoded."""
-    snapshot = shown.open(asked).snapshot
+def pages(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the extents and encodings of the pages of columns."""
+    snapshot = shown.open(request).snapshot
     names = ("fragment", "file", "column", "page", "rows", "bytes", "encoding")
     found: list[dict[str, Any]] = []
-    for row in pages_of_table(snapshot, prefix=asked.get("column", "")):
+    for row in pages_of_table(snapshot, prefix=request.get("column", "")):
         if len(found) == PAGES_MAX:
             return {"pages": found, "cut": True}
         found.append(dict(zip(names, row, strict=True)))
     return {"pages": found, "cut": False}
 
 
-def indices(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return the indices with what they cover."""
-    table = shown.open(asked)
+def indices(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the indices with their coverage."""
+    table = shown.open(request)
     found = []
     for index in table.describe_indices():
         statistics = table.stats.index_stats(index.name)
@@ -247,46 +247,48 @@ def indices(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
     return {"indices": found}
 
 
-def recall(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return how much of what is nearest a vector index finds."""
-    report = shown.open(asked).recall_report(asked.get("column", ""), store=False)
+def recall(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the recall of a vector index."""
+    report = shown.open(request).recall_report(request.get("column", ""), store=False)
     return {"text": str(report)}
 
 
-def plan(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a query would do, or did if it is to be measured."""
-    columns = [name for name in asked.get("columns", "").split(",") if name]
-    scanner = shown.open(asked).scanner(columns=columns or None, filter=asked.get("filter") or None)
-    measured = asked.get("measure") == "1"
+def plan(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the plan of a query, with measurements if requested."""
+    columns = [name for name in request.get("columns", "").split(",") if name]
+    scanner = shown.open(request).scanner(
+        columns=columns or None, filter=request.get("filter") or None
+    )
+    measured = request.get("measure") == "1"
     return {"text": scanner.analyze_plan() if measured else scanner.explain_plan()}
 
 
-def check(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return what is wrong with a version."""
-    level = Level.parse(asked.get("level", "footers"))
-    found = shown.open(asked).check(level)
+def check(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Return the findings of a check of a version."""
+    level = Level.parse(request.get("level", "footers"))
+    found = shown.open(request).check(level)
     return {"findings": [{**asdict(each), "severity": each.severity.value} for each in found]}
 
 
-def change(shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a change would do; with `apply`, do it, if the page may."""
-    apply = asked.get("apply") == "1"
+def change(shown: Shown, request: Mapping[str, str]) -> dict[str, Any]:
+    """Preview a change; with `apply`, apply it if the page may change tables."""
+    apply = request.get("apply") == "1"
     if apply and not shown.can_write:
-        raise UnsupportedError("this page only reads; start it with --write to change tables")
-    table = shown.open(asked)
+        raise UnsupportedError("the viewer is read-only; start it with --write to change tables")
+    table = shown.open(request)
     options: Any = {} if apply else {"dry_run": True}
-    match asked.get("action"):
+    match request.get("action"):
         case "delete":
-            done: Any = table.delete(_text(asked, "filter"), **options)
+            done: Any = table.delete(_text(request, "filter"), **options)
         case "update":
-            values = {_text(asked, "column"): _text(asked, "value")}
-            done = table.update(values, where=asked.get("filter") or None, **options)
+            values = {_text(request, "column"): _text(request, "value")}
+            done = table.update(values, where=request.get("filter") or None, **options)
         case "restore":
             done = table.restore(**options)
         case "compact":
             done = table.optimize.compact_files(**options)
         case "tag":
-            done = table.tags.create(_text(asked, "name"), **options)
+            done = table.tags.create(_text(request, "name"), **options)
         case other:
             known = ["delete", "update", "restore", "compact", "tag"]
             raise InvalidInputError("unknown change", action=other, known=known)
@@ -321,8 +323,8 @@ def _cells(found: pa.Table) -> dict[str, Any]:
     }
 
 
-def _number(asked: Mapping[str, str], name: str, default: int) -> int:
-    text = asked.get(name) or str(default)
+def _number(request: Mapping[str, str], name: str, default: int) -> int:
+    text = request.get(name) or str(default)
     if not text.isdigit():
         raise InvalidInputError(f"{name} must be an integer", found=text)
     return int(text)
@@ -335,14 +337,14 @@ def _numbers(text: str) -> list[float]:
         raise InvalidInputError("a vector is comma-separated numbers", found=text) from error
 
 
-def _text(asked: Mapping[str, str], name: str) -> str:
-    if not asked.get(name):
+def _text(request: Mapping[str, str], name: str) -> str:
+    if not request.get(name):
         raise InvalidInputError(f"{name} is missing")
-    return asked[name]
+    return request[name]
 
 
 def image_type(value: bytes) -> str | None:
-    r"""Return the media type of an image that browsers show, by its first bytes.
+    r"""Return the media type of an image by its magic bytes; None for other data.
 
     >>> image_type(b"\xff\xd8\xff\xe0"), image_type(b"text")
     ('image/jpeg', None)
@@ -365,7 +367,7 @@ def is_vector(data_type: pa.DataType) -> bool:
 
 
 def cell(value: Any, data_type: pa.DataType) -> dict[str, Any] | None:
-    """Return a value as a page gets it; None is null."""
+    """Return the JSON representation of a value; None for null."""
     match value:
         case None:
             return None
@@ -393,7 +395,7 @@ def _binary(value: bytes) -> dict[str, Any]:
 
 
 def _vector(value: list[Any]) -> dict[str, Any]:
-    # Not every number is one in JSON.
+    # JSON has no NaN and infinity.
     numbers = [float(each) if _is_finite(each) else None for each in value[:VECTOR_MAX]]
     return {"vector": numbers, "size": len(value)}
 

@@ -1,4 +1,4 @@
-"""The methods of a dataset that tell what changed between versions."""
+"""Methods that return the changes between versions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from lancelet.ops.diff import TableDifference
 
 Moment: TypeAlias = "VersionLike | datetime"
-"""A version by number, tag or branch, or the one that was the latest at a time."""
+"""A version by number, tag, branch or timestamp."""
 
 Kind: TypeAlias = Literal["insert", "update", "delete"]
 
 
 class DatasetDelta:
-    """What changed after one version, up to another; made by `LanceDataset.delta`."""
+    """The changes between two versions; created by `LanceDataset.delta`."""
 
     def __init__(self, delta: Delta) -> None:
-        """Look at the difference of two versions."""
+        """Represent the changes between two versions."""
         self._delta = delta
 
     def __repr__(self) -> str:
-        """Show which versions are compared."""
+        """Show the versions."""
         delta = self._delta
         return display.line("DatasetDelta", begin=delta.begin_version, end=delta.end_version)
 
@@ -54,7 +54,7 @@ class DatasetDelta:
         return [transaction_to_user(each) for each in self._delta.transactions()]
 
     def get_inserted_rows(self) -> pa.RecordBatchReader:
-        """Return the rows that were inserted, with `_rowid` and the versions of the rows.
+        """Return the inserted rows with `_rowid` and the row versions.
 
         Returns:
             A stream of record batches.
@@ -68,10 +68,10 @@ class DatasetDelta:
         return self._delta.inserted_rows()
 
     def get_updated_rows(self) -> pa.RecordBatchReader:
-        """Return the rows that were updated, with `_rowid` and the versions of the rows.
+        """Return the updated rows with `_rowid` and the row versions.
 
         Returns:
-            A stream of record batches; rows inserted in the interval are not among them.
+            A stream of record batches, without rows that were inserted in the interval.
 
         Example:
             ```python
@@ -82,7 +82,7 @@ class DatasetDelta:
         return self._delta.updated_rows()
 
     def get_deleted_row_ids(self) -> pa.RecordBatchReader:
-        """Return the ids of the rows that were deleted, as a column `_rowid`.
+        """Return the ids of the deleted rows in a column `_rowid`.
 
         Returns:
             A stream of record batches.
@@ -97,7 +97,7 @@ class DatasetDelta:
 
 
 class ChangeMethods:
-    """Compares versions of a table."""
+    """Methods that compare versions of a table."""
 
     _handle: Handle
 
@@ -108,21 +108,21 @@ class ChangeMethods:
         begin_version: int | None = None,
         end_version: int | None = None,
     ) -> DatasetDelta:
-        """Return what changed between two versions, of a table with stable row ids.
+        """Return the changes between two versions of a table with stable row ids.
 
-        See `changes` for tables without.
+        Use `changes` for tables without stable row ids.
 
         Args:
             compared_against: The version to compare the checked-out one with.
-            begin_version: The same, with `end_version`; 0 is before the first version.
-            end_version: The last version whose changes count.
+            begin_version: The start of the interval, exclusive; 0 includes the first version.
+            end_version: The end of the interval, inclusive.
 
         Returns:
-            A `DatasetDelta`; nothing is read yet.
+            A `DatasetDelta`; no data is read yet.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            InvalidInputError: If an argument is invalid.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -145,7 +145,7 @@ class ChangeMethods:
                 end_version=end,
             )
         if min(begin, end) < 0:
-            raise NegativeVersionError("versions are counted from 1", version=min(begin, end))
+            raise NegativeVersionError("version numbers start at 1", version=min(begin, end))
         return DatasetDelta(ops.changes.open_delta(self._handle.snapshot, begin, end))
 
     def changes(
@@ -160,21 +160,21 @@ class ChangeMethods:
         """Return the row-level changes between two versions, with values before and after.
 
         The columns are `kind` (insert, update or delete), `_rowid`, and the structs `before` and
-        `after`, null where there was no row.
+        `after`, which are null if the row did not exist.
 
         Args:
-            begin: The version to compare with, or a time.
-            end: The version whose changes are returned; by default the checked-out one.
+            begin: The version or time to compare with.
+            end: The version or time of the new state; by default the checked-out version.
             columns: The columns of `before` and `after`.
             kinds: The kinds to return, by default all.
-            on: Key columns that identify a row; for tables without stable row ids.
+            on: Key columns that identify a row, for tables without stable row ids.
 
         Returns:
             A stream of record batches.
 
         Raises:
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
-            InvalidInputError: If an argument has a value that it cannot have.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -182,23 +182,23 @@ class ChangeMethods:
             dataset.changes(1, columns=["price"]).read_all()
             ```
         """
-        wanted = ops.changes.CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
+        selected = ops.changes.CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
         keys = (on,) if isinstance(on, str) else on
         first, last = self._at(begin), self._at(end)
-        return ops.changes.changes(first, last, columns=columns, kinds=wanted, on=keys).reader()
+        return ops.changes.changes(first, last, columns=columns, kinds=selected, on=keys).reader()
 
     def diff(self, begin: Moment, end: Moment = None) -> TableDifference:
-        """Return how two versions differ: in schema, settings, files, indices and rows.
+        """Return the differences between two versions: schema, settings, files, indices and rows.
 
         Args:
-            begin: A version to compare with, or a time; it may be the newer one.
-            end: The other version; by default the checked-out one.
+            begin: A version or time; it may be later than `end`.
+            end: The version or time to compare with; by default the checked-out version.
 
         Returns:
             The differences.
 
         Raises:
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -219,4 +219,4 @@ def _kind(name: str) -> ChangeKind:
         return ops.changes.ChangeKind(name)
     except ValueError as error:
         known = [kind.value for kind in ops.changes.CHANGE_KINDS]
-        raise InvalidInputError("a change is of no such kind", kind=name, known=known) from error
+        raise InvalidInputError("unknown kind of change", kind=name, known=known) from error

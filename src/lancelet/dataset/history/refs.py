@@ -1,12 +1,12 @@
-"""Tags, branches and clones as pylance has them.
+"""Tags, branches and clones, with the API of pylance.
 
-    ds.tags.create("v1", 3)                   version 3 of the branch that `ds` looks at
+    ds.tags.create("v1", 3)                   version 3 of the checked-out branch
     ds.tags.create("rc", ("dev/x", None))     the latest version of branch dev/x
     ds.create_branch("dev/y", "v1")           a branch that starts at a tag
-    ds.shallow_clone("copy.lance", "v1")      a table that borrows the files
+    ds.shallow_clone("copy.lance", "v1")      a table that refers to the files of `ds`
 
-A reference is a number (of the branch that is looked at), a tag, or a branch with a number;
-None as the branch is the main one, and None as the number the latest.
+A reference is a number (of the checked-out branch), a tag, or a pair of a branch and a number.
+None selects the main branch or the latest version.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 from lancelet import ops
-from lancelet.dataset.arguments import checks_kinds, previews_dataset, says_results
+from lancelet.dataset.arguments import checks_kinds, documents_results, previews_dataset
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.dataset.show import display
 from lancelet.errors import InvalidInputError
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Tag(TypedDict):
-    """A name of a version; `branch` is None for the main one."""
+    """A named version; `branch` is None for the main branch."""
 
     branch: str | None
     version: int
@@ -54,7 +54,7 @@ class Tag(TypedDict):
 
 
 class Branch(TypedDict):
-    """A branch and what it was made from; `create_at` is in seconds since 1970."""
+    """A branch and its parent version; `create_at` is in seconds since 1970."""
 
     parent_branch: str | None
     branch_identifier: list[tuple[int, str]]
@@ -65,25 +65,25 @@ class Branch(TypedDict):
 
 
 class VersionRef(TypedDict):
-    """A version that is there, without what is in it."""
+    """The number of a version, without its contents."""
 
     version: int
 
 
-@says_results
+@documents_results
 class Tags:
-    """The tags of a dataset: names of versions."""
+    """The tags of a table."""
 
     def __init__(self, dataset: LanceDataset) -> None:
-        """Look at the tags of the table that a dataset is a version of."""
+        """Manage the tags of the table of a dataset."""
         self._dataset = dataset
 
     def __repr__(self) -> str:
-        """Show the names."""
+        """Show the tag names."""
         return display.line("Tags", self._dataset.uri, names=sorted(self.list()))
 
     def _repr_html_(self) -> str:
-        """Show the names with their versions, in a notebook."""
+        """Render the tags with their versions for notebooks."""
         rows = (
             (name, each["branch"] or "main", each["version"]) for name, each in self.list().items()
         )
@@ -132,7 +132,7 @@ class Tags:
             The version number.
 
         Raises:
-            RefNotFoundError: If no tag or branch has that name.
+            RefNotFoundError: If the tag or branch does not exist.
 
         Example:
             ```python
@@ -154,8 +154,8 @@ class Tags:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            AlreadyExistsError: If the name is taken.
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            AlreadyExistsError: If the name already exists.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -179,8 +179,8 @@ class Tags:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            RefNotFoundError: If no tag or branch has that name.
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            RefNotFoundError: If the tag or branch does not exist.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -195,14 +195,14 @@ class Tags:
 
     @checks_kinds
     def delete(self, tag: str, *, dry_run: bool = False) -> ChangeReport | None:
-        """Delete a tag. The version stays.
+        """Delete a tag. The version is not deleted.
 
         Args:
             tag: The name.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            RefNotFoundError: If no tag or branch has that name.
+            RefNotFoundError: If the tag or branch does not exist.
 
         Example:
             ```python
@@ -225,7 +225,7 @@ class Tags:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            RefNotFoundError: If no tag or branch has that name.
+            RefNotFoundError: If the tag or branch does not exist.
 
         Example:
             ```python
@@ -237,20 +237,20 @@ class Tags:
         return _done(self._dataset, "ReplaceTagMetadata", replace, dry_run=dry_run)
 
 
-@says_results
+@documents_results
 class Branches:
-    """The branches of a dataset."""
+    """The branches of a table."""
 
     def __init__(self, dataset: LanceDataset) -> None:
-        """Look at the branches of the table that a dataset is a version of."""
+        """Manage the branches of the table of a dataset."""
         self._dataset = dataset
 
     def __repr__(self) -> str:
-        """Show the names."""
+        """Show the branch names."""
         return display.line("Branches", self._dataset.uri, names=sorted(self.list()))
 
     def _repr_html_(self) -> str:
-        """Show the names with their versions, in a notebook."""
+        """Render the branches with their versions for notebooks."""
         rows = (
             (name, each["parent_branch"] or "main", each["parent_version"])
             for name, each in self.list().items()
@@ -275,7 +275,7 @@ class Branches:
         return {name: _branch_to_user(branch) for name, branch in found.items()}
 
     def list_ordered(self, order: str | None = None) -> builtins.list[tuple[str, Branch]]:
-        """Return all branches, ordered by the version they start from.
+        """Return all branches, ordered by their parent version.
 
         Args:
             order: `desc`, the default, or `asc`.
@@ -295,7 +295,7 @@ class Branches:
     def fast_forward(self, branch: str, *, dry_run: bool = False) -> LanceDataset | ChangeReport:
         """Commit the state of a branch as the next version of its parent.
 
-        Files of the branch are copied, and the branch stays as it is.
+        The files of the branch are copied, and the branch remains unchanged.
 
         Args:
             branch: The name.
@@ -305,8 +305,8 @@ class Branches:
             The parent at the new version; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            RefNotFoundError: If no branch has that name.
-            CommitConflictError: If the parent has versions that the branch did not start from.
+            RefNotFoundError: If the branch does not exist.
+            CommitConflictError: If the parent has commits that are not in the branch.
 
         Example:
             ```python
@@ -332,8 +332,8 @@ class Branches:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            RefNotFoundError: If no branch has that name.
-            InvalidInputError: If a tag or another branch needs it.
+            RefNotFoundError: If the branch does not exist.
+            InvalidInputError: If a tag or another branch depends on it.
 
         Example:
             ```python
@@ -356,7 +356,7 @@ class Branches:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            RefNotFoundError: If no tag or branch has that name.
+            RefNotFoundError: If the tag or branch does not exist.
 
         Example:
             ```python
@@ -369,7 +369,7 @@ class Branches:
 
 
 class RefMethods:
-    """Names versions of a table, and starts other tables from them."""
+    """Methods that manage tags, branches and clones."""
 
     _handle: Handle
 
@@ -384,10 +384,10 @@ class RefMethods:
         return Branches(self)  # type: ignore[arg-type]  # mixed into LanceDataset alone
 
     def version_refs(self) -> list[VersionRef]:
-        """Return the numbers of all versions, oldest first, without reading the versions.
+        """Return the numbers of all versions, oldest first, without reading manifests.
 
         Returns:
-            A reference per version.
+            One reference per version.
 
         Example:
             ```python
@@ -420,9 +420,9 @@ class RefMethods:
             The dataset on the branch; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            AlreadyExistsError: If the name is taken.
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
-            RefNotFoundError: If no tag or branch has that name.
+            AlreadyExistsError: If the name already exists.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
+            RefNotFoundError: If the tag or branch does not exist.
 
         Example:
             ```python
@@ -431,10 +431,8 @@ class RefMethods:
             dataset.count_rows()  # 20
             ```
         """
-        del storage_options  # a branch is in the folder of its table
-        refresh_snapshot(
-            self._handle.snapshot
-        )  # the branch is not made from another table at its place
+        del storage_options  # branches share the folder of the table
+        refresh_snapshot(self._handle.snapshot)  # raises if the path contains another table by now
         source = open_reference(self._handle, reference)
         create = partial(refs.create_branch, name=branch, source=source)
         if dry_run:
@@ -465,8 +463,8 @@ class RefMethods:
             The new dataset; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            AlreadyExistsError: If the name is taken.
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            AlreadyExistsError: If the name already exists.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -502,8 +500,8 @@ class RefMethods:
             The new dataset; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            AlreadyExistsError: If the name is taken.
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            AlreadyExistsError: If the name already exists.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -524,17 +522,20 @@ class RefMethods:
         *,
         dry_run: bool,
     ) -> LanceDataset | ChangeReport:
-        """Make a clone and open it with `more`, or report it, with the rows that are copied."""
+        """Create a clone and open it with `more`, or report the copied rows."""
         own = self._handle.options
-        wanted = own.storage_options if storage_options is None else storage_options
-        options = OpenOptions(wanted, own.base_options)
+        settings = own.storage_options if storage_options is None else storage_options
+        options = OpenOptions(settings, own.base_options)
         location = locate(text_of(target), options)[0]
         if dry_run:
             return ops.dry_run.dry_run_write(location, clone, num_rows)
         clone(location)
-        kind = cast("type[LanceDataset]", type(self))  # what this is mixed into
+        kind = cast("type[LanceDataset]", type(self))  # the class that uses this mixin
         return kind(
-            text_of(target), storage_options=wanted, base_store_params=own.base_options, **more
+            text_of(target),
+            storage_options=settings,
+            base_store_params=own.base_options,
+            **more,
         )
 
 
@@ -549,8 +550,8 @@ def _done(
     *,
     dry_run: bool,
 ) -> ChangeReport | None:
-    """Change the names of the main table, or say what that would write and delete."""
-    refresh_snapshot(dataset.snapshot)  # another table at its place keeps its names
+    """Change the refs of the main table, or report the files to write and delete."""
+    refresh_snapshot(dataset.snapshot)  # raises if the path contains another table by now
     if dry_run:
         return ops.dry_run.dry_run_without_commit(_main(dataset), operation, change)
     change(_main(dataset))
@@ -558,7 +559,7 @@ def _done(
 
 
 def _target(dataset: LanceDataset, reference: VersionLike) -> tuple[int, str | None]:
-    """Return the version and the branch that a reference means."""
+    """Resolve a reference to a version number and a branch."""
     snapshot = dataset.snapshot
     match reference:
         case None:
@@ -573,7 +574,7 @@ def _target(dataset: LanceDataset, reference: VersionLike) -> tuple[int, str | N
 
 
 def _ordered(found: Mapping[str, T], order: str | None, version: Any) -> list[tuple[str, T]]:
-    """Return names with their values by version; names of one version go by the alphabet."""
+    """Return refs sorted by version, then by name."""
     if order not in _DESCENDING:
         raise InvalidInputError(f"Invalid sort order {order!r}", known=["asc", "desc"])
     by_name = sorted(found.items())

@@ -1,4 +1,4 @@
-"""Row ids and addresses as callers hand them in: for a commit, or to restrict a scan."""
+"""Conversion of row ids and addresses in arguments of commits and scans."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SHOWN: Final = 10
 
 
 class RowIdTypeError(InvalidInputError, TypeError):
-    """A value cannot be a row id."""
+    """A value is not a row id."""
 
 
 class RowIdRangeError(InvalidInputError, OverflowError):
-    """A number cannot be a row id."""
+    """A number is out of the range of row ids."""
 
 
 class RowIdSequenceIterator(Iterator[int]):
-    """Yields the ids of a sequence in order."""
+    """Iterates over the ids of a sequence."""
 
     def __init__(self, ids: Iterable[int]) -> None:
-        """Yield these ids."""
+        """Iterate over `ids`."""
         self._rest = iter(ids)
 
     def __next__(self) -> int:
@@ -44,16 +44,16 @@ class RowIdSequenceIterator(Iterator[int]):
 class RowIdSequence:
     """The stable row ids of the rows of one fragment, in order.
 
-    A fragment that is assembled by hand keeps the ids of the rows that moved into it:
+    The metadata of a fragment stores the ids of rows that moved into it:
 
     >>> RowIdSequence([7, 12]).to_inline_metadata().json()
     '{"Inline": [10, 9, 26, 7, 8, 7, 16, 13, 26, 1, 33]}'
 
-    There may be fewer ids than the fragment has rows: the commit gives new ones to the rest.
+    The commit assigns new ids to the remaining rows if the sequence is shorter than the fragment.
     """
 
     def __init__(self, row_ids: range | pa.Array | pa.ChunkedArray | Iterable[int]) -> None:
-        """Take ids, each of which may appear once."""
+        """Store unique ids."""
         self._ids = _numbers(row_ids)
         unique, counts = np.unique(self._ids, return_counts=True)
         if len(unique) != len(self._ids):
@@ -66,27 +66,27 @@ class RowIdSequence:
 
     @staticmethod
     def from_inline_metadata(metadata: RowIdMeta) -> RowIdSequence:
-        """Return the ids that the metadata of a fragment holds itself."""
+        """Return the ids stored inline in fragment metadata."""
         stored = sequence_from_json(metadata.asdict())
         if not isinstance(stored, Inline):
-            raise UnsupportedError("only row ids in the metadata itself can be read from it")
+            raise UnsupportedError("row ids in external files are not supported")
         return RowIdSequence(sequence.RowIdSequence.parse(stored.data).to_array())
 
     def to_inline_metadata(self) -> RowIdMeta:
-        """Return the ids as the metadata of a fragment holds them."""
+        """Return the ids in the inline form of fragment metadata."""
         stored = Inline(sequence.RowIdSequence.of(self._ids).render())
         return RowIdMeta(row_ids_to_json(stored))
 
     def to_pyarrow(self) -> pa.Array:
-        """Return the ids as an array of `uint64`, in order."""
+        """Return the ids as a `uint64` array."""
         return pa.array(self._ids, pa.uint64())
 
     def __len__(self) -> int:
-        """Return how many ids there are."""
+        """Return the number of ids."""
         return len(self._ids)
 
     def __iter__(self) -> RowIdSequenceIterator:
-        """Yield the ids in order."""
+        """Iterate over the ids."""
         return RowIdSequenceIterator(self._ids.tolist())
 
     def __eq__(self, other: object) -> bool:
@@ -94,11 +94,11 @@ class RowIdSequence:
         return isinstance(other, RowIdSequence) and np.array_equal(self._ids, other._ids)
 
     def __hash__(self) -> int:
-        """Agree with equality."""
+        """Return a hash of the ids."""
         return hash(self._ids.tobytes())
 
     def __repr__(self) -> str:
-        """Show the ids, of many the first."""
+        """Show the first ids."""
         if len(self._ids) <= _SHOWN:
             return f"RowIdSequence({self._ids.tolist()})"
         first = ", ".join(map(str, self._ids[:_SHOWN].tolist()))
@@ -106,7 +106,7 @@ class RowIdSequence:
 
 
 def serialize_row_addrs(addrs: Iterable[int]) -> bytes:
-    """Return row ids as `row_addr_allowlist` and `row_addr_blocklist` of a scan take them."""
+    """Serialize row ids for `row_addr_allowlist` and `row_addr_blocklist` of a scan."""
     return RowSet.of(_numbers(addrs)).render()
 
 

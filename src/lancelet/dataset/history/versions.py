@@ -1,4 +1,4 @@
-"""The methods of a dataset that look at other versions and go back to them."""
+"""Methods that list, check out and restore versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Version(TypedDict):
-    """A version, when it was committed, and how much is in it."""
+    """A version with its commit time and metadata."""
 
     version: int
     timestamp: datetime
@@ -28,7 +28,7 @@ class Version(TypedDict):
 
 
 class HistoryMethods:
-    """Goes through the versions of a table."""
+    """Methods that list, check out and restore versions."""
 
     _handle: Handle
 
@@ -39,18 +39,18 @@ class HistoryMethods:
 
     @property
     def latest_version(self) -> int:
-        """The number of the version that was committed last."""
+        """The number of the latest version."""
         location = self._handle.location
         entry = location.handler.find_latest(location.store)
         if entry is None:
-            raise DatasetNotFoundError("the dataset is gone", uri=location.uri)
+            raise DatasetNotFoundError("the dataset no longer exists", uri=location.uri)
         return entry.version
 
     def get_version(self) -> Version:
         """Return the checked-out version.
 
         Returns:
-            Its number, time and metadata.
+            The number, timestamp and metadata of the version.
 
         Example:
             ```python
@@ -63,7 +63,7 @@ class HistoryMethods:
         """Return all versions, oldest first.
 
         Returns:
-            The number, time and metadata of each.
+            The number, timestamp and metadata of each version.
 
         Example:
             ```python
@@ -85,8 +85,8 @@ class HistoryMethods:
             The dataset at that version, pinned to it.
 
         Raises:
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
-            RefNotFoundError: If no tag or branch has that name.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
+            RefNotFoundError: If the tag or branch does not exist.
 
         Example:
             ```python
@@ -95,7 +95,7 @@ class HistoryMethods:
             ```
         """
         if version is None:
-            raise VersionTypeError("a version is a number, a tag, or a branch with a number")
+            raise VersionTypeError("a version must be a number, a tag, or a branch with a number")
         return cast("LanceDataset", self).at(open_reference(self._handle, version))
 
     def checkout_latest(self) -> None:
@@ -122,7 +122,7 @@ class HistoryMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -139,7 +139,7 @@ class HistoryMethods:
 
 
 def describe_version(snapshot: Snapshot) -> Version:
-    """Return what a version says of itself; times are local and without a zone."""
+    """Return the number, local timestamp and metadata of a version."""
     fragments = snapshot.fragments
     rows, deleted = int(fragments.physical_rows.sum()), int(fragments.num_deleted_rows.sum())
     summary = {
@@ -159,7 +159,7 @@ def describe_version(snapshot: Snapshot) -> Version:
 
 
 def local_time(timestamp_ns: int) -> datetime:
-    """Return a time as the clock of this machine shows it."""
+    """Convert nanoseconds since 1970 to a naive local datetime."""
     seconds, rest_ns = divmod(timestamp_ns, NANOSECONDS)
     moment = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=rest_ns // 1000)
     return moment.astimezone().replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Finding rows that are nearly the same, under the names that pylance has in its vector module."""
+"""Near-duplicate search, with the function names of pylance's vector module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SegmentSelectionError(InvalidInputError, TypeError):
-    """Segments are selected by something that is no list of ids."""
+    """The segment selection is not a list of ids."""
 
 
 def find_duplicate_pairs(
@@ -30,20 +30,20 @@ def find_duplicate_pairs(
     memory_limit: int | None = None,
     max_concurrency: int | None = None,
 ) -> pa.RecordBatchReader:
-    """Stream the pairs of rows that lie close to each other, by the index of a column.
+    """Stream pairs of rows within a distance, using the vector index of a column.
 
-    Rows are compared within the partitions of each segment, as the index has their vectors; a pair
-    of rows of two partitions is not found. Deleted rows are left out.
+    Rows are compared within the partitions of each segment, with the vectors stored in the index;
+    pairs across partitions are not found. Deleted rows are excluded.
 
     Args:
-        dataset: The table; its index has to cover all fragments.
-        column: The column with vectors.
-        distance_threshold: How far two rows may be from each other, by the metric of the index.
-        memory_limit: Has no effect: a partition is compared where it lies in memory.
-        max_concurrency: Has no effect on what is found.
+        dataset: The table; its index must cover all fragments.
+        column: The vector column.
+        distance_threshold: The maximum distance of a pair, in the metric of the index.
+        memory_limit: Has no effect: partitions are compared in memory.
+        max_concurrency: Has no effect.
 
     Returns:
-        The columns `row_id_a`, `row_id_b` and `distance`, each pair once, in a fixed order.
+        The columns `row_id_a`, `row_id_b` and `distance`; each pair occurs once, in a fixed order.
     """
     del memory_limit, max_concurrency
     _check_threshold(distance_threshold)
@@ -72,31 +72,31 @@ def find_duplicate_pairs_in_partition(
     """Stream the pairs of one partition of one segment; see `find_duplicate_pairs`.
 
     Args:
-        dataset: The table, whose other fragments need not be indexed.
-        column: The column with vectors.
+        dataset: The table; fragments outside of the segment may be unindexed.
+        column: The vector column.
         segment_id: The id of the segment.
-        partition_id: The partition within it.
-        distance_threshold: How far two rows may be from each other.
+        partition_id: The partition number.
+        distance_threshold: The maximum distance of a pair.
         memory_limit: Has no effect.
         max_concurrency: Has no effect.
     """
     del memory_limit, max_concurrency
     _check_threshold(distance_threshold)
-    wanted = _segment_id(segment_id)
+    selected = _segment_id(segment_id)
     for segment, opened in ops.duplicates.pairs.indexed_segments(
         dataset.snapshot, column, must_cover=False
     ):
-        if str(segment.metadata.uuid) == wanted:
+        if str(segment.metadata.uuid) == selected:
             batches = ops.duplicates.pairs.pairs_of_partition(
                 dataset.snapshot, segment, opened, partition_id, distance_threshold
             )
             return pa.RecordBatchReader.from_batches(ops.duplicates.pairs.PAIR_SCHEMA, batches)
-    raise InvalidInputError(f"no segment of column '{column}' has the id {wanted}", column=column)
+    raise InvalidInputError(f"no segment of column '{column}' has the id {selected}", column=column)
 
 
 def _check_threshold(distance: float) -> None:
     if math.isnan(distance):
-        raise InvalidInputError("distance_threshold is a number", found=distance)
+        raise InvalidInputError("distance_threshold must be a number", found=distance)
 
 
 def hamming_clustering_for_ivf_partition(
@@ -107,24 +107,24 @@ def hamming_clustering_for_ivf_partition(
     *,
     index_segments: Iterable[str | uuid.UUID] | None = None,
 ) -> pa.RecordBatchReader:
-    """Return clusters of hashes that differ in few bits, among those of one partition.
+    """Return clusters of hashes within a Hamming distance, in one partition.
 
     Args:
         dataset: The table.
-        index_name: An index of the kind IVF_FLAT on hashes.
-        partition_id: Which partition, in all segments; they must have the same centroids.
-        hamming_threshold: How many bits may differ between two rows of a cluster.
+        index_name: The name of an IVF_FLAT index on hashes.
+        partition_id: The partition number; all selected segments must have the same centroids.
+        hamming_threshold: The maximum number of different bits between two rows of a cluster.
         index_segments: The ids of the segments to read, by default all.
 
     Returns:
-        The columns `representative`, the row with the least id, and `duplicates`, the others.
+        The columns `representative`, the lowest row id, and `duplicates`, the other row ids.
     """
     chosen = segment_ids(index_segments)
-    numbers, words = ops.duplicates.pairs.hashes_of_partition(
+    numbers, hashes = ops.duplicates.pairs.hashes_of_partition(
         dataset.snapshot, index_name, partition_id, chosen
     )
     return ops.duplicates.hashes.build_clusters(
-        numbers, ops.duplicates.hashes.pairs_of_hashes(words, hamming_threshold)
+        numbers, ops.duplicates.hashes.pairs_of_hashes(hashes, hamming_threshold)
     )
 
 
@@ -134,13 +134,13 @@ def hamming_clustering_for_sample(
     sample_size: int | None = None,
     hamming_threshold: int = 10,
 ) -> pa.RecordBatchReader:
-    """Return clusters of hashes among rows chosen at random, by default among all."""
+    """Return clusters of hashes in a random sample of rows, by default in all rows."""
     _check(dataset, column)
     total = dataset.count_rows()
     if sample_size is None or sample_size >= total:
         return _clusters(dataset.to_table(columns=[column], with_row_id=True), hamming_threshold)
-    places = sorted(random.sample(range(total), sample_size))
-    return _clusters(dataset.take(places, columns=[column, "_rowid"]), hamming_threshold)
+    rows = sorted(random.sample(range(total), sample_size))
+    return _clusters(dataset.take(rows, columns=[column, "_rowid"]), hamming_threshold)
 
 
 def hamming_clustering_for_range(
@@ -151,7 +151,7 @@ def hamming_clustering_for_range(
     num_rows: int,
     hamming_threshold: int = 10,
 ) -> pa.RecordBatchReader:
-    """Return clusters of hashes among rows of a fragment that follow each other."""
+    """Return clusters of hashes in a range of rows of a fragment."""
     _check(dataset, column)
     fragment = dataset.get_fragment(fragment_id)
     if fragment is None:
@@ -171,7 +171,7 @@ def get_ivf_partition_info(
     *,
     index_segments: Iterable[str | uuid.UUID] | None = None,
 ) -> list[dict[str, int]]:
-    """Return how many rows each partition of an index has, in all segments or in those named."""
+    """Return the number of rows per partition of an index, in all or selected segments."""
     sizes = ops.indexing.vector_models.partition_sizes(
         dataset.snapshot, index_name, segment_ids(index_segments)
     )
@@ -179,7 +179,7 @@ def get_ivf_partition_info(
 
 
 def segment_ids(given: Iterable[str | uuid.UUID] | None) -> frozenset[str] | None:
-    """Return the ids of segments that a caller selects, None if that is all."""
+    """Parse the ids of selected segments; None selects all."""
     if given is None:
         return None
     if isinstance(given, str | uuid.UUID):
@@ -209,8 +209,8 @@ def _check(dataset: LanceDataset, column: str) -> None:
 def _clusters(rows: pa.Table, bits_max: int) -> pa.RecordBatchReader:
     hashes, numbers = (rows.column(at).combine_chunks() for at in range(2))
     is_there = hashes.is_valid()
-    words = ops.duplicates.hashes.to_machine_words(hashes.filter(is_there))
+    machine_words = ops.duplicates.hashes.to_machine_words(hashes.filter(is_there))
     return ops.duplicates.hashes.build_clusters(
         numbers.filter(is_there).to_numpy().astype(np.uint64),
-        ops.duplicates.hashes.pairs_of_hashes(words, bits_max),
+        ops.duplicates.hashes.pairs_of_hashes(machine_words, bits_max),
     )

@@ -1,4 +1,4 @@
-"""Reading the partitions of a vector index, one at a time, as tables."""
+"""A reader of the partitions of a vector index."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class NoSuchPartitionError(InvalidInputError, IndexError):
-    """An index has not as many partitions."""
+    """The partition number is out of range."""
 
 
 class VectorIndexReader:
-    """The partitions of an index.
+    """Reads the partitions of a vector index as tables.
 
     Attributes:
-        dataset: The table that has the index.
+        dataset: The table with the index.
         index_name: The name of the index.
-        stats: What `dataset.stats.index_stats` says of it.
+        stats: The result of `dataset.stats.index_stats`.
     """
 
     def __init__(self, dataset: LanceDataset, index_name: str) -> None:
-        """Read an index; it is an error if it is none of vectors."""
+        """Open a vector index; raise if the index has another kind."""
         self.dataset = dataset
         self.index_name = index_name
         self.stats: dict[str, Any] = dataset.stats.index_stats(index_name)
@@ -58,7 +58,7 @@ class VectorIndexReader:
             with_vector: Whether to return the vectors as the index stores them.
 
         Returns:
-            The row ids, and vectors if asked for.
+            The row ids, and with `with_vector` the vectors.
 
         Raises:
             IndexError: If a row index is out of range.
@@ -77,7 +77,7 @@ class VectorIndexReader:
                 f"Partition id {partition_id} is out of range, "
                 f"expected 0 <= partition_id < {self.num_partitions()}"
             )
-        snapshot = self.dataset._handle.snapshot  # noqa: SLF001 - a part of it
+        snapshot = self.dataset._handle.snapshot  # noqa: SLF001 - same package
         opened = ops.indexing.vector_models.open_ivf_segments(snapshot, self.index_name)
         return ops.indexing.vector_models.partition_table(
             opened, partition_id, with_vector=with_vector

@@ -1,4 +1,4 @@
-"""The methods of a dataset that measure what its vector indices find."""
+"""Methods that measure the recall of vector indices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RecallMethods:
-    """Measures vector indices against exact search."""
+    """Methods that compare vector indices with exact search."""
 
     _handle: Handle
 
@@ -37,15 +37,15 @@ class RecallMethods:
             nprobes: The number of partitions to probe; by default that of a search.
             refine_factor: The number of candidates to re-rank per row.
             ef: The number of candidates of graph searches.
-            seed: Selects the queries.
-            store: Whether to keep the report in the table metadata, which is a commit. It is
-                compared with the stored ones; a `RecallDriftWarning` is issued if recall dropped.
+            seed: The seed of the random selection of queries.
+            store: Whether to store the report in the table metadata, which is a commit. It is
+                compared with stored reports; a lower recall issues a `RecallDriftWarning`.
 
         Returns:
             The report.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
             InvalidInputError: If the column has no vector index.
 
         Example:
@@ -77,15 +77,15 @@ class RecallMethods:
         Args:
             column: The path of the column.
             k: The number of rows per query.
-            target_recall: The share of nearest rows to be found, from 0 to 1.
+            target_recall: The minimum fraction of nearest rows to find, from 0 to 1.
             sample: The number of vectors of the table used as queries.
-            seed: Selects the queries.
+            seed: The seed of the random selection of queries.
 
         Returns:
             The parameters, for `nearest` of a scan.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
             InvalidInputError: If the column has no vector index.
 
         Example:

@@ -1,4 +1,4 @@
-"""The methods of a dataset that build, list and drop indices."""
+"""Methods that build, list and drop indices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNKNOWN_FIELD: Final = "<unknown>"
 
 
 class IndexInformation(TypedDict):
-    """What a listing says of a segment of an index."""
+    """The description of an index segment in `list_indices`."""
 
     name: str
     type: str
@@ -61,7 +61,7 @@ class IndexSegmentDescription:
 
 @dataclass(frozen=True)
 class IndexDescription:
-    """An index: its kind, its columns and its segments."""
+    """The kind, columns and segments of an index."""
 
     name: str
     index_type: str
@@ -74,7 +74,7 @@ class IndexDescription:
     segments: list[IndexSegmentDescription]
 
     def _repr_html_(self) -> str:
-        """Show the same in a notebook."""
+        """Render the description for notebooks."""
         size = None if self.total_size_bytes is None else display.size_text(self.total_size_bytes)
         facts = {
             "kind": self.index_type,
@@ -88,7 +88,7 @@ class IndexDescription:
 
 
 class IndexMethods:
-    """Builds, lists and drops indices."""
+    """Methods that build, list and drop indices."""
 
     _handle: Handle
 
@@ -111,36 +111,35 @@ class IndexMethods:
         dry_run: bool = False,
         **parameters: Any,
     ) -> ChangeReport | None:
-        """Build an index on a column that answers filters or text search.
+        """Build a scalar or full-text index on a column.
 
         Args:
             column: The path of the column.
             index_type: The kind: `BTREE`, `BITMAP`, `LABEL_LIST`, `NGRAM`, `INVERTED`, `ZONEMAP`,
                 `BLOOMFILTER`, `MINHASHLSH`, `RTREE`, or an index on a JSON path.
-            name: The name; by default the path with `_idx` appended.
-            replace: Whether to replace an index of that name.
-            train: Whether to index the rows now, or leave that to `optimize_indices`.
-            fragment_ids: The fragments of a text index, by default all; parts of other kinds are
-                built with `create_index_uncommitted`.
-            index_uuid: The id of the segment, by default a new one. A text index of some fragments
-                under an id is not committed: see `merge_index_metadata`.
-            progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
-                stops the build, and no version lists what was written until then. Of what it raises
-                at the very end, when the index is there, it is warned.
-            format_version: The version of the index files, for kinds that have several.
-            document_granularity: Whether a text is a row or an element of a list of texts.
-            resume: Whether the index is built in parts of whole fragments, about a million rows
-                each, that outlive a build that is stopped: the same call again writes only those
-                that are missing. The parts are merged in the end.
+            name: The name; by default the column path with the suffix `_idx`.
+            replace: Whether to replace an index of this name.
+            train: Whether to index the existing rows now instead of in `optimize_indices`.
+            fragment_ids: The fragments to index, by default all; only for INVERTED. Use
+                `create_index_uncommitted` for segments of other kinds.
+            index_uuid: The id of the segment, by default a new one. With `fragment_ids`, the
+                segment is not committed; see `merge_index_metadata`.
+            progress_callback: Called with an `IndexProgress`. An exception of the callback stops
+                the build, and no version refers to the files written until then. An exception after
+                the commit becomes a warning.
+            format_version: The version of the index files, for kinds with several versions.
+            document_granularity: Whether a document is a row or an element of a list.
+            resume: Whether to build the index in parts of about a million rows each, which outlive
+                an interrupted build. Repeating the call writes the missing parts and merges all.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-            parameters: Further parameters of the kind.
+            parameters: Further parameters of the index kind.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If the kind does not index columns of that type.
-            AlreadyExistsError: If the name is taken and `replace` is False.
-            CommitConflictError: If a concurrent commit changed the same index first.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If the index kind does not support the type of the column.
+            AlreadyExistsError: If the name exists and `replace` is False.
+            CommitConflictError: If a concurrent commit changed the same index.
 
         Example:
             ```python
@@ -178,12 +177,12 @@ class IndexMethods:
         self._handle.snapshot = build(self._handle.snapshot, built)
 
     def run_optimize_indices(
-        self, wanted: OptimizeIndices, *, dry_run: bool = False
+        self, request: OptimizeIndices, *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Bring indices up to date; `optimize.optimize_indices` calls this.
+        """Update indices; called by `optimize.optimize_indices`.
 
         Args:
-            wanted: The options.
+            request: The options.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Example:
@@ -197,9 +196,9 @@ class IndexMethods:
         """
         handle = self._handle
         if dry_run:
-            return ops.indexing.staged.report_optimize(handle.snapshot, wanted)
+            return ops.indexing.staged.report_optimize(handle.snapshot, request)
         options = CommitOptions(handler=handle.options.handler)
-        handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, wanted, options)
+        handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, request, options)
         return None
 
     @checks_kinds
@@ -211,8 +210,8 @@ class IndexMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            IndexNotFoundError: If no index has that name.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            IndexNotFoundError: If the index does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -226,11 +225,11 @@ class IndexMethods:
 
     @property
     def has_index(self) -> bool:
-        """Whether there is any index."""
+        """Whether the table has an index."""
         return bool(self._handle.snapshot.indices.indices)
 
     def list_indices(self) -> list[IndexInformation]:
-        """Deprecated: use `describe_indices`, which has one entry per index, not per segment.
+        """Deprecated: use `describe_indices`, with one entry per index instead of per segment.
 
         Returns:
             A dict per segment.
@@ -245,7 +244,7 @@ class IndexMethods:
         return [_information(snapshot, index) for index in ordered]
 
     def describe_indices(self) -> list[IndexDescription]:
-        """Return every index with its segments.
+        """Return all indices with their segments.
 
         Returns:
             An `IndexDescription` per index.
@@ -271,15 +270,15 @@ class IndexMethods:
         with_position: bool = False,  # noqa: ARG002 - only full-text indices have positions
         index_segments: Iterable[str | uuid.UUID] | None = None,
     ) -> None:
-        """Load an index into the cache, so that the first query is as fast as later ones.
+        """Load an index into the cache, to speed up the first query.
 
         Args:
             name: The name of the index.
-            with_position: Whether to load token positions, where the kind has them.
+            with_position: Whether to load token positions, for full-text indices.
             index_segments: The ids of the segments, by default all.
 
         Raises:
-            IndexNotFoundError: If no index has that name.
+            IndexNotFoundError: If the index does not exist.
 
         Example:
             ```python
@@ -298,10 +297,10 @@ class IndexMethods:
             index_name: The name of the index.
 
         Returns:
-            A dict, whose keys depend on the kind.
+            A dict; its keys depend on the index kind.
 
         Raises:
-            IndexNotFoundError: If no index has that name.
+            IndexNotFoundError: If the index does not exist.
         """
         warnings.warn(
             "index_statistics is deprecated. Use stats.index_stats(name) instead.",
@@ -314,7 +313,7 @@ class IndexMethods:
 def index_request(
     column: Any, index_type: Any, name: str | None, parameters: Mapping[str, Any]
 ) -> IndexRequest:
-    """Return the request for an index of scalars."""
+    """Return the request for a scalar index."""
     if isinstance(column, list):
         if len(column) != 1:
             raise UnsupportedError(
@@ -334,7 +333,7 @@ def with_scope(
     fragment_ids: Sequence[int] | None,
     index_uuid: str | None,
 ) -> IndexRequest:
-    """Return a request with the rows that it is for."""
+    """Return a request with its rows to index."""
     return ops.indexing.build.IndexRequest(
         request.column,
         request.kind,
@@ -348,7 +347,7 @@ def with_scope(
 
 
 def _reporting(callback: Callable[[IndexProgress], None]) -> ReportProgress:
-    """Return a function that hands on how far a build is as one value."""
+    """Return a progress function that calls `callback` with an `IndexProgress`."""
 
     def report(event: Any, stage: str, completed: int, total: int) -> None:
         callback(IndexProgress(event, stage, completed, total, "rows"))
@@ -357,7 +356,7 @@ def _reporting(callback: Callable[[IndexProgress], None]) -> ReportProgress:
 
 
 def parse_uuid(text: str) -> uuid.UUID:
-    """Return an id that a caller wrote as text."""
+    """Parse the text of a UUID."""
     try:
         return uuid.UUID(text)
     except ValueError as error:
@@ -384,7 +383,7 @@ def _description(
     kind = None if details is None else kinds.registry.kind_by_details_type(details.type_url)
     described = [_segment(segment) for segment in segments]
     sizes = [segment.size_bytes for segment in described]
-    known = [size for size in sizes if size is not None]
+    recorded = [size for size in sizes if size is not None]
     return IndexDescription(
         name=name,
         index_type=ops.indexing.describe.index_title(first),
@@ -392,14 +391,14 @@ def _description(
         fields=[int(field_id) for field_id in first.fields],
         field_names=_field_names(snapshot, first),
         num_rows_indexed=ops.indexing.describe.compute_coverage(snapshot, segments).indexed_rows,
-        total_size_bytes=sum(known) if len(known) == len(sizes) else None,
+        total_size_bytes=sum(recorded) if len(recorded) == len(sizes) else None,
         details={} if kind is None or details is None else kind.describe(details.value),
         segments=described,
     )
 
 
 def _field_names(snapshot: Snapshot, index: IndexMetadata) -> list[str]:
-    """Return the paths of the indexed columns, `<unknown>` for a column that was dropped."""
+    """Return the paths of the indexed columns, `<unknown>` for dropped columns."""
     schema = snapshot.schema
     return [
         schema.path_of(field_id) if field_id in schema.by_id else _UNKNOWN_FIELD

@@ -1,8 +1,8 @@
-"""The methods of a dataset that build an index in parts: write segments, merge them, commit them.
+"""Methods for distributed index builds: write segments, merge them, commit them.
 
 worker 0     create_index_uncommitted(fragment_ids=[0, 1])    segment 5f..
 worker 1     create_index_uncommitted(fragment_ids=[2, 3])    segment a3..
-driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merge them before
+driver       commit_existing_index_segments(name, column, [5f.., a3..]), optionally merged
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from lancelet.ops.dry_run import ChangeReport
 
 _OWN_IDS: Final = frozenset({"BTREE", "LABEL_LIST", "NGRAM"})
-"""Kinds whose segments get ids that nobody chooses, as in pylance."""
+"""Index kinds that do not accept `index_uuid`, as in pylance."""
 
 
 class IndexSegmentMethods:
-    """Builds indices in parts."""
+    """Methods that build an index in segments."""
 
     _handle: Handle
 
@@ -67,47 +67,47 @@ class IndexSegmentMethods:
         progress_callback: Callable[..., None] | None = None,
         **parameters: Any,
     ) -> Index:
-        """Write an index segment that no version lists yet.
+        """Write an index segment without committing it.
 
         Args:
             column: The path of the column.
             index_type: The kind of index, scalar, text or vector.
-            name: The name; by default the path with `_idx` appended.
-            metric: The distance of vectors.
-            replace: Has no effect: nothing is replaced until segments are committed.
+            name: The name; by default the column path with the suffix `_idx`.
+            metric: The distance metric.
+            replace: Has no effect: an index is replaced when segments are committed.
             num_partitions: The number of IVF partitions.
-            ivf_centroids: Centroids shared by all segments, so that they can be merged.
+            ivf_centroids: Centroids shared by all segments, which makes the segments mergeable.
             pq_codebook: PQ codebook shared by all segments.
-            num_sub_vectors: The number of sub-vectors of PQ.
-            accelerator: Where to train centroids and codebooks that are not given; see
+            num_sub_vectors: The number of PQ sub-vectors.
+            accelerator: The device to train centroids and codebooks on, unless they are given; see
                 `create_index`.
             index_cache_size: Has no effect: partitions are cached by their size.
-            shuffle_partition_batches: Has no effect: rows are partitioned as they are read.
-            shuffle_partition_concurrency: Has no effect, for the same reason.
+            shuffle_partition_batches: Has no effect: rows are partitioned during reading.
+            shuffle_partition_concurrency: Has no effect: rows are partitioned during reading.
             ivf_centroids_file: A `.npy` file with centroids.
             precomputed_partition_dataset: A dataset with the partition of each row.
-            storage_options: Those of that dataset.
-            filter_nan: Has no effect: what is not finite is always left out.
+            storage_options: Storage options of that dataset.
+            filter_nan: Has no effect: non-finite vectors are never indexed.
             train: Whether to index the rows now.
             fragment_ids: The fragments to index.
-            index_uuid: The id of the segment, by default a new one; BTREE, LABEL_LIST and NGRAM
-                take none.
+            index_uuid: The id of the segment, by default a new one. Not supported for BTREE,
+                LABEL_LIST and NGRAM.
             target_partition_size: The number of rows per partition.
-            streaming_sample_rate: Has no effect: a sample is always streamed.
+            streaming_sample_rate: Has no effect: training always streams a sample.
             streaming_coreset_rate: Has no effect.
             streaming_refine_passes: Has no effect.
             skip_transpose: Whether to store PQ codes row by row.
             rabitq_model: The RaBitQ rotation shared by all segments.
-            progress_callback: Called with the phase, what is done of it, and its size.
-            parameters: Further parameters of the kind; see `create_index` and
+            progress_callback: Called with the phase, the completed work, and the total.
+            parameters: Further parameters of the index kind; see `create_index` and
                 `create_scalar_index`.
 
         Returns:
             The segment, for `commit_existing_index_segments`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -130,7 +130,7 @@ class IndexSegmentMethods:
             if index_uuid is not None and request.kind.upper() in _OWN_IDS:
                 raise InvalidInputError(
                     f"index_uuid is no longer accepted for segments of {request.kind.upper()}: "
-                    "each gets an id of its own, which the returned metadata name"
+                    "each segment gets a unique id, which is part of the returned metadata"
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
             return index_to_user(ops.indexing.build.build_segment(snapshot, scoped))
@@ -150,7 +150,7 @@ class IndexSegmentMethods:
             The merged segment, uncommitted.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -170,21 +170,21 @@ class IndexSegmentMethods:
         self,
         index_uuid: str,
         index_type: str,
-        batch_readhead: int | None = None,  # noqa: ARG002 - pylance's name
+        batch_readhead: int | None = None,  # noqa: ARG002 - spelled as in pylance
         progress_callback: Callable[[IndexProgress], None] | None = None,
     ) -> None:
-        """Merge the parts of a text index that `create_scalar_index` wrote under one id.
+        """Merge the parts of a full-text index that `create_scalar_index` wrote under one id.
 
-        Nothing is committed; use `LanceOperation.CreateIndex` for that.
+        The result is not committed; use `LanceOperation.CreateIndex` for that.
 
         Args:
-            index_uuid: The id that the parts share.
-            index_type: The kind, which must be INVERTED.
-            batch_readhead: Has no effect: parts are read one after the other.
+            index_uuid: The common id of the parts.
+            index_type: The index kind, which must be INVERTED.
+            batch_readhead: Has no effect: parts are read sequentially.
             progress_callback: Called with an `IndexProgress`.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -212,7 +212,7 @@ class IndexSegmentMethods:
         *,
         dry_run: bool = False,
     ) -> LanceDataset | ChangeReport:
-        """Commit segments as an index, replacing one of the same name.
+        """Commit segments as an index, replacing an index of the same name.
 
         Args:
             index_name: The name of the index.
@@ -224,8 +224,8 @@ class IndexSegmentMethods:
             The dataset; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            FieldNotFoundError: If a column does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python

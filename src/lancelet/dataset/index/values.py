@@ -1,4 +1,4 @@
-"""Indices and their segments as pylance shows them, and kinds of index by name."""
+"""Index metadata with the API of pylance, and the names of index kinds."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from lancelet.values import dataclass
 
 @dataclass
 class IndexConfig:
-    """A kind of index with its parameters: `IndexConfig("zonemap", {"rows_per_zone": 1000})`."""
+    """An index kind with parameters: `IndexConfig("zonemap", {"rows_per_zone": 1000})`."""
 
     index_type: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 class IndexFileVersion(StrEnum):
-    """The generations of files of vector indices."""
+    """The file format versions of vector indices."""
 
     LEGACY = "Legacy"
     V3 = "V3"
 
 
 class SupportedDistributedIndices(StrEnum):
-    """The kinds of index that can be built in parts."""
+    """The index kinds that support distributed builds."""
 
     BTREE = "BTREE"
     INVERTED = "INVERTED"
@@ -49,8 +49,8 @@ class IndexFile:
     """A file of an index segment.
 
     Attributes:
-        path: The path below the segment's folder.
-        size_bytes: Its size.
+        path: The path relative to the folder of the segment.
+        size_bytes: The size of the file.
     """
 
     path: str
@@ -59,20 +59,20 @@ class IndexFile:
 
 @dataclass
 class Index:
-    """A segment of an index: what it is of, and which fragments it covers.
+    """The metadata of an index segment.
 
     Attributes:
         uuid: The id of the segment.
         name: The name of the index.
-        fields: The ids of the fields that are indexed.
-        dataset_version: The version it was built from.
-        fragment_ids: The fragments that it covers.
-        index_version: The version of its files.
-        created_at: When it was built.
-        base_id: The base that its files are in.
-        files: Its files, where they are known.
-        index_details: The type of what the kind of index says of it, and the message.
-        covering_fields: The ids of fields whose values the index holds too.
+        fields: The ids of the indexed fields.
+        dataset_version: The dataset version that the segment was built from.
+        fragment_ids: The ids of the covered fragments.
+        index_version: The version of the index files.
+        created_at: The time of the build.
+        base_id: The id of the base path of the index files.
+        files: The index files, if recorded.
+        index_details: The type URL and the message with kind-specific metadata.
+        covering_fields: The ids of fields with values stored in the index.
     """
 
     uuid: str
@@ -90,17 +90,17 @@ class Index:
 
 @dataclass(frozen=True)
 class IvfCentroids:
-    """The model of a vector index.
+    """The IVF model of a vector index.
 
     Attributes:
-        centroids: A vector for each partition.
+        centroids: One vector per partition.
     """
 
     centroids: pa.FixedSizeListArray
 
 
 def index_from_user(index: Index) -> stored.IndexMetadata:
-    """Return the segment that a user describes."""
+    """Convert a segment of the public API to index metadata."""
     details, created = index.index_details, index.created_at
     return stored.IndexMetadata(
         uuid=uuids.UUID(index.uuid),
@@ -118,7 +118,7 @@ def index_from_user(index: Index) -> stored.IndexMetadata:
 
 
 def index_to_user(index: stored.IndexMetadata) -> Index:
-    """Return a segment as users see it."""
+    """Convert index metadata to a segment of the public API."""
     details, created = index.details, index.created_at
     return Index(
         uuid=str(index.uuid),

@@ -1,4 +1,4 @@
-"""The methods of a dataset that build vector indices, and show their models."""
+"""Methods that build vector indices and return their models."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class NoVectorIndexError(FieldNotFoundError, KeyError):
-    """A column has no vector index."""
+    """The column has no vector index."""
 
 
 class VectorIndexMethods:
-    """Builds vector indices."""
+    """Methods that build vector indices."""
 
     _handle: Handle
 
@@ -71,40 +71,40 @@ class VectorIndexMethods:
     ) -> LanceDataset | ChangeReport:
         """Build a vector index. All parameters have defaults.
 
-        Rows without a vector, or with NaN or infinity in it, are not indexed.
+        Null vectors and vectors with NaN or infinity are not indexed.
 
         Args:
             column: The path of the vector column.
             index_type: `IVF_FLAT`, `IVF_PQ`, `IVF_SQ`, `IVF_RQ`, `IVF_HNSW_FLAT`, `IVF_HNSW_PQ` or
                 `IVF_HNSW_SQ`.
-            name: The name; by default the path with `_idx` appended.
-            metric: `L2`, `cosine`, `dot`, or `hamming` for bytes.
-            replace: Whether to replace an index of that name.
+            name: The name; by default the column path with the suffix `_idx`.
+            metric: `L2`, `cosine`, `dot`, or `hamming` for binary vectors.
+            replace: Whether to replace an index of this name.
             num_partitions: The number of IVF partitions; by default derived from the number of
                 rows.
-            ivf_centroids: Centroids to use instead of training them.
-            pq_codebook: PQ codebook to use instead of training it.
-            num_sub_vectors: The number of sub-vectors of PQ; by default derived from the dimension.
-            accelerator: Train on `cuda` or `mps`; by default, and without `num_partitions`, on the
-                CPU.
+            ivf_centroids: Pre-trained centroids.
+            pq_codebook: A pre-trained PQ codebook.
+            num_sub_vectors: The number of PQ sub-vectors; by default derived from the dimension.
+            accelerator: `cuda` or `mps` trains on this device; by default, and without
+                `num_partitions`, training uses the CPU.
             index_cache_size: Has no effect: partitions are cached by their size.
-            shuffle_partition_batches: Has no effect: rows are partitioned as they are read.
-            shuffle_partition_concurrency: Has no effect, for the same reason.
+            shuffle_partition_batches: Has no effect: rows are partitioned during reading.
+            shuffle_partition_concurrency: Has no effect: rows are partitioned during reading.
             ivf_centroids_file: A `.npy` file with centroids.
-            precomputed_partition_dataset: A dataset with the partition of each row, as
-                `IndicesBuilder.assign_ivf_partitions` writes it; rows that it lacks are left out.
-            storage_options: Those of that dataset.
-            filter_nan: Has no effect: what is not finite is always left out.
-            train: Whether to index the rows now, or leave that to `optimize_indices`.
+            precomputed_partition_dataset: A dataset with the partition of each row, as written by
+                `IndicesBuilder.assign_ivf_partitions`; missing rows are not indexed.
+            storage_options: Storage options of that dataset.
+            filter_nan: Has no effect: non-finite vectors are never indexed.
+            train: Whether to index the existing rows now instead of in `optimize_indices`.
             fragment_ids: The fragments to index, by default all.
             index_uuid: The id of the segment, by default a new one.
             target_partition_size: The number of rows per partition.
-            streaming_sample_rate: Has no effect: a sample is always streamed.
+            streaming_sample_rate: Has no effect: training always streams a sample.
             streaming_coreset_rate: Has no effect.
             streaming_refine_passes: Has no effect.
             skip_transpose: Whether to store PQ codes row by row.
-            rabitq_model: The RaBitQ rotation and its bits as JSON, shared by segments.
-            progress_callback: Called with the phase, what is done of it, and its size.
+            rabitq_model: The RaBitQ rotation and bit width as JSON, shared by segments.
+            progress_callback: Called with the phase, the completed work, and the total.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
@@ -114,10 +114,10 @@ class VectorIndexMethods:
             The dataset; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If the column has no vectors, or a parameter does not fit.
-            AlreadyExistsError: If the name is taken and `replace` is False.
-            CommitConflictError: If a concurrent commit changed the same index first.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If the column has no vectors, or a parameter is invalid.
+            AlreadyExistsError: If the name exists and `replace` is False.
+            CommitConflictError: If a concurrent commit changed the same index.
 
         Example:
             ```python
@@ -127,8 +127,8 @@ class VectorIndexMethods:
         """
         if index_cache_size is not None:
             warnings.warn(
-                "The 'index_cache_size' parameter of create_index is ignored: what is kept of an "
-                "index is bounded by bytes",
+                "The 'index_cache_size' parameter of create_index is ignored: the index cache is "
+                "limited in bytes",
                 DeprecationWarning,
                 stacklevel=2,
             )
@@ -155,7 +155,7 @@ class VectorIndexMethods:
             An object with the `centroids`.
 
         Raises:
-            NotFoundError: If there is no vector index of that name.
+            NotFoundError: If the vector index does not exist.
 
         Example:
             ```python
@@ -176,13 +176,13 @@ class VectorIndexMethods:
 
         Args:
             index_name: The name of the index.
-            column: Or the column; the first index on it is used.
+            column: The column, as an alternative to the name; its first vector index is used.
 
         Returns:
             One vector per partition.
 
         Raises:
-            NotFoundError: If there is no such vector index.
+            NotFoundError: If the vector index does not exist.
 
         Example:
             ```python

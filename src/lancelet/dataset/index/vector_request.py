@@ -1,13 +1,13 @@
-"""What callers ask of a vector index, as a request: names of pylance, checked.
+"""Conversion of the arguments of pylance's index methods to validated requests.
 
 index_type="IVF_PQ", metric="L2", num_partitions=16, num_sub_vectors=8
 IvfRequest("IVF_PQ", Metric.L2, partitions=16, pieces=8)
 
-Centroids and PQ codebooks trained on an accelerator, if one is available.
+An accelerator trains centroids and PQ codebooks, if one is available.
 
-An index needs none: without PyTorch, or on a machine that does not have the device, the log says
-so and the models are found as ever. They differ by what chance chose, not in how good they are.
-Words are found for `L2` and `cosine`, whose codes are of residuals.
+An accelerator is optional: without PyTorch or without the device, a log message is written and the
+CPU trains the models. Both produce models of equal quality from different random choices.
+Codebooks are trained for `L2` and `cosine`, which encode residuals.
 """
 
 from __future__ import annotations
@@ -58,28 +58,28 @@ _NUMBERS: Final = {
     "max_level": "max_level",
 }
 _NAMED_NUMBERS: Final = ("num_partitions", "num_sub_vectors", "target_partition_size")
-"""Those that methods name; they take others as further parameters."""
+"""Named parameters; methods accept further ones as keyword arguments."""
 _WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
 _PARTITION_COLUMNS: Final = ("row_id", "partition")
 _BYTE_BITS: Final = 8
 _FILE_VERSIONS: Final = ("V3", "LEGACY")
 _FLOATS: Final = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)})
-_WORDS_AXES: Final = 3
+_CODEBOOK_NDIM: Final = 3
 _CALLER: Final = 6
-"""How far up the stack the caller of `create_index` is."""
+"""The stack depth from a warning to the caller of `create_index`."""
 
-_WORD_BITS = 8
+_CODE_BITS = 8
 _ITERATIONS = 50
 _SAMPLE_RATE = 256
 
 
 class WrongTypeError(InvalidInputError, TypeError):
-    """An argument is of a type that it cannot have."""
+    """An argument has the wrong type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorIndexArguments:
-    """The arguments of a call; see `VectorIndexMethods.create_index` for what they mean."""
+    """The arguments of a call; see `VectorIndexMethods.create_index`."""
 
     column: str | Sequence[str]
     index_type: str
@@ -94,41 +94,45 @@ class VectorIndexArguments:
     fragment_ids: Sequence[int] | None = None
     index_uuid: str | None = None
     skip_transpose: bool = False
-    known: AssignedPartitions | None = None
+    assigned: AssignedPartitions | None = None
     progress_callback: Callable[..., None] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(given: Mapping[str, Any], table: LanceDataset) -> VectorIndexArguments:
-        """Return the arguments of a method that builds vector indices, by their names there."""
+        """Return the arguments by the parameter names of a method that builds vector indices."""
         own = {
             each.name: given[each.name]
             for each in fields(VectorIndexArguments)
             if each.name in given
         }
-        known = known_partitions(given["precomputed_partition_dataset"], given["storage_options"])
+        assigned = read_assigned_partitions(
+            given["precomputed_partition_dataset"], given["storage_options"]
+        )
         values = {**given["parameters"], **{name: given[name] for name in _NAMED_NUMBERS}}
-        arguments = VectorIndexArguments(**own, known=known, values=values)
+        arguments = VectorIndexArguments(**own, assigned=assigned, values=values)
         return arguments.trained_on(given["accelerator"], table)
 
     def trained_on(self, accelerator: Any, table: LanceDataset) -> VectorIndexArguments:
-        """Return the same with models that an accelerator finds, if there is one to use."""
+        """Return the arguments with models trained on the accelerator, if one is available."""
         is_given = self.ivf_centroids is not None or not isinstance(self.column, str)
         if accelerator is None or not self.train or is_given:
             return self
         values = {**self.values, "metric": self.metric}
-        centroids, words = models_on(accelerator, table, str(self.column), self.index_type, values)
-        return replace(self, ivf_centroids=centroids, pq_codebook=words)
+        centroids, codebook = train_on_accelerator(
+            accelerator, table, str(self.column), self.index_type, values
+        )
+        return replace(self, ivf_centroids=centroids, pq_codebook=codebook)
 
     def request(self, schema: Schema) -> VectorIndexRequest:
-        """Return what is asked for."""
+        """Return the validated request."""
         ivf = _with_models(self._ivf(), self, schema)
-        if self.known is not None:
+        if self.assigned is not None:
             if ivf.centroids is None:
                 raise InvalidInputError(
                     "ivf_centroids must be provided when precomputed_partition_dataset is provided"
                 )
-            ivf = replace(ivf, assigned=self.known)
+            ivf = replace(ivf, assigned=self.assigned)
         if self.progress_callback is not None:
             ivf = replace(ivf, progress=self.progress_callback)
         return ops.indexing.vectors.VectorIndexRequest(
@@ -143,15 +147,15 @@ class VectorIndexArguments:
         )
 
     def _in_one_file(self) -> bool:
-        """Return whether the layout of the first releases is asked for."""
+        """Return whether the file layout of the first releases is requested."""
         given = str(self.values.get("index_file_version") or "V3").upper()
         if given not in _FILE_VERSIONS:
             raise InvalidInputError(
-                "unknown version of the files of an index", found=given, known=_FILE_VERSIONS
+                "unknown version of vector index files", found=given, assigned=_FILE_VERSIONS
             )
         if given == "LEGACY" and str(self.index_type).upper() == "IVF_PQ":
             if int(self.values.get("num_bits") or _BYTE_BITS) != _BYTE_BITS:
-                raise UnsupportedError("files of the version LEGACY have words of 8 bits")
+                raise UnsupportedError("index files of version LEGACY require 8-bit codes")
             return True
         return False
 
@@ -175,26 +179,26 @@ def _column(column: str | Sequence[str]) -> str:
     if isinstance(column, str):
         return column
     if len(column) != 1:
-        raise InvalidInputError("a vector index is of one column", columns=list(column))
+        raise InvalidInputError("a vector index requires exactly one column", columns=list(column))
     return column[0]
 
 
 def _metric(given: str) -> Metric:
-    known = kinds.vector.layout.METRICS.get(str(given).lower())
-    if known is None:
+    metric = kinds.vector.layout.METRICS.get(str(given).lower())
+    if metric is None:
         raise InvalidInputError(
             f"Metric {given} not supported"
             f"{similar_names(str(given), list(kinds.vector.layout.METRICS)) or '.'}",
             known=sorted(kinds.vector.layout.METRICS),
         )
-    return known
+    return metric
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
     for name in sorted(set(values) - set(_NUMBERS)):
         hint = similar_names(name, [*_NUMBERS, "metric"])
         warnings.warn(
-            f"create_index has no argument {name!r}, which is ignored{hint}", stacklevel=_CALLER
+            f"create_index ignores the unknown argument {name!r}{hint}", stacklevel=_CALLER
         )
     found: dict[str, int] = {}
     for key, value in values.items():
@@ -203,7 +207,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
         if not isinstance(value, int | float | np.integer) or isinstance(value, bool):
             raise WrongTypeError(f"{key} must be int, got {type(value)}")
         if int(value) != value or value < 1:
-            raise InvalidInputError(f"{key} must be an integer above 0", found=str(value))
+            raise InvalidInputError(f"{key} must be a positive integer", found=str(value))
         found[key] = int(value)
     return found
 
@@ -225,7 +229,7 @@ def _with_models(request: IvfRequest, given: VectorIndexArguments, schema: Schem
         request = replace(request, codebook=_codebook(given.pq_codebook, request))
     if given.rabitq_model is not None:
         request = _with_rotation(request, given.rabitq_model)
-    _check_pieces(request, _column(given.column), schema)
+    _check_num_sub_vectors(request, _column(given.column), schema)
     return request
 
 
@@ -247,10 +251,11 @@ def _centroids(given: Any, partitions: int | None) -> npt.NDArray[Any]:
 def _codebook(given: Any, request: IvfRequest) -> npt.NDArray[Any]:
     found = matrix_of_values(given)
     if isinstance(given, np.ndarray):
-        words = 1 << (request.bits or 8)
-        if found.ndim != _WORDS_AXES or found.shape[:2] != (request.num_sub_vectors, words):
+        num_codewords = 1 << (request.bits or 8)
+        shape = (request.num_sub_vectors, num_codewords)
+        if found.ndim != _CODEBOOK_NDIM or found.shape[:2] != shape:
             raise InvalidInputError(
-                f"PQ codebook must be 3D array: (sub_vectors, {words}, dim) for "
+                f"PQ codebook must be 3D array: (sub_vectors, {num_codewords}, dim) for "
                 f"num_bits={request.bits or 8}, got {found.shape}"
             )
         if found.dtype not in _FLOATS:
@@ -264,11 +269,11 @@ def _with_rotation(request: IvfRequest, model: str) -> IvfRequest:
         signs = np.array(found["fast_rotation_signs"], np.uint8)
         bits = int(found["num_bits"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError("a model of RQ is JSON with the signs of its rotation") from error
+        raise InvalidInputError("rabitq_model must be JSON with the rotation signs") from error
     return replace(request, rotation_signs=signs, bits=bits)
 
 
-def _check_pieces(request: IvfRequest, column: str, schema: Schema) -> None:
+def _check_num_sub_vectors(request: IvfRequest, column: str, schema: Schema) -> None:
     if request.num_sub_vectors is None or column not in schema.names:
         return
     vector_type = kinds.vector.vectors.vector_type_of(schema.field_by_path(column).arrow_type)
@@ -279,10 +284,10 @@ def _check_pieces(request: IvfRequest, column: str, schema: Schema) -> None:
         )
 
 
-def known_partitions(
+def read_assigned_partitions(
     uri: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None = None
 ) -> AssignedPartitions | None:
-    """Return the partitions of rows that a dataset has, as `assign_ivf_partitions` writes it."""
+    """Return the partition of each row from a dataset of `assign_ivf_partitions`."""
     if uri is None:
         return None
     location, _ = locate(text_of(uri), OpenOptions(storage_options))
@@ -290,21 +295,21 @@ def known_partitions(
     missing = [name for name in _PARTITION_COLUMNS if name not in snapshot.schema.names]
     if missing:
         raise InvalidInputError(
-            "a dataset of precomputed partitions has the columns row_id and partition",
+            "the dataset of precomputed partitions must have the columns row_id and partition",
             uri=text_of(uri),
             missing=missing,
         )
     rows = execute_to_table(plan_scan(snapshot, ScanOptions(columns=_PARTITION_COLUMNS)))
     ids, labels = (rows.column(name).combine_chunks() for name in _PARTITION_COLUMNS)
     if ids.null_count or labels.null_count:
-        raise InvalidInputError("a precomputed partition is null", uri=text_of(uri))
+        raise InvalidInputError("the precomputed partitions contain nulls", uri=text_of(uri))
     return kinds.vector.model.AssignedPartitions.from_unsorted(
         ids.cast(pa.uint64()).to_numpy(), labels.cast(pa.int64()).to_numpy()
     )
 
 
 def matrix_of_values(given: Any) -> npt.NDArray[Any]:
-    """Return vectors that a caller gave as an array of NumPy or Arrow."""
+    """Convert a NumPy or Arrow array to a matrix."""
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if isinstance(given, pa.FixedShapeTensorArray):
@@ -315,17 +320,17 @@ def matrix_of_values(given: Any) -> npt.NDArray[Any]:
     return np.asarray(given)
 
 
-def models_on(
+def train_on_accelerator(
     accelerator: Any, table: LanceDataset, column: str, index_type: str, values: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """Return centroids and words as `create_index` takes them, None for what is found without.
+    """Train centroids and a codebook on an accelerator; None for models to train on the CPU.
 
     Args:
         accelerator: The device.
-        table: Where the vectors are.
-        column: Their column.
-        index_type: What is to be built.
-        values: The parameters of the index, its metric among them.
+        table: The dataset with the vectors.
+        column: The vector column.
+        index_type: The index kind.
+        values: The parameters of the index, including the metric.
     """
     partitions, metric = values.get("num_partitions"), str(values["metric"])
     if not partitions or metric.lower() == "hamming" or not _has(accelerator):
@@ -339,16 +344,19 @@ def models_on(
         "sample_rate": values.get("sample_rate") or _SAMPLE_RATE,
         "max_iters": values.get("max_iters") or _ITERATIONS,
     }
-    has_words = index_type.upper().endswith("PQ") and values.get("num_bits") in (None, _WORD_BITS)
-    if not has_words or not values.get("num_sub_vectors") or metric.lower() == "dot":
+    trains_codebook = index_type.upper().endswith("PQ") and values.get("num_bits") in (
+        None,
+        _CODE_BITS,
+    )
+    if not trains_codebook or not values.get("num_sub_vectors") or metric.lower() == "dot":
         found = train_ivf_centroids_on_accelerator(
             table, column, partitions, metric, accelerator, **options
         )
         return found[0], None
-    centroids, _, words, _ = one_pass_train_ivf_pq_on_accelerator(
+    centroids, _, codebook, _ = one_pass_train_ivf_pq_on_accelerator(
         table, column, partitions, metric, accelerator, values["num_sub_vectors"], **options
     )
-    return centroids, words
+    return centroids, codebook
 
 
 def _has(accelerator: Any) -> bool:

@@ -1,10 +1,10 @@
-"""Compaction as pylance shows it: plans, tasks and results that travel as JSON or pickled.
+"""Compaction with the API of pylance: plans, tasks and results that can be serialized.
 
     plan = Compaction.plan(dataset, {"target_rows_per_fragment": 500_000})
-    results = [task.execute(dataset) for task in plan.tasks]     anywhere, in any order
+    results = [task.execute(dataset) for task in plan.tasks]     on any machine, in any order
     Compaction.commit(dataset, results)
 
-What the steps do is in `lancelet.ops.compact`; here their values get pylance's methods.
+`lancelet.ops.compact` implements the steps; this module wraps their values.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class CompactionOptions(TypedDict, total=False):
-    """Options of a compaction: a dict with these keys, all optional.
+    """Options of a compaction: a dict with these optional keys.
 
-    `lancelet.ops.compact.CompactionOptions` says what each means, and the defaults.
+    See `lancelet.ops.compact.CompactionOptions` for their meanings and defaults.
     """
 
     target_rows_per_fragment: int | None
@@ -53,7 +53,7 @@ class CompactionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """Fragments that are to be rewritten together."""
+    """Fragments to rewrite together."""
 
     _task: compact.CompactionTask
 
@@ -68,16 +68,16 @@ class CompactionTask:
         return _to_user(self._task.fragments)
 
     def execute(self, dataset: LanceDataset) -> RewriteResult:
-        """Write the rows of the fragments anew; the result is still to be committed."""
+        """Rewrite the fragments; the result must be committed."""
         return RewriteResult(ops.compact.execute_task(dataset.snapshot, self._task))
 
     def json(self) -> str:
-        """Return the task as JSON text."""
+        """Serialize the task to JSON."""
         return _dump(self._task.to_json())
 
     @staticmethod
     def from_json(json: str) -> CompactionTask:
-        """Return the task of JSON text."""
+        """Deserialize a task from JSON."""
         return CompactionTask(_load(ops.compact.CompactionTask, json))
 
     def __repr__(self) -> str:
@@ -92,25 +92,25 @@ class CompactionPlan:
 
     @property
     def read_version(self) -> int:
-        """The version that the plan is for."""
+        """The version that was planned."""
         return self._plan.read_version
 
     @property
     def tasks(self) -> list[CompactionTask]:
-        """The tasks, which do not depend on each other."""
+        """The independent tasks of the plan."""
         return list(map(CompactionTask, self._plan.tasks))
 
     def num_tasks(self) -> int:
-        """Return how many tasks there are."""
+        """Return the number of tasks."""
         return len(self._plan.tasks)
 
     def json(self) -> str:
-        """Return the plan as JSON text."""
+        """Serialize the plan to JSON."""
         return _dump(self._plan.to_json())
 
     @staticmethod
     def from_json(json: str) -> CompactionPlan:
-        """Return the plan of JSON text."""
+        """Deserialize a plan from JSON."""
         return CompactionPlan(_load(ops.compact.CompactionPlan, json))
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True)
 class RewriteResult:
-    """What a task made; to be committed by `Compaction.commit`."""
+    """The result of a task, for `Compaction.commit`."""
 
     _result: compact.RewriteResult
 
@@ -131,26 +131,26 @@ class RewriteResult:
 
     @property
     def metrics(self) -> compact.CompactionMetrics:
-        """What committing the result counts as."""
+        """The metrics of committing the result."""
         return self._result.metrics
 
     @property
     def original_fragments(self) -> list[FragmentMetadata]:
-        """The fragments that were rewritten."""
+        """The rewritten fragments."""
         return _to_user(self._result.original_fragments)
 
     @property
     def new_fragments(self) -> list[FragmentMetadata]:
-        """What they became; ids are given at the commit."""
+        """The replacement fragments; the commit assigns their ids."""
         return _to_user(self._result.new_fragments)
 
     def json(self) -> str:
-        """Return the result as JSON text."""
+        """Serialize the result to JSON."""
         return _dump(self._result.to_json())
 
     @staticmethod
     def from_json(json: str) -> RewriteResult:
-        """Return the result of JSON text."""
+        """Deserialize a result from JSON."""
         return RewriteResult(_load(ops.compact.RewriteResult, json))
 
     def __repr__(self) -> str:
@@ -161,11 +161,11 @@ class RewriteResult:
 
 
 class Compaction:
-    """The steps of a compaction; see `DatasetOptimizer.compact_files` for all at once."""
+    """The steps of a compaction; `DatasetOptimizer.compact_files` combines them."""
 
     @staticmethod
     def plan(dataset: LanceDataset, options: Mapping[str, Any]) -> CompactionPlan:
-        """Plan a compaction, whose tasks can run on several machines.
+        """Plan a compaction. Its tasks can run on several machines.
 
         Args:
             dataset: The dataset.
@@ -175,7 +175,7 @@ class Compaction:
             The plan.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -201,7 +201,7 @@ class Compaction:
         """Plan, run and commit a compaction.
 
         Args:
-            dataset: The dataset; it then is at the new version.
+            dataset: The dataset; its new version is checked out.
             options: See `DatasetOptimizer.compact_files`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
@@ -209,8 +209,8 @@ class Compaction:
             The metrics; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
-            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit made a conflicting change.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -219,10 +219,10 @@ class Compaction:
             Compaction.execute(dataset, {"target_rows_per_fragment": 100})
             ```
         """
-        wanted = options_of(dataset, options)
+        combined = options_of(dataset, options)
         if dry_run:
-            return dataset.run_compaction(wanted, dry_run=True)
-        return dataset.run_compaction(wanted)
+            return dataset.run_compaction(combined, dry_run=True)
+        return dataset.run_compaction(combined)
 
     @staticmethod
     @previews_function
@@ -233,19 +233,19 @@ class Compaction:
         *,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Commit the results of compaction tasks, but those that conflict with other commits.
+        """Commit the results of compaction tasks, except those that conflict with other commits.
 
         Args:
-            dataset: The dataset; it then is at the new version.
+            dataset: The dataset; its new version is checked out.
             rewrites: The results of the tasks.
-            options: The options that the compaction was planned with.
+            options: The options used to plan the compaction.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
             The metrics; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -255,16 +255,16 @@ class Compaction:
             Compaction.commit(dataset, [task.execute(dataset) for task in plan.tasks])
             ```
         """
-        results = [rewrite._result for rewrite in rewrites]  # noqa: SLF001 - the value of a facade
-        wanted = options_of(dataset, options or {})
+        results = [rewrite._result for rewrite in rewrites]  # noqa: SLF001 - the wrapped value
+        combined = options_of(dataset, options or {})
         if dry_run:
-            return dataset.commit_compaction(results, wanted, dry_run=True)
-        return dataset.commit_compaction(results, wanted)
+            return dataset.commit_compaction(results, combined, dry_run=True)
+        return dataset.commit_compaction(results, combined)
 
 
-def options_of(dataset: LanceDataset, wishes: Mapping[str, Any]) -> compact.CompactionOptions:
-    """Return options made of the caller's arguments and the config of the table."""
-    return ops.compact.CompactionOptions.parse(wishes, dataset.snapshot.manifest.config)
+def options_of(dataset: LanceDataset, options: Mapping[str, Any]) -> compact.CompactionOptions:
+    """Combine options of the caller with the config of the table."""
+    return ops.compact.CompactionOptions.parse(options, dataset.snapshot.manifest.config)
 
 
 def _to_user(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:
@@ -279,6 +279,4 @@ def _load(kind: Any, text: str) -> Any:
     try:
         return kind.from_json(json.loads(text))
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InvalidInputError(
-            "the text is not what a step of a compaction returned", kind=kind.__name__
-        ) from error
+        raise InvalidInputError("invalid JSON of a compaction step", kind=kind.__name__) from error

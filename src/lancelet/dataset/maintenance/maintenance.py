@@ -1,4 +1,4 @@
-"""The methods of a dataset that keep it small, quick and sound."""
+"""Methods that compact, clean up, check and repair a dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import ops
-from lancelet.dataset.arguments import checks_kinds, previews, says_results
+from lancelet.dataset.arguments import checks_kinds, documents_results, previews
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.maintenance.compaction import Compaction, options_of
 from lancelet.dataset.show import display
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CleanupExplanation:
-    """What a cleanup would delete, seen from a version; nothing was deleted.
+    """A preview of a cleanup. No files are deleted.
 
-    `stats` counts every file, `candidate_files` names as many as were asked for.
+    `stats` counts all files; `candidate_files` lists up to `max_files` of them.
     """
 
     read_version: int
@@ -56,7 +56,7 @@ class CleanupExplanation:
 
 
 def explanation_of(plan: CleanupPlan, *, include_files: bool, max_files: int) -> CleanupExplanation:
-    """Return the explanation of a plan."""
+    """Convert a cleanup plan to its explanation."""
     files = plan.candidates
     shown = list(files[:max_files]) if include_files else []
     return CleanupExplanation(
@@ -67,8 +67,8 @@ def explanation_of(plan: CleanupPlan, *, include_files: bool, max_files: int) ->
         candidate_file_limit=max_files,
         referenced_branches=list(plan.branches),
         warnings=[
-            f"branch {branch.name} started from version {branch.referenced_version}, which goes; "
-            "its files stay"
+            f"branch {branch.name} started from version {branch.referenced_version}, which is "
+            "deleted; its files are retained"
             for branch in plan.branches
             if branch.cleanup_candidate
         ],
@@ -80,30 +80,30 @@ _OLDER_THAN: Final = timedelta(days=14)
 
 
 class AutoCleanupConfig(TypedDict):
-    """Automatic cleanup: every `interval` versions, what is older than `older_than_seconds`."""
+    """Automatic cleanup: every `interval` commits, delete versions by age."""
 
     interval: int
     older_than_seconds: int
 
 
 class MaintenanceMethods:
-    """Compacts a table, cleans up its old versions, checks and repairs it."""
+    """Methods that compact, clean up, check and repair a table."""
 
     _handle: Handle
 
     @property
     def optimize(self) -> DatasetOptimizer:
-        """Compaction, and upkeep of indices."""
-        return DatasetOptimizer(self)  # type: ignore[arg-type]  # it is the dataset
+        """Methods to compact files and update indices."""
+        return DatasetOptimizer(self)  # type: ignore[arg-type]  # this mixin is part of the dataset
 
     def remap_row_addrs(self, addrs: pa.Array) -> pa.Array | None:
-        """Map row addresses through compactions that indices do not know yet.
+        """Map row addresses through compactions that are not yet applied to the indices.
 
         Args:
-            addrs: Row addresses from before.
+            addrs: Row addresses from before the compactions.
 
         Returns:
-            The current addresses, null for deleted rows; None if there was no such compaction.
+            The current addresses, null for deleted rows; None without such compactions.
 
         Example:
             ```python
@@ -120,7 +120,7 @@ class MaintenanceMethods:
     def run_compaction(
         self, options: compact.CompactionOptions, *, dry_run: bool = False
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Compact the dataset; `optimize.compact_files` calls this.
+        """Compact the dataset; called by `optimize.compact_files`.
 
         Args:
             options: The options.
@@ -152,7 +152,7 @@ class MaintenanceMethods:
         *,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Commit the results of compaction tasks; `Compaction.commit` calls this.
+        """Commit the results of compaction tasks; called by `Compaction.commit`.
 
         Args:
             results: The results of the tasks.
@@ -195,30 +195,30 @@ class MaintenanceMethods:
         progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> CleanupStats | ChangeReport:
-        """Delete old versions, and the files that no remaining version needs.
+        """Delete old versions and the files that only those versions need.
 
-        The checked-out version and later ones are kept, and so are tagged versions and files that
-        branches need.
+        The checked-out version, later versions, tagged versions and the files of branches are
+        retained.
 
         Args:
             older_than: Delete only versions older than this; by default 14 days.
-            retain_versions: The number of latest versions to keep in any case.
-            delete_unverified: Whether to delete unreferenced files younger than 7 days as well;
-                only safe while nobody writes.
-            error_if_tagged_old_versions: Whether to raise if a tag keeps an old version.
+            retain_versions: The minimum number of latest versions to retain.
+            delete_unverified: Whether to delete unreferenced files younger than 7 days;
+                only safe without concurrent writers.
+            error_if_tagged_old_versions: Whether to raise if an old version is tagged.
             delete_rate_limit: The maximum number of deletions per second.
             versions: Delete only these versions.
             delete_concurrency: The number of concurrent deletions.
-            clones: URIs of shallow clones of this table, whose files are kept.
+            clones: URIs of shallow clones of this table; their files are retained.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Delete nothing and return a report of what would be deleted;
                 `explain_cleanup_old_versions` lists the files and reasons.
 
         Returns:
-            What was deleted; with `dry_run`, the `ChangeReport`.
+            The deletion counts; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            InvalidInputError: If a tag keeps an old version and `error_if_tagged_old_versions` is
+            InvalidInputError: If an old version is tagged and `error_if_tagged_old_versions` is
                 set.
 
         Example:
@@ -231,7 +231,7 @@ class MaintenanceMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        refresh_snapshot(snapshot)  # another table at its place keeps its versions
+        refresh_snapshot(snapshot)  # raises if the path contains another table by now
         policy = _policy(
             older_than,
             retain_versions,
@@ -261,18 +261,18 @@ class MaintenanceMethods:
         max_files: int = 1000,
         clones: Sequence[str] = (),
     ) -> CleanupExplanation:
-        """Return what `cleanup_old_versions` would delete and why. Nothing is deleted.
+        """Return the files that `cleanup_old_versions` would delete, with reasons.
 
         Args:
             older_than: Delete only versions older than this; by default 14 days.
-            retain_versions: The number of latest versions to keep in any case.
-            delete_unverified: Whether to delete unreferenced files younger than 7 days as well.
-            error_if_tagged_old_versions: Whether a tag on an old version is an error.
+            retain_versions: The minimum number of latest versions to retain.
+            delete_unverified: Whether to delete unreferenced files younger than 7 days.
+            error_if_tagged_old_versions: Whether to raise if an old version is tagged.
             delete_rate_limit: The maximum number of deletions per second.
             versions: Delete only these versions.
             include_files: Whether to list the files.
-            max_files: The maximum number of files listed.
-            clones: URIs of shallow clones of this table, whose files are kept.
+            max_files: The maximum number of listed files.
+            clones: URIs of shallow clones of this table; their files are retained.
 
         Returns:
             The explanation.
@@ -305,22 +305,22 @@ class MaintenanceMethods:
         all_versions: bool = False,
         progress: ProgressOption = None,
     ) -> Findings:
-        """Examine the dataset and return what is wrong with it.
+        """Verify the dataset and return findings.
 
-        Versions that are cleaned up meanwhile are left out.
+        Versions that a concurrent cleanup removes are skipped.
 
         Args:
-            level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
-            all_versions: Whether to check every version; shared files are checked once.
+            level: The depth of the check: `present`, `footers`, `checksums`, `decode` or `indices`.
+            all_versions: Whether to check all versions; shared files are checked once.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
 
         Returns:
-            A list of findings, empty if all is well. Its `coverage` counts the files verified by
-            checksums; files of other writers have none.
+            A list of findings, empty if the dataset is valid. Its `coverage` counts the files
+            verified by checksums; files of other writers have no checksums.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
-            VersionRemovedError: If the one version to check is cleaned up meanwhile.
+            InvalidInputError: If an argument is invalid.
+            VersionRemovedError: If a concurrent cleanup removed the version.
 
         Example:
             ```python
@@ -345,24 +345,24 @@ class MaintenanceMethods:
         progress: ProgressOption = None,
         dry_run: bool = True,
     ) -> RepairReport:
-        """Repair what `check` found, as a new version. By default only report what would be done.
+        """Repair findings of `check` in a new version. By default only report the changes.
 
         Args:
-            drop_fragments: Fragments to give up, with their rows.
-            restore_fragments: Fragments to take from `source`, whose files must be intact.
-            source: An older version of this table, or a dataset that is a copy of it.
-            drop_indices: Names of indices to give up.
-            rebuild_counts: Whether to count rows and deleted rows in the files.
+            drop_fragments: Ids of fragments to remove with their rows.
+            restore_fragments: Ids of fragments to restore from `source`; their files must be valid.
+            source: An older version of this table, or a dataset that is a copy of the table.
+            drop_indices: Names of indices to drop.
+            rebuild_counts: Whether to recompute the counts of rows and deleted rows from the files.
             rebuild_indices: Names of indices to rebuild from the rows.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
-            dry_run: Whether to commit nothing; on by default.
+            dry_run: Whether to only report the changes; True by default.
 
         Returns:
             The report.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
-            IndexNotFoundError: If no index has that name.
+            InvalidInputError: If an argument is invalid.
+            IndexNotFoundError: If the index does not exist.
 
         Example:
             ```python
@@ -375,7 +375,7 @@ class MaintenanceMethods:
             source_snapshot: Snapshot | None = open_snapshot(handle.location, source)
         else:
             source_snapshot = None if source is None else source.snapshot
-        wishes = ops.repair.RepairOptions(
+        repairs = ops.repair.RepairOptions(
             tuple(drop_fragments),
             tuple(restore_fragments),
             source_snapshot,
@@ -385,7 +385,7 @@ class MaintenanceMethods:
         )
         with shown(progress):
             done = ops.repair.repair(
-                handle.snapshot, wishes, dry_run=dry_run, options=self._committing()
+                handle.snapshot, repairs, dry_run=dry_run, options=self._committing()
             )
         handle.snapshot = done.snapshot
         return done.report
@@ -410,16 +410,16 @@ def _policy(
     )
 
 
-@says_results
+@documents_results
 class DatasetOptimizer:
-    """Compacts files, updates indices, and turns automatic cleanup on and off."""
+    """Methods that compact files, update indices, and configure automatic cleanup."""
 
     def __init__(self, dataset: LanceDataset) -> None:
-        """Work on a dataset, which follows to the versions made."""
+        """Optimize `dataset`; new versions are checked out."""
         self._dataset = dataset
 
     def __repr__(self) -> str:
-        """Show what is worked on."""
+        """Show the dataset."""
         return display.line("DatasetOptimizer", self._dataset.uri, version=self._dataset.version)
 
     @checks_kinds
@@ -444,26 +444,26 @@ class DatasetOptimizer:
         progress: ProgressOption = None,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Merge small fragments and drop deleted rows. Rows keep their order within fragments.
+        """Merge small fragments and drop deleted rows. The order of rows is preserved.
 
-        Options that are not given are read from the config of the table (`lance.compaction.` and
-        the name of the option).
+        Missing options are read from the config of the table (`lance.compaction.` and the name of
+        the option).
 
         Args:
-            target_rows_per_fragment: The number of rows of a full fragment.
-            max_rows_per_group: Rows of a batch within a file of version 0.1.
+            target_rows_per_fragment: The target number of rows per fragment.
+            max_rows_per_group: The rows per row group in files of version 0.1.
             max_bytes_per_file: The maximum size of a data file.
             materialize_deletions: Whether to rewrite fragments with many deleted rows.
-            materialize_deletions_threshold: The share of deleted rows from which to do so.
-            defer_index_remap: Whether indices are remapped later, by `optimize_indices`.
-            num_threads: The number of tasks that run at the same time.
+            materialize_deletions_threshold: The minimum fraction of deleted rows for a rewrite.
+            defer_index_remap: Whether `optimize_indices` remaps indices later.
+            num_threads: The number of concurrent tasks.
             batch_size: The number of rows per batch.
             compaction_mode: Whether pages are re-encoded or copied.
             binary_copy_read_batch_bytes: The bytes per read of a binary copy.
             max_source_fragments: The maximum number of fragments to rewrite.
             max_source_rows: The maximum number of rows to rewrite.
             max_source_bytes: The maximum number of bytes to rewrite.
-            excluded_fragment_ids: Fragments to leave alone.
+            excluded_fragment_ids: Ids of fragments to exclude.
             data_storage_version: The version of new data files; by default the dataset's.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
@@ -472,8 +472,8 @@ class DatasetOptimizer:
             The metrics; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
-            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit made a conflicting change.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -481,7 +481,7 @@ class DatasetOptimizer:
             print(metrics.fragments_removed, metrics.fragments_added)
             ```
         """
-        wishes: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "target_rows_per_fragment": target_rows_per_fragment,
             "max_rows_per_group": max_rows_per_group,
             "max_bytes_per_file": max_bytes_per_file,
@@ -499,9 +499,9 @@ class DatasetOptimizer:
             "data_storage_version": data_storage_version,
         }
         if dry_run:
-            options = options_of(self._dataset, wishes)
+            options = options_of(self._dataset, arguments)
             return ops.compact.report_compaction(self._dataset.snapshot, options)
-        given = {name: value for name, value in wishes.items() if value is not None}
+        given = {name: value for name, value in arguments.items() if value is not None}
         with shown(progress):
             return Compaction.execute(self._dataset, given)
 
@@ -516,20 +516,20 @@ class DatasetOptimizer:
         dry_run: bool = False,
         **kwargs: Any,
     ) -> ChangeReport | None:
-        """Index the rows that indices lack, and merge segments.
+        """Add unindexed rows to indices, and merge segments.
 
         Args:
             num_indices_to_merge: The number of latest segments to merge with the new rows. 0 adds a
-                segment; by default the latest segment grows.
+                segment; by default rows are added to the latest segment.
             index_names: The indices to update, by default all.
-            retrain: Whether to rebuild them from all rows.
+            retrain: Whether to rebuild the indices from all rows.
             progress: Whether to show a progress bar, or a function called with `IndexProgress`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-            kwargs: Ignored with a warning; pylance takes others.
+            kwargs: Ignored with a warning.
 
         Raises:
-            IndexNotFoundError: If no index has that name.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            IndexNotFoundError: If the index does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -540,14 +540,14 @@ class DatasetOptimizer:
         """
         for name in sorted(kwargs):
             warnings.warn(
-                f"optimize_indices has no argument {name!r}, which is ignored",
+                f"optimize_indices ignores the unknown argument {name!r}",
                 UserWarning,
                 stacklevel=2,
             )
         names = None if index_names is None else tuple(index_names)
-        wanted = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
+        options = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
         with shown(progress):
-            return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)
+            return self._dataset.run_optimize_indices(options, dry_run=dry_run)
 
     def enable_auto_cleanup(
         self,
@@ -556,15 +556,15 @@ class DatasetOptimizer:
         dry_run: bool = False,
         **kwargs: Any,  # noqa: ARG002 - pylance's signature
     ) -> ChangeReport | None:
-        """Clean up old versions automatically, every few commits.
+        """Enable automatic cleanup after every few commits.
 
         Args:
             auto_cleanup_config: A dict with `interval`, in commits, and `older_than_seconds`.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-            kwargs: Ignored with a warning; pylance takes others.
+            kwargs: Ignored with a warning.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -586,11 +586,11 @@ class DatasetOptimizer:
         dry_run: bool = False,
         **kwargs: Any,  # noqa: ARG002 - pylance's signature
     ) -> ChangeReport | None:
-        """Turn automatic cleanup off.
+        """Disable automatic cleanup.
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
-            kwargs: Ignored with a warning; pylance takes others.
+            kwargs: Ignored with a warning.
 
         Example:
             ```python

@@ -1,4 +1,4 @@
-"""Settings of a table: configuration, metadata, base paths, storage options."""
+"""Methods for table settings: config, metadata, base paths, storage options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StorageMethods:
-    """Shows files and storage options."""
+    """Methods that list files and storage options."""
 
     _handle: Handle
 
@@ -33,10 +33,10 @@ class StorageMethods:
         return None if options is None else dict(options)
 
     def latest_storage_options(self) -> dict[str, str] | None:
-        """Return the storage options in use.
+        """Return the current storage options.
 
         Returns:
-            The options, or None.
+            The storage options, or None.
 
         Example:
             ```python
@@ -47,7 +47,7 @@ class StorageMethods:
 
     @property
     def storage_options_accessor(self) -> None:
-        """None: no namespace hands out storage options."""
+        """None: storage options of namespaces are refreshed internally."""
         return
 
     def new_file_session(self) -> LanceFileSession:
@@ -85,11 +85,11 @@ class StorageMethods:
         min_version: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> pa.RecordBatchReader:
-        """Return the files that versions refer to.
+        """Return the files referenced by versions.
 
         Args:
-            min_version: The first version.
-            progress: Called with the number of versions done and their total.
+            min_version: The first version to include.
+            progress: Called with the number of completed versions and the total.
 
         Returns:
             A stream of versions and files.
@@ -107,13 +107,13 @@ class StorageMethods:
 
 @dataclass(frozen=True)
 class DatasetBasePath:
-    """A place outside of a dataset's folder.
+    """A folder outside of the dataset that contains data files.
 
     Attributes:
-        path: Where it is; a path on this machine is made absolute when it is registered.
-        name: What `target_bases` may call it.
-        is_dataset_root: Whether it holds a `data` folder, or the files themselves.
-        id: Its number in the dataset; given at the commit if it is 0 or None.
+        path: The path or URI; registration makes local paths absolute.
+        name: The name for `target_bases`.
+        is_dataset_root: Whether the data files are in a `data` subfolder.
+        id: The id within the dataset; assigned by the commit if it is 0 or None.
     """
 
     path: str
@@ -122,13 +122,13 @@ class DatasetBasePath:
     id: int | None = None
 
     def __post_init__(self) -> None:
-        """Take paths of any form."""
+        """Convert paths to text."""
         object.__setattr__(self, "path", os.fspath(self.path))
         object.__setattr__(self, "id", self.id or 0)
 
 
 class BaseMethods:
-    """Shows and registers base paths."""
+    """Methods that list and register base paths."""
 
     _handle: Handle
 
@@ -136,7 +136,7 @@ class BaseMethods:
         """Return the base paths of the dataset, by id.
 
         Returns:
-            The `DatasetBasePath` of each id; empty if all files are in the folder of the dataset.
+            The `DatasetBasePath` of each id; empty if the dataset has no base paths.
 
         Example:
             ```python
@@ -153,10 +153,10 @@ class BaseMethods:
         *,
         dry_run: bool = False,
     ) -> Any:
-        """Register base paths: other folders or buckets that data files may be written to.
+        """Register base paths: other folders or buckets for data files.
 
         Args:
-            new_bases: The bases; ids that are None are assigned.
+            new_bases: The bases; the commit assigns missing ids.
             transaction_properties: Properties to record with the transaction.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
@@ -164,7 +164,7 @@ class BaseMethods:
             None; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            AlreadyExistsError: If the name is taken.
+            AlreadyExistsError: If the name already exists.
 
         Example:
             ```python
@@ -172,10 +172,10 @@ class BaseMethods:
             dataset.base_paths()
             ```
         """
-        remarks = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
+        properties = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
         bases = bases_from_user(new_bases)
         report = self._handle.change(
-            lambda now: ops.bases.add_bases(now, bases, remarks), dry_run=dry_run
+            lambda now: ops.bases.add_bases(now, bases, properties), dry_run=dry_run
         )
         return self if report is None else report
 
@@ -186,12 +186,12 @@ class BaseMethods:
         *,
         dry_run: bool = False,
     ) -> Any:
-        """Change where base paths are, after their files were moved.
+        """Change the locations of base paths after their files were moved.
 
-        The files must be at the new paths already, and nobody may write to the old ones.
+        Move the files first; no process may write to the old locations.
 
         Args:
-            paths: The new path of each moved base, by its id, name or old path.
+            paths: The new path of each moved base, by id, name or old path.
             transaction_properties: Properties to record with the transaction.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
@@ -199,7 +199,7 @@ class BaseMethods:
             None; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            InvalidInputError: If no base has that id, name or path.
+            InvalidInputError: If no base has the id, name or path.
 
         Example:
             ```python
@@ -207,21 +207,21 @@ class BaseMethods:
             dataset.update_base_paths({"cold": "memory://colder"})
             ```
         """
-        remarks = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
+        properties = ops.publish.CommitProperties(properties=dict(transaction_properties or {}))
         moved = {key: os.fspath(path) for key, path in paths.items()}
         report = self._handle.change(
-            lambda now: ops.bases.update_base_paths(now, moved, remarks), dry_run=dry_run
+            lambda now: ops.bases.update_base_paths(now, moved, properties), dry_run=dry_run
         )
         return self if report is None else report
 
 
 def base_to_user(base: BasePath) -> DatasetBasePath:
-    """Return a base as users see it."""
+    """Convert a base path to the public API."""
     return DatasetBasePath(base.path, base.name, base.is_dataset_root, base.id)
 
 
 def bases_from_user(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
-    """Return the bases that a user describes."""
+    """Convert base paths of the public API."""
     return tuple(
         BasePath(base.id or 0, ops.bases.absolute_path(base.path), base.is_dataset_root, base.name)
         for base in bases or ()
@@ -232,7 +232,7 @@ Values = Mapping[str, "str | None"]
 
 
 class SettingsMethods:
-    """Reads and changes what a table says of itself."""
+    """Methods that read and change the config and metadata of a table."""
 
     _handle: Handle
 
@@ -268,14 +268,14 @@ class SettingsMethods:
 
         Args:
             values: New values by key; None removes a key.
-            replace: Whether to remove all keys that are not given.
+            replace: Whether to remove all other keys.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
             The new config; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -299,7 +299,7 @@ class SettingsMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -322,14 +322,14 @@ class SettingsMethods:
 
         Args:
             values: New values by key; None removes a key.
-            replace: Whether to remove all keys that are not given.
+            replace: Whether to remove all other keys.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
             The new metadata; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -352,14 +352,14 @@ class SettingsMethods:
 
         Args:
             values: New values by key; None removes a key.
-            replace: Whether to remove all keys that are not given.
+            replace: Whether to remove all other keys.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
             The new metadata; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -384,13 +384,13 @@ class SettingsMethods:
         """Change the metadata of fields.
 
         Args:
-            field_updates: New values by key, by the path of the field; None removes a key.
-            replace: Whether to remove all keys that are not given.
+            field_updates: New values by key, by field path; None removes a key.
+            replace: Whether to remove all other keys.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            FieldNotFoundError: If a column does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -414,7 +414,7 @@ class SettingsMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
         """
         warnings.warn(
             "replace_schema_metadata is deprecated. "
@@ -440,8 +440,8 @@ class SettingsMethods:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            FieldNotFoundError: If a column does not exist.
+            CommitConflictError: If a concurrent commit made a conflicting change.
         """
         warnings.warn(
             "replace_field_metadata is deprecated. "

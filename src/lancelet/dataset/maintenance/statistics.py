@@ -1,4 +1,4 @@
-"""How big a dataset is: per field, and in fragments."""
+"""Statistics of a dataset: data sizes, fragments and indices."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def iops_counter() -> int:
-    """Return how many reads there were."""
+    """Return the number of reads."""
     return PROCESS_METER.counts.read_iops
 
 
 def bytes_read_counter() -> int:
-    """Return how many bytes were read."""
+    """Return the number of bytes read."""
     return PROCESS_METER.counts.read_bytes
 
 
 @dataclass
 class FieldStatistics:
-    """How many bytes of files a field has."""
+    """The size of a field on disk."""
 
     id: int
     bytes_on_disk: int
@@ -39,13 +39,13 @@ class FieldStatistics:
 
 @dataclass
 class DataStatistics:
-    """How many bytes of files each field has, parents of fields included."""
+    """The size of each field on disk, including parent fields."""
 
     fields: list[FieldStatistics]
 
 
 class DatasetStats(TypedDict):
-    """What fragments a dataset has."""
+    """The fragment counts of a dataset."""
 
     num_deleted_rows: int
     num_fragments: int
@@ -56,7 +56,7 @@ class LanceStats:
     """Statistics of a dataset."""
 
     def __init__(self, dataset: LanceDataset) -> None:
-        """Look at a dataset."""
+        """Represent the statistics of a dataset."""
         self._snapshot = dataset.snapshot
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class LanceStats:
         return display.line("LanceStats", self._snapshot.location.uri, **self.dataset_stats())
 
     def _repr_html_(self) -> str:
-        """Show the counts and the bytes of columns, in a notebook."""
+        """Render the counts and column sizes for notebooks."""
         schema = self._snapshot.schema
         sizes = [
             (schema.path_of(FieldId(each.id)), display.size_text(each.bytes_on_disk))
@@ -78,7 +78,7 @@ class LanceStats:
         """Count fragments, small fragments and deleted rows.
 
         Args:
-            max_rows_per_group: Fragments with fewer rows are small.
+            max_rows_per_group: Fragments with fewer rows count as small.
 
         Returns:
             The counts.
@@ -102,10 +102,10 @@ class LanceStats:
             index_name: The name of the index.
 
         Returns:
-            A dict, whose keys depend on the kind.
+            A dict; its keys depend on the index kind.
 
         Raises:
-            IndexNotFoundError: If no index has that name.
+            IndexNotFoundError: If the index does not exist.
 
         Example:
             ```python
@@ -120,7 +120,7 @@ class LanceStats:
     ) -> list[ColumnStatistics]:
         """Return null counts and bounds of columns.
 
-        Data are read only if the files lack statistics.
+        Data is read only if files have no statistics.
 
         Args:
             columns: Columns or paths of fields; by default all columns.
@@ -130,7 +130,7 @@ class LanceStats:
             The statistics of each column.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -140,10 +140,10 @@ class LanceStats:
         return ops.column_statistics.column_statistics(self._snapshot, columns, distinct=distinct)
 
     def data_stats(self) -> DataStatistics:
-        """Return the size of each field on disk. Files of version 0.1 do not record it.
+        """Return the size of each field on disk. Files of version 0.1 do not record sizes.
 
         Returns:
-            The number of bytes by field.
+            The number of bytes per field.
 
         Example:
             ```python

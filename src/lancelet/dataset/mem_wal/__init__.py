@@ -1,1 +1,1 @@
-"""The write-ahead log: its methods, and its readers."""
+"""The write-ahead log of a dataset: methods, writers and readers."""

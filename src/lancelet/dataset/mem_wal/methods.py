@@ -1,9 +1,9 @@
-"""The write-ahead log of a dataset as pylance has it: shards and their writers.
+"""The write-ahead log of a dataset, with the API of pylance: shards and their writers.
 
 dataset.initialize_mem_wal(bucket_column="id", num_buckets=4)
 with dataset.mem_wal_writer(shard_id) as writer:
     writer.put(rows)
-    writer.lsm_scanner().to_table()      the table, with what was just put
+    writer.lsm_scanner().to_table()      the table, including the new rows
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from lancelet import ops
 from lancelet.dataset.arguments import previews
 from lancelet.dataset.handle import Handle
-from lancelet.dataset.mem_wal.reading import LsmScanner, ShardSnapshot, parse_shard_id
+from lancelet.dataset.mem_wal.readers import LsmScanner, ShardSnapshot, parse_shard_id
 from lancelet.dataset.write.schema import LanceSchema
 from lancelet.errors import InvalidInputError
 from lancelet.query.data_types import print_arrow_type
@@ -39,12 +39,12 @@ _MILLION: Final = 1_000_000
 
 
 class ShardingTypeError(InvalidInputError, TypeError):
-    """The rows to assign to shards are not a batch."""
+    """The rows to assign to shards are not a record batch."""
 
 
 @dataclass
 class CompactedSsTable:
-    """A flushed table whose rows are in the base table now."""
+    """A flushed SSTable that was merged into the base table."""
 
     shard_id: str
     generation: int
@@ -53,7 +53,7 @@ class CompactedSsTable:
 def evaluate_sharding_spec(
     batch: pa.RecordBatch, spec: ShardingSpec | Mapping[str, Any], schema: LanceSchema
 ) -> pa.RecordBatch:
-    """Return the values that tell which shards the rows of a batch belong to."""
+    """Return the sharding values of the rows of a batch."""
     if not isinstance(batch, pa.RecordBatch):
         raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
     return ops.mem_wal.sharding.evaluate_spec(batch, _spec_of(spec), schema.stored)
@@ -68,28 +68,28 @@ def _spec_of(spec: ShardingSpec | Mapping[str, Any]) -> ShardingSpec:
 
 
 def _checked_spec(spec: ShardingSpec | Mapping[str, Any], schema: Schema) -> ShardingSpec:
-    """Return a rule that the columns of a table can follow."""
+    """Validate a sharding rule against the columns of a table."""
     found = _spec_of(spec)
     names = [each.field_id for each in found.fields]
     if found.spec_id < 1 or not names or len(set(names)) < len(names):
         raise InvalidInputError(
-            "a rule has a number from 1 on, and fields with names of their own",
+            "a sharding rule requires a positive id and unique field names",
             spec_id=found.spec_id,
             fields=names,
         )
     arrow = schema.to_arrow()
-    nothing = pa.RecordBatch.from_arrays(
+    empty = pa.RecordBatch.from_arrays(
         [pa.nulls(0, each.type) for each in arrow], names=arrow.names
     )
-    ops.mem_wal.sharding.evaluate_spec(nothing, found, schema)
+    ops.mem_wal.sharding.evaluate_spec(empty, found, schema)
     return found
 
 
 class ShardWriter:
-    """Writes rows to one shard; a context manager closes it."""
+    """Writes rows to one shard. A context manager closes it."""
 
     def __init__(self, _raw: MemWalWriter) -> None:
-        """Write through a writer that has claimed the shard; see `mem_wal_writer`."""
+        """Wrap a writer that has claimed the shard; see `mem_wal_writer`."""
         self._writer = _raw
 
     @property
@@ -98,19 +98,19 @@ class ShardWriter:
         return str(self._writer.shard.shard_id)
 
     def put(self, data: Any, *, schema: pa.Schema | None = None) -> None:
-        """Write rows; when this returns they are in the log."""
+        """Write rows; they are in the log when the call returns."""
         self._writer.put(ops.rows.read_rows(data, schema).batches)
 
     def delete(self, keys: Any, *, schema: pa.Schema | None = None) -> None:
-        """Delete rows by their keys."""
+        """Delete rows by key."""
         self._writer.delete(ops.rows.read_rows(keys, schema).batches)
 
     def close(self) -> None:
-        """Flush what is in memory, and write no more."""
+        """Flush the rows in memory and close the writer."""
         self._writer.close()
 
     def stats(self) -> dict[str, int]:
-        """Return what was written so far."""
+        """Return statistics of the rows written so far."""
         counts = self._writer.counts
         return {
             "put_count": counts.puts,
@@ -125,7 +125,7 @@ class ShardWriter:
         }
 
     def memtable_stats(self) -> dict[str, int]:
-        """Return what is in memory."""
+        """Return statistics of the rows in memory."""
         rows = self._writer.rows
         return {
             "row_count": len(rows),
@@ -137,7 +137,7 @@ class ShardWriter:
         }
 
     def lsm_scanner(self, shard_snapshots: Sequence[ShardSnapshot] | None = None) -> LsmScanner:
-        """Return a scanner of the table, this shard with what is in memory, and other shards."""
+        """Return a scanner of the table, this shard including its memory, and other shards."""
         writer = self._writer
         others = tuple(each.tables for each in shard_snapshots or ())
         view = writer.view()
@@ -145,7 +145,7 @@ class ShardWriter:
         memory = ops.mem_wal.merged.MemoryRows(view.manifest.current_generation, view.rows)
         shards = (own, *(each for each in others if each.shard_id != own.shard_id))
         read = ops.mem_wal.merged.MergedRead(writer.base, shards, (memory,))
-        read.keys  # noqa: B018 - without a key there is nothing to merge by
+        read.keys  # noqa: B018 - raises if there is no key to merge by
         return LsmScanner(read)
 
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ class ShardWriter:
 
 
 class MemWalMethods:
-    """Gives a dataset a write-ahead log, and writes it."""
+    """Methods that manage the write-ahead log of a dataset."""
 
     _handle: Handle
 
@@ -189,38 +189,38 @@ class MemWalMethods:
     ) -> ChangeReport | None:
         """Add a write-ahead log to the dataset, for many small writes.
 
-        The schema needs an unenforced primary key. Writer options are defaults that each writer may
-        override.
+        The schema needs an unenforced primary key. The writer options are defaults that each writer
+        may override.
 
         Args:
-            maintained_indexes: The indices that shards build over their rows; by default all.
-            bucket_column: The column whose hash selects the shard.
-            num_buckets: The number of shards by `bucket_column`.
-            identity_column: The column whose values select the shard.
-            unsharded: Whether there is one shard.
-            durable_write: Whether a put returns once its rows are in the log, as by default, or in
-                memory.
-            max_wal_buffer_size: The size of a log entry shared by several puts, and of what may
-                wait for the log without `durable_write`.
-            max_wal_flush_interval_ms: The time after which rows that nobody waits for are logged; 0
-                for none.
-            max_memtable_size: The bytes in memory from which rows are flushed.
+            maintained_indexes: The indices to build for flushed rows; by default all.
+            bucket_column: The column that selects the shard by hash.
+            num_buckets: The number of shards for `bucket_column`.
+            identity_column: The column that selects the shard by value.
+            unsharded: Whether to use a single shard.
+            durable_write: Whether a put returns after its rows are in the log, as by default, or
+                already when they are in memory.
+            max_wal_buffer_size: The size of a log entry shared by several puts. Without
+                `durable_write`, also the maximum size of unlogged rows.
+            max_wal_flush_interval_ms: The maximum time until rows without a blocked put are logged;
+                0 for none.
+            max_memtable_size: The number of bytes in memory that triggers a flush.
             max_memtable_rows: The maximum number of rows in memory.
             max_memtable_batches: The maximum number of batches in memory.
-            max_unflushed_memtable_bytes: The unflushed bytes from which puts wait.
-            manifest_scan_batch_size: The number of shard manifests requested at once.
-            backpressure_log_interval_ms: How often a waiting put is logged; 0 for never.
-            stats_log_interval_ms: How often write statistics are logged; 0 for never.
-            hnsw_params: HNSW parameters of flushed rows by index: `num_edges`, `ef_construction`
+            max_unflushed_memtable_bytes: The number of unflushed bytes that blocks puts.
+            manifest_scan_batch_size: The number of concurrent requests for shard manifests.
+            backpressure_log_interval_ms: The interval of log messages on blocked puts; 0 for never.
+            stats_log_interval_ms: The interval of log messages about write statistics; 0 for never.
+            hnsw_params: HNSW parameters by index for flushed rows: `num_edges`, `ef_construction`
                 and `max_level`.
             sharding_spec: Any other sharding rule. pylance does not route rows by year or
                 expression.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
-            CommitConflictError: If a concurrent commit changed the same thing first.
-            AlreadyExistsError: If the name is taken.
+            InvalidInputError: If an argument is invalid.
+            CommitConflictError: If a concurrent commit made a conflicting change.
+            AlreadyExistsError: If the name already exists.
 
         Example:
             ```python
@@ -269,16 +269,16 @@ class MemWalMethods:
 
     @previews
     def collect_mem_wal(self, *, dry_run: bool = False) -> CollectedLog | ChangeReport:
-        """Delete log entries and flushed tables whose rows are in all versions of the table.
+        """Delete log entries and SSTables that were merged into all versions of the table.
 
-        Older versions need their flushed tables: clean them up first. A writer of a shard that
-        loses tables has to be reopened.
+        Older versions need their SSTables: clean them up first. Writers of the affected shards have
+        to be reopened.
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
-            What was deleted; with `dry_run`, the `ChangeReport`.
+            The deletion counts; with `dry_run`, the `ChangeReport`.
 
         Example:
             ```python
@@ -303,20 +303,20 @@ class MemWalMethods:
     ) -> CompactedLog | ChangeReport:
         """Merge flushed rows of the shards into the dataset, generation by generation.
 
-        Several processes may merge at once.
+        Several processes can merge concurrently.
 
         Args:
-            flush: Flush rows first that are only in the log, which stay there otherwise. Shards
-                with such rows are claimed for it, and their writers have to be opened again.
+            flush: Whether to flush logged rows first; by default they remain in the log. Flushing
+                claims the shards with such rows, so their writers have to be reopened.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change, as if
                 each flushed table were merged alone.
 
         Returns:
-            What was merged; with `dry_run`, the `ChangeReport`.
+            The merge counts; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
-            InvalidInputError: If `flush` and `dry_run` are both given.
+            CommitConflictError: If a concurrent commit made a conflicting change.
+            InvalidInputError: If `flush` and `dry_run` are combined.
 
         Example:
             ```python
@@ -327,7 +327,7 @@ class MemWalMethods:
         handle = self._handle
         if dry_run:
             if flush:
-                raise InvalidInputError("what a flush would write cannot be told without one")
+                raise InvalidInputError("flush and dry_run cannot be combined")
             return ops.mem_wal.compact.report_compaction(handle.snapshot)
         if flush:
             ops.mem_wal.ingest.flush_logs(handle.snapshot)
@@ -335,14 +335,14 @@ class MemWalMethods:
         return done
 
     def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
-        """Seal a shard, so that nobody writes it any more. Close its writer first.
+        """Seal a shard, which prevents further writes. Close its writer first.
 
         Args:
             shard_id: The UUID of the shard.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -363,11 +363,11 @@ class MemWalMethods:
         return None
 
     def mem_wal_shards(self, *, noted: bool = False) -> list[ShardSnapshot]:
-        """Return the shards of the dataset with their flushed tables, for reads that include them.
+        """Return the shards with their flushed SSTables, for reads that include them.
 
         Args:
-            noted: Whether to return what `note_mem_wal_shards` recorded last, which costs no
-                request. Else, and where nothing is recorded, the shards are listed.
+            noted: Whether to return the shards recorded by `note_mem_wal_shards`, without a
+                request. Otherwise, or if no shards are recorded, the shards are listed.
 
         Returns:
             A snapshot per shard.
@@ -385,13 +385,13 @@ class MemWalMethods:
         return [ShardSnapshot.of(ops.mem_wal.merged.tables_of(each)) for each in found]
 
     def note_mem_wal_shards(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Record the shards in a new version, for readers that do not list them.
+        """Record the shards in a new version, so readers need not list them.
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -402,16 +402,16 @@ class MemWalMethods:
         return self._handle.change(ops.mem_wal.discovery.note_shards, dry_run=dry_run)
 
     def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Remove the write-ahead log and its shards, whose rows must be merged and shards sealed.
+        """Remove the write-ahead log. All rows must be merged and all shards sealed.
 
-        Older versions keep their log, but not what was flushed for it.
+        Older versions retain their log, but lose the SSTables flushed for it.
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
-            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If an argument is invalid.
+            CommitConflictError: If a concurrent commit made a conflicting change.
 
         Example:
             ```python
@@ -435,7 +435,7 @@ class MemWalMethods:
         """Return the settings of the write-ahead log.
 
         Returns:
-            The settings, or None if the dataset has no log.
+            The settings, or None if the dataset has no write-ahead log.
 
         Example:
             ```python
@@ -480,27 +480,27 @@ class MemWalMethods:
     ) -> ShardWriter:
         """Open the writer of a shard.
 
-        An earlier writer of the shard is fenced: its next write raises.
+        Fences an earlier writer of the shard: its next write raises.
 
         Args:
-            shard_id: The UUID of the shard; a new one creates a shard.
-            durable_write: Whether a put waits until its rows are in the log.
-            max_wal_buffer_size: The size of a log entry, and of what waits for it.
-            max_wal_flush_interval_ms: The time after which rows that nobody waits for are logged.
-            max_memtable_size: The bytes in memory from which rows are flushed.
+            shard_id: The UUID of the shard; an unknown id creates a shard.
+            durable_write: Whether a put returns after its rows are in the log.
+            max_wal_buffer_size: The size of a log entry, and the maximum size of unlogged rows.
+            max_wal_flush_interval_ms: The maximum time until rows without a blocked put are logged.
+            max_memtable_size: The number of bytes in memory that triggers a flush.
             max_memtable_rows: The maximum number of rows in memory.
             max_memtable_batches: The maximum number of batches in memory.
-            max_unflushed_memtable_bytes: The unflushed bytes from which puts wait.
-            manifest_scan_batch_size: The number of shard manifests requested at once.
-            backpressure_log_interval_ms: How often a waiting put is logged.
-            stats_log_interval_ms: How often write statistics are logged.
+            max_unflushed_memtable_bytes: The number of unflushed bytes that blocks puts.
+            manifest_scan_batch_size: The number of concurrent requests for shard manifests.
+            backpressure_log_interval_ms: The interval of log messages about blocked puts.
+            stats_log_interval_ms: The interval of log messages about write statistics.
             hnsw_params: HNSW parameters of flushed rows.
 
         Returns:
             The writer, a context manager.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -530,7 +530,7 @@ class MemWalMethods:
     def _spec(
         self, bucket: str | None, buckets: int | None, identity: str | None, unsharded: bool
     ) -> tuple[ShardingSpec | None, int]:
-        """Return the rule that callers ask for, and how many shards it makes, 0 for any."""
+        """Return the requested sharding rule and its number of shards, 0 for any number."""
         schema = self._handle.snapshot.schema
         if unsharded:
             made = ops.mem_wal.sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")

@@ -1,4 +1,4 @@
-"""Reading a dataset together with its shards: scans, lookups of keys, and searches of vectors."""
+"""Reads of a dataset together with its shards: scans, key lookups and vector searches."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class ShardSnapshot:
-    """Which flushed tables of a shard to read; each method changes it and returns it."""
+    """The flushed SSTables of a shard to read. Each method changes and returns the snapshot."""
 
     def __init__(self, shard_id: str) -> None:
-        """Begin with no tables."""
+        """Create a snapshot without SSTables."""
         self.tables = ops.mem_wal.merged.ShardTables(parse_shard_id(shard_id))
 
     @staticmethod
     def of(tables: ShardTables) -> ShardSnapshot:
-        """Return what to read of a shard that was discovered."""
+        """Return the snapshot of a discovered shard."""
         found = ShardSnapshot(str(tables.shard_id))
         found.tables = tables
         return found
@@ -42,17 +42,17 @@ class ShardSnapshot:
         return str(self.tables.shard_id)
 
     def with_spec_id(self, spec_id: int) -> Self:
-        """Say by which rule rows belong to the shard."""
+        """Set the id of the sharding rule."""
         self.tables = replace(self.tables, spec_id=spec_id)
         return self
 
     def with_current_generation(self, generation: int) -> Self:
-        """Say which generation is in memory."""
+        """Set the generation of the memtable."""
         self.tables = replace(self.tables, current_generation=generation)
         return self
 
     def with_sstable(self, generation: int, path: str) -> Self:
-        """Add a flushed table by its folder in the shard."""
+        """Add a flushed SSTable by its folder in the shard."""
         tables = {**self.tables.sstables, generation: path}
         self.tables = replace(self.tables, sstables=tables)
         return self
@@ -66,46 +66,46 @@ class ShardSnapshot:
 
 
 class LsmScanner:
-    """Reads a table with what shards have flushed, and what a writer has in memory."""
+    """Scans a table together with the flushed and in-memory rows of its shards."""
 
     def __init__(self, read: MergedRead) -> None:
-        """Read this; made by a writer, or by `from_snapshots`."""
+        """Wrap a merged read; created by a writer or by `from_snapshots`."""
         self._read = read
 
     @staticmethod
     def from_snapshots(
         dataset: LanceDataset, shard_snapshots: Sequence[ShardSnapshot]
     ) -> LsmScanner:
-        """Read a table and flushed tables of shards."""
+        """Return a scanner of a table and the SSTables of shards."""
         shards = tuple(each.tables for each in shard_snapshots)
         return LsmScanner(ops.mem_wal.merged.MergedRead(dataset.snapshot, shards))
 
     @staticmethod
     def fresh(dataset: LanceDataset) -> LsmScanner:
-        """Read the latest version with all that shards have, in flushed tables and in the log.
+        """Return a scanner of the latest version and all shards, both flushed and logged rows.
 
-        What a writer has put durably is there, whichever process it is in.
+        Includes all durable writes, also those of writers in other processes.
         """
         return LsmScanner(ops.mem_wal.fresh.fresh_read(dataset.snapshot.location))
 
     def project(self, columns: Sequence[str]) -> Self:
-        """Return these columns, and those of the key; `s.x` is the struct `s` with `x` alone."""
+        """Select columns in addition to the key; `s.x` selects the field `x` of the struct `s`."""
         return self._with(columns=tuple(columns))
 
     def filter(self, expr: str) -> Self:
-        """Return only rows for which an expression is true."""
+        """Filter rows by an expression."""
         return self._with(filter=expr)
 
     def limit(self, n: int | None = None, offset: int | None = None) -> Self:
-        """Return at most `limit` rows, after the first `offset`."""
+        """Limit the scan to `limit` rows after the first `offset`."""
         return self._with(limit=n, offset=offset or 0)
 
     def with_row_address(self) -> Self:
-        """Return a column `_rowaddr`, null for rows that are not in the table."""
+        """Add a column `_rowaddr`, null for rows outside of the base table."""
         return self._with(with_address=True)
 
     def with_memtable_gen(self) -> Self:
-        """Return a column `_memtable_gen`, 0 for rows of the table."""
+        """Add a column `_memtable_gen`, 0 for rows of the base table."""
         return self._with(with_generation=True)
 
     def to_table(self) -> pa.Table:
@@ -113,13 +113,13 @@ class LsmScanner:
         return ops.mem_wal.catch_up.with_catch_up(self._read).table()
 
     def to_batch(self) -> pa.RecordBatch:
-        """Return the rows as one batch."""
+        """Return the rows as one record batch."""
         table = self.to_table().combine_chunks()
         empty = pa.RecordBatch.from_pylist([], schema=table.schema)
         return (table.to_batches() or [empty])[0]
 
     def to_batches(self) -> list[pa.RecordBatch]:
-        """Return the rows in batches."""
+        """Return the rows as record batches."""
         return list(self.to_table().to_batches())
 
     def count_rows(self) -> int:
@@ -132,77 +132,77 @@ class LsmScanner:
 
 
 class LsmReader:
-    """Reads a dataset with all of its shards, as they were a moment ago at most.
+    """Reads a dataset with all of its shards, with bounded staleness.
 
-    A thread looks again and again for the latest version and for shards and what they flushed;
-    queries take what it found last, together. A context manager closes it.
+    A background thread periodically fetches the latest version and the shards. Queries use the last
+    consistent result. A context manager closes the reader.
 
     with LsmReader(dataset, refresh_interval_ms=500) as reader:
         reader.scanner().filter("id > 7").to_table()
     """
 
     def __init__(self, dataset: LanceDataset, *, refresh_interval_ms: int = 1000) -> None:
-        """Look at a dataset now, and in intervals from then on."""
+        """Fetch the current state and start the background refresh."""
         if refresh_interval_ms < 1:
             raise InvalidInputError(
                 "refresh_interval_ms must be at least 1", found=refresh_interval_ms
             )
         self._dataset = dataset
         self._stop = threading.Event()
-        self._seen = self._look()
+        self._state = self._fetch()
         ref = weakref.ref(self)
         seconds, stop = refresh_interval_ms / 1000, self._stop
 
-        def look_again() -> None:
+        def refresh_periodically() -> None:
             while not stop.wait(seconds) and (reader := ref()) is not None:
                 try:
                     reader.refresh()
                 except LanceletError as error:
-                    # What was seen last is still true, and the next look may succeed.
-                    LOGGER.warning("looking for shards failed: %s", error)
+                    # The last state remains consistent, and the next refresh may succeed.
+                    LOGGER.warning("refreshing the shards failed: %s", error)
                 del reader
 
-        threading.Thread(target=look_again, name="lancelet-shards", daemon=True).start()
+        threading.Thread(target=refresh_periodically, name="lancelet-shards", daemon=True).start()
 
     @property
     def dataset(self) -> LanceDataset:
-        """The version that was seen last."""
-        return self._seen[0]
+        """The dataset at the last refresh."""
+        return self._state[0]
 
     @property
     def shards(self) -> list[ShardSnapshot]:
-        """The shards that were seen last."""
-        return list(self._seen[1])
+        """The shards at the last refresh."""
+        return list(self._state[1])
 
     def refresh(self) -> None:
-        """Look now."""
-        self._seen = self._look()
+        """Refresh the state now."""
+        self._state = self._fetch()
 
     def scanner(self) -> LsmScanner:
-        """Return a scanner of what was seen last."""
-        return LsmScanner.from_snapshots(*self._seen)
+        """Return a scanner of the last state."""
+        return LsmScanner.from_snapshots(*self._state)
 
     def point_lookup_planner(self) -> LsmPointLookupPlanner:
-        """Return what plans lookups of keys in what was seen last."""
-        return LsmPointLookupPlanner(*self._seen)
+        """Return a planner of key lookups in the last state."""
+        return LsmPointLookupPlanner(*self._state)
 
     def vector_search_planner(
         self,
         vector_column: str,
         distance_type: str | None = None,
-        filter: str | None = None,  # noqa: A002 - as of the planner
+        filter: str | None = None,  # noqa: A002 - as in the planner
     ) -> LsmVectorSearchPlanner:
-        """Return what plans searches of vectors in what was seen last."""
+        """Return a planner of vector searches in the last state."""
         return LsmVectorSearchPlanner(
-            *self._seen, vector_column, distance_type=distance_type, filter=filter
+            *self._state, vector_column, distance_type=distance_type, filter=filter
         )
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the background refresh."""
         self._stop.set()
 
-    def _look(self) -> tuple[LanceDataset, list[ShardSnapshot]]:
-        # Shards first: what is merged after that is known to the version, and skipped.
+    def _fetch(self) -> tuple[LanceDataset, list[ShardSnapshot]]:
+        # List shards first: rows merged afterwards are in the version too, and are skipped.
         shards = self._dataset.mem_wal_shards()
         return self._dataset.checkout_version(self._dataset.latest_version), shards
 
@@ -214,17 +214,17 @@ class LsmReader:
 
 
 class ExecutionPlan:
-    """A lookup or search that is ready to run."""
+    """A key lookup or vector search that is ready to execute."""
 
     def __init__(self, _raw: MergedRead, _run: Any, _steps: Sequence[str]) -> None:
-        """Run a function that returns the rows; made by a planner."""
+        """Wrap a function that returns the rows; created by a planner."""
         self._read = _raw
         self._run = _run
         self._steps = _steps
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows."""
+        """The schema of the result."""
         schema: pa.Schema = self._run().schema
         return schema
 
@@ -234,7 +234,7 @@ class ExecutionPlan:
         return self._read.base.schema.to_arrow()
 
     def explain(self) -> str:
-        """Return the steps, the last first."""
+        """Return the plan as text, the last operator first."""
         return "\n".join("  " * depth + step for depth, step in enumerate(self._steps))
 
     def to_table(self) -> pa.Table:
@@ -243,16 +243,16 @@ class ExecutionPlan:
         return table
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream."""
+        """Return the rows as a record batch reader."""
         return self.to_table().to_reader()
 
     def to_batches(self) -> list[pa.RecordBatch]:
-        """Return the rows in batches."""
+        """Return the rows as record batches."""
         return list(self.to_table().to_batches())
 
 
 class LsmPointLookupPlanner:
-    """Looks rows up by their key, the newest first."""
+    """Plans lookups of rows by key; the newest row wins."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class LsmPointLookupPlanner:
         shard_snapshots: Sequence[ShardSnapshot],
         pk_columns: Sequence[str] | None = None,
     ) -> None:
-        """Look in a table and in flushed tables of shards."""
+        """Plan lookups in a table and the SSTables of shards."""
         self._read = ops.mem_wal.merged.MergedRead(
             dataset.snapshot,
             tuple(each.tables for each in shard_snapshots),
@@ -271,30 +271,30 @@ class LsmPointLookupPlanner:
     def plan_lookup(
         self, pk_value: pa.Array, columns: Sequence[str] | None = None
     ) -> ExecutionPlan:
-        """Return the plan of looking up one key.
+        """Plan the lookup of one key.
 
         Args:
-            pk_value: An array with the value, or with a struct of the values of several columns.
-            columns: What to return, by default all columns.
+            pk_value: An array with one value, or one struct for a composite key.
+            columns: The columns to return, by default all columns.
         """
         if len(pk_value) != 1:
-            raise InvalidInputError("one key is looked up at a time", found=len(pk_value))
+            raise InvalidInputError("a lookup requires exactly one key", found=len(pk_value))
         is_struct = pa.types.is_struct(pk_value.type)
         values = pk_value.flatten() if is_struct else [pk_value]
         key = pa.Table.from_arrays(list(values), self._keys)
-        wanted = None if columns is None else tuple(columns)
+        selected = None if columns is None else tuple(columns)
         read, where = self._read, _equality(key)
 
         def run() -> pa.Table:
-            return ops.mem_wal.lookup.look_up(read, key, where, wanted)
+            return ops.mem_wal.lookup.look_up(read, key, where, selected)
 
-        shown = wanted or self._read.base.schema.names
+        shown = selected or self._read.base.schema.names
         steps = [f"Project: {', '.join(shown)}", f"Lookup: {where}", "LsmScan"]
         return ExecutionPlan(read, run, steps)
 
 
 class LsmVectorSearchPlanner:
-    """Searches the vectors of a table together with those of its shards."""
+    """Plans vector searches in a table together with its shards."""
 
     def __init__(
         self,
@@ -305,14 +305,14 @@ class LsmVectorSearchPlanner:
         distance_type: str | None = None,
         filter: str | None = None,  # noqa: A002 - pylance's name
     ) -> None:
-        """Search a column; the rows that a filter is true for, if one is given."""
+        """Plan searches of a vector column, optionally filtered."""
         self._read = ops.mem_wal.merged.MergedRead(
             dataset.snapshot,
             tuple(each.tables for each in shard_snapshots),
             filter=filter,
             key_columns=None if pk_columns is None else tuple(pk_columns),
         )
-        self._read.keys  # noqa: B018 - without a key nothing tells which rows are newer
+        self._read.keys  # noqa: B018 - raises if there is no key to deduplicate rows by
         self._column = vector_column
         self._metric = distance_type or "l2"
 
@@ -325,18 +325,18 @@ class LsmVectorSearchPlanner:
         refine_base_table: bool = False,
         overfetch_factor: float = 1.0,
     ) -> ExecutionPlan:
-        """Return the plan of finding the `k` nearest rows.
+        """Plan a search of the `k` nearest rows.
 
         Args:
-            query: The vector.
-            k: How many rows.
-            nprobes: The number of partitions of the table's index to search. Rows that it lacks
-                are all compared, and so are flushed ones unless a flushed table has many.
-            columns: What to return, by default all columns; `_distance` comes behind.
-            refine_base_table: Whether the distances that an index of the table estimates are
-                computed from the vectors. They are anyhow where shards have rows to compare with.
-            overfetch_factor: How many times `k` rows are first asked of the table, of which some
-                may have newer ones; more are asked for if too few are left.
+            query: The query vector.
+            k: The number of rows.
+            nprobes: The number of partitions to probe in the index of the base table. Unindexed
+                rows and small SSTables are searched exhaustively.
+            columns: The columns to return, by default all columns, followed by `_distance`.
+            refine_base_table: Whether to recompute approximate distances of the base table from
+                the vectors. Always done if shards contain rows.
+            overfetch_factor: The number of candidates of the base table as a multiple of `k`, since
+                some may have newer rows in shards. More candidates are fetched if too few remain.
         """
         if k < 1:
             raise InvalidInputError("k must be positive", k=k)
@@ -347,14 +347,14 @@ class LsmVectorSearchPlanner:
                 "overfetch_factor must be finite and at least 1", overfetch_factor=overfetch_factor
             )
         read, schema = self._read, self._read.base.schema
-        wanted = {
+        parameters = {
             "column": self._column,
             "q": query,
             "k": k,
             "metric": self._metric,
             "nprobes": nprobes,
         }
-        search = searches.vector.read_vector_search(schema, wanted)
+        search = searches.vector.read_vector_search(schema, parameters)
 
         def run() -> pa.Table:
             return ops.mem_wal.nearest.nearest_rows(
@@ -366,7 +366,7 @@ class LsmVectorSearchPlanner:
 
 
 def parse_shard_id(text: str) -> uuid.UUID:
-    """Return the id of a shard."""
+    """Parse the UUID of a shard."""
     try:
         return uuid.UUID(text)
     except ValueError as error:
@@ -374,7 +374,7 @@ def parse_shard_id(text: str) -> uuid.UUID:
 
 
 def _equality(key: pa.Table) -> str:
-    """Return SQL that is true for rows with a key."""
+    """Return a SQL condition that selects a key."""
     parts: Iterable[str] = (
         f"`{name}` = {_literal(column[0])}"
         for name, column in zip(key.column_names, key.columns, strict=True)

@@ -1,1 +1,1 @@
-"""Reading rows: the methods of a dataset, the scanner that they make, and searches."""
+"""Methods that read rows: scanners and searches."""

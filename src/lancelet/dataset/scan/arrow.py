@@ -1,9 +1,9 @@
-"""The methods that datasets of pyarrow have beside reading.
+"""Methods of `pyarrow.dataset.Dataset` other than reads.
 
-pyarrow's own would look at a dataset of C++. There is one, of no columns and of a file that no
-reader gets, so that functions of pyarrow that ask no method, such as
-`pyarrow.dataset.Scanner.from_dataset`, raise an error and not a segmentation fault. Methods that
-return a dataset read the rows they need into memory first.
+pyarrow implements them on a C++ dataset. `LanceDataset` wraps an empty C++ dataset with a
+file system that refuses all requests, so pyarrow functions that bypass the methods, such as
+`pyarrow.dataset.Scanner.from_dataset`, raise an error instead of crashing. Methods that return a
+dataset read the required rows into memory first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 
-from lancelet.dataset.scan.reading import ReadingMethods
+from lancelet.dataset.scan.methods import ReadMethods
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.errors import UnsupportedError
 
@@ -54,11 +54,11 @@ def _refusing_dataset() -> pa.dataset.Dataset:
     return pa.dataset.FileSystemDatasetFactory(files, paths, form).finish(pa.schema([]))
 
 
-class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # type: ignore[misc]  # as above
-    """Takes the place of what pyarrow would do to its own datasets."""
+class ArrowMethods(ReadMethods, ArrowResult, pa.dataset.UnionDataset):  # type: ignore[misc]  # as above
+    """Replaces the methods of `pyarrow.dataset.Dataset`."""
 
     def __init__(self) -> None:
-        """Give pyarrow a dataset of C++ that refuses to be read."""
+        """Initialize pyarrow's base class with a C++ dataset that cannot be read."""
         pa.dataset.UnionDataset.__init__(self, pa.schema([]), [_refusing_dataset()])
 
     def stream(self) -> pa.RecordBatchReader:
@@ -77,8 +77,8 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
 
     @property
     def children(self) -> NoReturn:
-        """Not available: a table is not made of datasets."""
-        raise AttributeError("a table of Lance is not made of datasets")
+        """Not supported: a table does not consist of datasets."""
+        raise AttributeError("a Lance dataset has no child datasets")
 
     def replace_schema(self, schema: pa.Schema) -> None:
         """Raise: use `add_columns`, `alter_columns` and `drop_columns` to change a schema.
@@ -104,7 +104,7 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         )
 
     def filter(self, expression: pc.Expression | str) -> pa.dataset.Dataset:
-        """Return the rows for which an expression is true, as an in-memory Arrow dataset.
+        """Return the rows that match an expression, as an in-memory Arrow dataset.
 
         Args:
             expression: A pyarrow expression or SQL text.
@@ -113,7 +113,7 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
             A `pyarrow.dataset.InMemoryDataset`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -157,12 +157,12 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         Args:
             right_dataset: The dataset to join with.
             keys: The key columns of this dataset.
-            right_keys: The key columns of the other; by default the same names.
+            right_keys: The key columns of `right_dataset`; by default the same names.
             join_type: A join type of `pyarrow.Table.join`, such as `inner` or `left outer`.
-            left_suffix: Suffix for columns of this dataset whose names collide.
-            right_suffix: Suffix for columns of the other dataset whose names collide.
-            coalesce_keys: Whether the keys of both sides become one column.
-            use_threads: Whether to join in several threads.
+            left_suffix: Suffix for duplicate column names of this dataset.
+            right_suffix: Suffix for duplicate column names of `right_dataset`.
+            coalesce_keys: Whether to combine the key columns of both sides.
+            use_threads: Whether to use several threads.
 
         Returns:
             A `pyarrow.dataset.InMemoryDataset`.
@@ -200,10 +200,10 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         Args:
             right_dataset: The dataset to join with.
             on: The column to compare by distance, sorted in both datasets.
-            by: Columns that have to be equal.
-            tolerance: The largest distance that matches; negative looks back.
-            right_on: The column of the other dataset; by default `on`.
-            right_by: The columns of the other dataset; by default `by`.
+            by: Columns that must be equal.
+            tolerance: The maximum distance of a match; negative values search backward.
+            right_on: The column of `right_dataset`; by default `on`.
+            right_by: The columns of `right_dataset`; by default `by`.
 
         Returns:
             A `pyarrow.dataset.InMemoryDataset`.
@@ -222,5 +222,5 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
 
     @property
     def partition_expression(self) -> NoReturn:
-        """Not available: fragments are not partitions."""
-        raise UnsupportedError("partitioning is not part of the format")
+        """Not supported: Lance tables are not partitioned."""
+        raise UnsupportedError("the Lance format does not support partitioning")

@@ -1,4 +1,4 @@
-"""What a scan is asked for, option by option, as pylance has it: a builder of scanners."""
+"""A builder of scanners with the API of pylance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.dataset
 
-from lancelet.dataset.arguments import asked_columns, checks_kinds, says_results
+from lancelet.dataset.arguments import checks_kinds, documents_results, validated_columns
 from lancelet.dataset.scan.scanner import AggregatedScanner, LanceScanner
 from lancelet.dataset.scan.search import (
     SearchFilter,
@@ -47,18 +47,18 @@ _SETTERS: Final = {
     "index_segments": "with_index_segments",
     "full_text_query": "full_text_search",
 }
-"""Methods of the builder that have other names than the arguments of a scan."""
+"""The builder methods with other names than the scan arguments."""
 
 _ONLY_CHECKED: Final = ("query_parallelism", "approx_mode", "search_effort")
 _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
 class QueryTypeError(InvalidInputError, TypeError):
-    """What is searched for is not a query."""
+    """The search query has an unsupported type."""
 
 
 class UnknownLateColumnError(FieldNotFoundError, RuntimeError):
-    """A column that is to be read late is not in the table."""
+    """A column for late materialization does not exist."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class ColumnOrdering:
 
     Attributes:
         column_name: The column.
-        ascending: Whether the smallest value comes first.
-        nulls_first: Whether nulls come before all values.
+        ascending: Whether to sort in ascending order.
+        nulls_first: Whether to sort nulls before all values.
     """
 
     column_name: str
@@ -76,12 +76,12 @@ class ColumnOrdering:
     nulls_first: bool = False
 
 
-@says_results
+@documents_results
 class ScannerBuilder:
-    """Gathers what a scan shall do; each method changes one thing and returns the builder."""
+    """Builds a scan. Each method sets one option and returns the builder."""
 
     def __init__(self, ds: LanceDataset) -> None:
-        """Start with a scan of everything."""
+        """Start with a scan of all rows and columns."""
         self._dataset = ds
         self._options: dict[str, Any] = {}
         self._scan_stats: Callable[[ScanMetrics], None] | None = None
@@ -91,13 +91,13 @@ class ScannerBuilder:
         self.apply_defaults(ds.default_scan_options)
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
-        """Set several options at once.
+        """Set several options together.
 
         Args:
-            default_opts: Values by the name of the builder's method.
+            default_opts: Values by builder method name.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -107,7 +107,7 @@ class ScannerBuilder:
         for name, value in default_opts.items():
             if name not in OPTIONS:
                 hint = similar_names(name, sorted(OPTIONS))
-                raise InvalidInputError(f"no option of a scan has that name{hint}", name=name)
+                raise InvalidInputError(f"unknown scan option{hint}", name=name)
             getattr(self, _SETTERS.get(name, name))(value)
         return self
 
@@ -118,7 +118,7 @@ class ScannerBuilder:
             cols: Names of columns, or SQL expressions by name; by default all columns.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -126,16 +126,16 @@ class ScannerBuilder:
             builder.to_scanner().to_table()
             ```
         """
-        return self._set(columns=asked_columns(cols))
+        return self._set(columns=validated_columns(cols))
 
     def filter(self, filter: Any) -> Self:  # noqa: A002 - pylance's name
-        """Return only rows for which an expression is true, or that another search finds.
+        """Filter rows by an expression or by another search.
 
         Args:
             filter: SQL text, a pyarrow expression, or a search.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -200,10 +200,10 @@ class ScannerBuilder:
         return self._set(batch_bytes=_integer("batch_size_bytes", batch_size_bytes))
 
     def memory_limit(self, memory_limit: int | None) -> Self:
-        """Limit the memory of the scan, besides the returned batches.
+        """Limit the memory of the scan, in addition to the returned batches.
 
-        Batches become as small as needed. A sort of more rows than fit raises `MemoryLimitError`.
-        Caches of indices and metadata have limits of their own.
+        Batch sizes are reduced as needed. A sort that exceeds the limit raises `MemoryLimitError`.
+        Caches of indices and metadata have separate limits.
 
         Args:
             memory_limit: The number of bytes.
@@ -216,10 +216,10 @@ class ScannerBuilder:
         return self._set(memory_limit=_integer("memory_limit", memory_limit))
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> Self:
-        """Set whether all batches but the last are full.
+        """Set whether all batches except the last must be full.
 
         Args:
-            strict_batch_size: Off by default.
+            strict_batch_size: Whether batches must be full.
 
         Example:
             ```python
@@ -232,7 +232,7 @@ class ScannerBuilder:
         """Return a column `_rowid`.
 
         Args:
-            with_row_id: Whether to.
+            with_row_id: Whether to return the column.
 
         Example:
             ```python
@@ -245,7 +245,7 @@ class ScannerBuilder:
         """Return a column `_rowaddr`.
 
         Args:
-            with_row_address: Whether to.
+            with_row_address: Whether to return the column.
 
         Example:
             ```python
@@ -277,7 +277,7 @@ class ScannerBuilder:
             orderings: Columns, `ColumnOrdering`s, or text such as `price desc nulls last, name`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -294,7 +294,7 @@ class ScannerBuilder:
         """Return deleted rows too, with a null row id.
 
         Args:
-            flag: Whether to.
+            flag: Whether to return deleted rows.
 
         Example:
             ```python
@@ -306,10 +306,10 @@ class ScannerBuilder:
         return self._set(with_deleted=_flag("include_deleted_rows", flag, default=False))
 
     def use_stats(self, use_stats: bool = True) -> Self:
-        """Set whether statistics may rule out rows.
+        """Set whether statistics may be used to skip rows.
 
         Args:
-            use_stats: On by default.
+            use_stats: Whether to use statistics; on by default.
 
         Example:
             ```python
@@ -319,13 +319,13 @@ class ScannerBuilder:
         return self._set(use_statistics=_flag("use_stats", use_stats, default=True))
 
     def blob_handling(self, blob_handling: str | None) -> Self:
-        """Set what blob columns are read as.
+        """Set the representation of blob columns.
 
         Args:
             blob_handling: `blobs_descriptions`, the default, or `all_binary`.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -340,11 +340,11 @@ class ScannerBuilder:
     def row_addr_prefilter(
         self, allowlist: bytes | None = None, blocklist: bytes | None = None
     ) -> Self:
-        """Restrict the scan, and searches, to some rows. `serialize_row_addrs` makes the sets.
+        """Restrict the scan, and searches, to a set of rows; see `serialize_row_addrs`.
 
         Args:
-            allowlist: The set of `_rowid`s to return at most.
-            blocklist: The set of `_rowid`s not to return.
+            allowlist: The `_rowid`s of the rows to scan.
+            blocklist: The `_rowid`s to exclude.
 
         Example:
             ```python
@@ -358,7 +358,7 @@ class ScannerBuilder:
         return self._set(rows=read_row_mask(allowlist, blocklist))
 
     def minhash_search(self, query: Any) -> Self:
-        """Return the rows whose texts are most similar, by a MINHASHLSH index, most similar first.
+        """Return rows with the most similar text, best first, using a MINHASHLSH index.
 
         Args:
             query: A `MinHashQuery`.
@@ -382,15 +382,15 @@ class ScannerBuilder:
         """Return aggregates instead of rows.
 
         Args:
-            aggregate: A Substrait plan whose root is an aggregate of fields of the dataset, by
+            aggregate: A Substrait plan with an aggregation of fields of the dataset at its root:
                 count, sum, min, max and avg.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
-            # What a producer of Substrait makes of `SELECT COUNT(*)`.
+            # The plan of `SELECT COUNT(*)` in Substrait.
             plan = "120b1a0910001a05636f756e741a0e120c0a0a220822060a040800300142050801120175"
             ScannerBuilder(dataset).substrait_aggregate(bytes.fromhex(plan)).to_scanner().to_table()
             ```
@@ -399,10 +399,10 @@ class ScannerBuilder:
         return self
 
     def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
-        """Set whether indices may answer the filter.
+        """Set whether scalar indices may be used for the filter.
 
         Args:
-            use_scalar_index: On by default.
+            use_scalar_index: Whether to use scalar indices; on by default.
 
         Example:
             ```python
@@ -415,7 +415,7 @@ class ScannerBuilder:
         """Skip rows that the index in use does not cover.
 
         Args:
-            flag: Whether to.
+            flag: Whether to skip unindexed rows.
 
         Example:
             ```python
@@ -425,7 +425,7 @@ class ScannerBuilder:
         return self._set(indexed_only=_flag("fast_search", flag, default=False))
 
     def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
-        """Call a function with the statistics of the scan, when it has ended.
+        """Set a function that receives the statistics of the scan when it ends.
 
         Args:
             callback: The function.
@@ -461,25 +461,25 @@ class ScannerBuilder:
         """Return the rows with the nearest vectors, nearest first, with a column `_distance`.
 
         Args:
-            column: The vector column; or a dict of these arguments, or a `MinHashQuery`.
-            q: The query vector, or several.
+            column: The vector column; or a dict with these arguments, or a `MinHashQuery`.
+            q: One or more query vectors.
             k: The number of rows, by default 10.
             metric: `l2`, `cosine`, `dot` or `hamming`; by default that of the index, else `l2`.
             nprobes: The number of IVF partitions to probe.
-            minimum_nprobes: The number of partitions to probe in any case.
-            maximum_nprobes: The number of partitions to probe at most, if a filter leaves too few
-                rows.
-            refine_factor: The number of candidates to re-rank by exact distance, per row.
-            use_index: Whether a vector index may be used.
-            ef: The number of candidates of graph searches.
-            query_parallelism: Has an effect on speed only.
-            approx_mode: How distances of compressed vectors are estimated.
+            minimum_nprobes: The minimum number of partitions to probe.
+            maximum_nprobes: The maximum number of partitions to probe if a filter leaves fewer than
+                `k` rows.
+            refine_factor: Rank `k * refine_factor` candidates by exact distance.
+            use_index: Whether to use a vector index.
+            ef: The candidate list size of graph searches.
+            query_parallelism: Affects only the speed.
+            approx_mode: The distance estimation for compressed vectors.
             distance_range: The lower (inclusive) and upper (exclusive) bound of distances.
-            search_effort: How hard to search, from 0 to 1, in place of `nprobes`.
+            search_effort: The effort from 0 to 1, as an alternative to `nprobes`.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -491,20 +491,20 @@ class ScannerBuilder:
             return self.minhash_search(column)
         if isinstance(column, Mapping):
             return self.nearest(**column)
-        wanted = dict(locals())
-        del wanted["self"]
-        check_vector_search(wanted)
-        asked = {name: wanted.pop(name) for name in _ONLY_CHECKED}
-        warn_of_unused(asked)
+        arguments = dict(locals())
+        del arguments["self"]
+        check_vector_search(arguments)
+        unused = {name: arguments.pop(name) for name in _ONLY_CHECKED}
+        warn_of_unused(unused)
         return self._search(
-            searches.vector.read_vector_search(self._dataset.snapshot.schema, wanted)
+            searches.vector.read_vector_search(self._dataset.snapshot.schema, arguments)
         )
 
     def prefilter(self, prefilter: bool | None = True) -> Self:
-        """Set whether a search applies the filter before it searches.
+        """Set whether the filter runs before the search.
 
         Args:
-            prefilter: On if the method is called; otherwise rows found are filtered.
+            prefilter: Whether to filter first; without this method, the results are filtered.
 
         Example:
             ```python
@@ -516,10 +516,10 @@ class ScannerBuilder:
         return self._set(prefilter=_flag("prefilter", prefilter, default=False))
 
     def disable_scoring_autoprojection(self, disable: bool | None = True) -> Self:
-        """Return scores only if they are selected by name.
+        """Return score columns only if they are selected explicitly.
 
         Args:
-            disable: Whether to.
+            disable: Whether to omit them by default.
 
         Example:
             ```python
@@ -531,15 +531,15 @@ class ScannerBuilder:
         )
 
     def full_text_search(self, query: Any, columns: Sequence[str] | None = None) -> Self:
-        """Return the rows whose texts match a query, best first, with a column `_score`.
+        """Return rows that match a full-text query, best first, with a column `_score`.
 
         Args:
-            query: Words, or a query of `lancelet.query`.
-            columns: The columns to search; by default all with a text index.
+            query: Search terms, or a query of `lancelet.query`.
+            columns: The columns to search; by default all columns with a full-text index.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -547,19 +547,19 @@ class ScannerBuilder:
             builder.to_scanner().to_table()
             ```
         """
-        wanted = {"query": query, "columns": columns} if isinstance(query, str) else query
-        return self._search(searches.text.read_text_search(self._dataset.snapshot, wanted))
+        search = {"query": query, "columns": columns} if isinstance(query, str) else query
+        return self._search(searches.text.read_text_search(self._dataset.snapshot, search))
 
-    def _search(self, wanted: Search) -> Self:
-        """Search, unless the scan searches for something else already."""
-        already = self._options.get("search")
-        if already is not None and type(already) is not type(wanted):
+    def _search(self, search: Search) -> Self:
+        """Set the search; raise if the scan already has one."""
+        current = self._options.get("search")
+        if current is not None and type(current) is not type(search):
             raise InvalidInputError(
-                "Cannot have both nearest and full text search in one scan; let one filter the "
-                "other, or join them with `hybrid_search`",
-                searches=[type(already).__name__, type(wanted).__name__],
+                "Cannot have both nearest and full text search in one scan; use one as the filter "
+                "of the other, or combine them with `hybrid_search`",
+                searches=[type(current).__name__, type(search).__name__],
             )
-        return self._set(search=wanted)
+        return self._set(search=search)
 
     def to_scanner(self) -> LanceScanner:
         """Build the scanner.
@@ -568,9 +568,9 @@ class ScannerBuilder:
             The scanner.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -602,8 +602,8 @@ class ScannerBuilder:
                 "Cannot use limit/offset with aggregate. Apply limit to the result instead."
             )
         columns = tuple(aggregate.columns) or tuple(self._dataset.schema.names[:1])
-        wanted = replace(options, columns=columns)
-        plan = plan_scan(self._dataset.snapshot, wanted)
+        inputs = replace(options, columns=columns)
+        plan = plan_scan(self._dataset.snapshot, inputs)
         return AggregatedScanner(plan, self._dataset, aggregate)
 
     def _set(self, **options: Any) -> Self:
@@ -611,7 +611,7 @@ class ScannerBuilder:
         return self
 
     def with_index_segments(self, index_segments: Iterable[Any] | None) -> Self:
-        """Search only some segments of a vector index, and no other rows.
+        """Restrict the search to segments of a vector index.
 
         Args:
             index_segments: The ids of the segments.
@@ -631,13 +631,13 @@ class ScannerBuilder:
             raise InvalidInputError("with_index_segments does not accept an empty segment list")
         return self._set(segments=chosen)
 
-    # --- options that change how the reference works and not what it returns --------------------
+    # --- options of pylance without effect ------------------------------------------------------
 
     def batch_readahead(self, nbatches: int | None = None) -> Self:
         """Accepted for compatibility with pylance.
 
         Args:
-            nbatches: Has no effect: reading ahead is bounded by bytes.
+            nbatches: Has no effect: read-ahead is limited in bytes.
 
         Example:
             ```python
@@ -652,7 +652,7 @@ class ScannerBuilder:
         """Accepted for compatibility with pylance.
 
         Args:
-            nfragments: Has no effect: reading ahead is bounded by bytes.
+            nfragments: Has no effect: read-ahead is limited in bytes.
 
         Example:
             ```python
@@ -667,7 +667,7 @@ class ScannerBuilder:
         """Accepted for compatibility with pylance.
 
         Args:
-            io_buffer_size: Has no effect: reading ahead is bounded by the work in flight.
+            io_buffer_size: Has no effect: read-ahead is limited in bytes.
 
         Example:
             ```python
@@ -681,7 +681,7 @@ class ScannerBuilder:
         """Accepted for compatibility with pylance.
 
         Args:
-            scan_in_order: Has no effect: rows always come in order.
+            scan_in_order: Has no effect: the order of rows is always preserved.
 
         Example:
             ```python
@@ -695,7 +695,7 @@ class ScannerBuilder:
         """Accepted for compatibility with pylance.
 
         Args:
-            late_materialization: Has no effect: columns outside the filter are always read late.
+            late_materialization: Has no effect: columns outside of the filter are always read late.
 
         Example:
             ```python
@@ -710,7 +710,7 @@ class ScannerBuilder:
                     schema.field_by_path(path)
                 except FieldNotFoundError as error:
                     raise UnknownLateColumnError(
-                        "late_materialization names a column that the table does not have",
+                        "unknown column for late_materialization",
                         column=path,
                         known=schema.names[:100],
                     ) from error
@@ -720,7 +720,7 @@ class ScannerBuilder:
 OPTIONS: Final = frozenset(_SETTERS) | {
     name for name in vars(ScannerBuilder) if not name.startswith("_")
 } - {"apply_defaults", "to_scanner"}
-"""What may be set by name, as default options of a dataset are."""
+"""The options that `apply_defaults` accepts."""
 
 
 def _integer(name: str, value: object) -> int | None:
@@ -748,6 +748,6 @@ def _ordering(ordering: ColumnOrdering | str, names: frozenset[str]) -> Ordering
         return Ordering(match["name"], (match["way"] or "").lower() != "desc", first)
     if not hasattr(ordering, "column_name"):
         raise ArgumentTypeError(
-            "a column to sort by is its name or a ColumnOrdering", found=type(ordering).__name__
+            "order_by requires column names or ColumnOrdering values", found=type(ordering).__name__
         )
     return Ordering(ordering.column_name, ordering.ascending, ordering.nulls_first)

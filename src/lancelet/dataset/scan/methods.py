@@ -1,4 +1,4 @@
-"""The methods of a dataset that read rows."""
+"""Methods of a dataset that read rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.dataset.arguments import (
-    asked_columns,
     refuse_unknown,
     takes_arguments_of,
     takes_named_arguments_of,
+    validated_columns,
     whole_numbers,
 )
 from lancelet.dataset.scan.builder import ScannerBuilder
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from lancelet.query.full_text import FullTextQuery
 
 
-class ReadingMethods:
-    """Reads rows of the version that a dataset looks at."""
+class ReadMethods:
+    """Methods that read rows of the checked-out version."""
 
     _handle: Handle
 
     @property
     def _dataset(self) -> LanceDataset:
-        return cast("LanceDataset", self)  # it is mixed into nothing else
+        return cast("LanceDataset", self)  # the only class that uses this mixin
 
     def scanner(
         self,
@@ -82,58 +82,56 @@ class ReadingMethods:
         fragment_scan_options: Any = None,
         memory_pool: pa.MemoryPool | None = None,
     ) -> LanceScanner:
-        """Return a scan that is ready to run, as often as one likes.
+        """Return a scanner; it can be run several times.
 
         Args:
-            columns: Names of columns, paths within structs, or expressions of SQL by the name each
-                shall have; by default all columns.
-            filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
-                returned.
-            limit: The most rows to return.
-            offset: How many of the first rows to leave out.
-            nearest: A search for vectors: a dict with `column`, `q` and `k`, and what
-                `ScannerBuilder.nearest` takes beside.
-            batch_size: The most rows of a batch.
-            batch_size_bytes: The most bytes of a batch, about.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
-            fragment_readahead: Has no effect, for the same reason.
-            scan_in_order: Has no effect: rows always come in order.
+            columns: Names of columns, paths of struct fields, or SQL expressions by output name; by
+                default all columns.
+            filter: SQL text or a pyarrow expression; by default all rows are returned.
+            limit: The maximum number of rows.
+            offset: The number of rows to skip.
+            nearest: A vector search: a dict with `column`, `q` and `k`, and further parameters of
+                `ScannerBuilder.nearest`.
+            batch_size: The maximum number of rows per batch.
+            batch_size_bytes: The approximate maximum size of a batch.
+            batch_readahead: Has no effect: read-ahead is limited in bytes.
+            fragment_readahead: Has no effect: read-ahead is limited in bytes.
+            scan_in_order: Has no effect: the order of rows is always preserved.
             fragments: The fragments to read, by default all.
             index_segments: The segments of a vector index to search.
-            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
-            prefilter: Whether a search looks only at rows that pass the filter.
+            full_text_query: Search terms, or a query of `lancelet.query`.
+            prefilter: Whether the filter runs before a search.
             with_row_id: Whether to return a column `_rowid`.
             with_row_address: Whether to return a column `_rowaddr`.
-            use_stats: Whether statistics may rule out rows.
-            fast_search: Whether to leave out rows that an index in use does not cover.
-            io_buffer_size: Has no effect: reading ahead is bounded by bytes.
-            late_materialization: Has no effect: what a filter does not need is read for the rows
-                that match.
-            blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
-                bytes are, or `all_binary`, the bytes.
-            use_scalar_index: Whether indices may answer the filter.
+            use_stats: Whether statistics may be used to skip rows.
+            fast_search: Whether to skip rows that the index in use does not cover.
+            io_buffer_size: Has no effect: read-ahead is limited in bytes.
+            late_materialization: Has no effect: columns outside of the filter are always read late.
+            blob_handling: The representation of blobs: `blobs_descriptions`, their locations and
+                sizes, or `all_binary`, their bytes.
+            use_scalar_index: Whether scalar indices may be used for the filter.
             include_deleted_rows: Whether to return deleted rows too, with a null row id.
-            scan_stats_callback: Called with what was read when the scan has ended.
-            strict_batch_size: Whether every batch but the last must be full.
-            order_by: What to sort by: names, `ColumnOrdering`s, or text such as `"price desc,
+            scan_stats_callback: Receives the statistics of the scan when it ends.
+            strict_batch_size: Whether all batches except the last must be full.
+            order_by: The sort order: names, `ColumnOrdering`s, or text such as `"price desc,
                 name"`.
-            disable_scoring_autoprojection: Whether scores of a search are returned only where they
-                are asked for by name.
-            row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
-            row_addr_blocklist: Rows that are not returned, in the same form.
-            memory_limit: The bytes that the scan may take, about, beside what it returned.
-            use_threads: Has no effect: datasets of pyarrow take it.
-            cache_metadata: Has no effect, for the same reason.
-            fragment_scan_options: Has no effect, for the same reason.
-            memory_pool: Has no effect, for the same reason.
+            disable_scoring_autoprojection: Whether score columns are returned only if they are
+                selected explicitly.
+            row_addr_allowlist: The rows to scan, a result of `serialize_row_addrs`.
+            row_addr_blocklist: The rows to exclude, a result of `serialize_row_addrs`.
+            memory_limit: The approximate memory limit in bytes, excluding the returned batches.
+            use_threads: Has no effect; accepted for compatibility with pyarrow.
+            cache_metadata: Has no effect; accepted for compatibility with pyarrow.
+            fragment_scan_options: Has no effect; accepted for compatibility with pyarrow.
+            memory_pool: Has no effect; accepted for compatibility with pyarrow.
 
         Returns:
-            The scan; nothing is read yet.
+            The scanner; no data is read yet.
 
         Raises:
-            FieldNotFoundError: If a column is not in the table.
-            ExpressionError: If the filter, or an expression, cannot be understood.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            ExpressionError: If an expression is invalid.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -153,7 +151,7 @@ class ReadingMethods:
 
     @takes_arguments_of(scanner)
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Return rows as a table.
+        """Return rows as an Arrow table.
 
         See `LanceDataset.scanner` for the arguments.
 
@@ -161,9 +159,9 @@ class ReadingMethods:
             The rows, in memory.
 
         Raises:
-            FieldNotFoundError: If a column is not in the table.
-            ExpressionError: If the filter, or an expression, cannot be understood.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            ExpressionError: If an expression is invalid.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -175,13 +173,13 @@ class ReadingMethods:
         try:
             scanner = self.scanner(*arguments, **options)
         except TypeError:
-            refuse_unknown("to_table", options, ReadingMethods.scanner.__code__)
+            refuse_unknown("to_table", options, ReadMethods.scanner.__code__)
             raise
         return scanner.to_table()
 
     @takes_arguments_of(scanner)
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Yield rows in batches, so that only some are in memory at a time.
+        """Yield rows in batches, without reading all of them into memory.
 
         See `LanceDataset.scanner` for the arguments.
 
@@ -189,9 +187,9 @@ class ReadingMethods:
             An iterator of batches.
 
         Raises:
-            FieldNotFoundError: If a column is not in the table.
-            ExpressionError: If the filter, or an expression, cannot be understood.
-            InvalidInputError: If an argument has a value that it cannot have.
+            FieldNotFoundError: If a column does not exist.
+            ExpressionError: If an expression is invalid.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -202,7 +200,7 @@ class ReadingMethods:
         try:
             scanner = self.scanner(*arguments, **options)
         except TypeError:
-            refuse_unknown("to_batches", options, ReadingMethods.scanner.__code__)
+            refuse_unknown("to_batches", options, ReadMethods.scanner.__code__)
             raise
         return scanner.to_batches()
 
@@ -224,16 +222,16 @@ class ReadingMethods:
     ) -> Any:
         """Return rows as a pandas data frame.
 
-        See `LanceDataset.scanner` for the other arguments. `blob_mode` is what blob columns
-        become: `lazy` files, `bytes` or `descriptions`. Others (`kwargs`) are for
-        `pyarrow.Table.to_pandas`.
+        See `LanceDataset.scanner` for the shared arguments. `blob_mode` selects the representation
+        of blob columns: `lazy` files, `bytes` or `descriptions`. Further arguments (`kwargs`) are
+        passed to `pyarrow.Table.to_pandas`.
 
         Returns:
             A `pandas.DataFrame`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -250,17 +248,17 @@ class ReadingMethods:
     def count_rows(self, filter: Any = None, **kwargs: Any) -> int:  # noqa: A002 - pylance's name
         """Return the number of rows.
 
-        Without a filter no data file is read.
+        Without a filter, no data file is read.
 
         Args:
-            filter: SQL text or a pyarrow expression: count the rows for which it is true.
-            kwargs: Further options of a scan; see `scanner`.
+            filter: SQL text or a pyarrow expression; by default all rows are counted.
+            kwargs: Further arguments of `scanner`.
 
         Returns:
             The number of rows.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -277,7 +275,7 @@ class ReadingMethods:
 
         Args:
             num_rows: The number of rows.
-            kwargs: Further options of a scan; see `scanner`.
+            kwargs: Further arguments of `scanner`.
 
         Returns:
             At most `num_rows` rows.
@@ -298,11 +296,11 @@ class ReadingMethods:
             columns: The columns to return, by default all.
 
         Returns:
-            The rows from `start` up to, not including, `end`.
+            The rows from `start` (inclusive) to `end` (exclusive).
 
         Raises:
             IndexError: If a row index is out of range.
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -331,7 +329,7 @@ class ReadingMethods:
 
         Raises:
             IndexError: If a row index is out of range.
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -339,11 +337,11 @@ class ReadingMethods:
             ```
         """
         snapshot = self._handle.snapshot
-        places = whole_numbers(indices)
-        if len(places) and int(places.min()) < 0:
-            raise OutOfRangeError("the place of a row is negative", row=int(places.min()))
-        projection = _parts(snapshot, asked_columns(columns))
-        return take_places(snapshot, places, projection)
+        rows = whole_numbers(indices)
+        if len(rows) and int(rows.min()) < 0:
+            raise OutOfRangeError("negative row index", row=int(rows.min()))
+        projection = _parts(snapshot, validated_columns(columns))
+        return take_places(snapshot, rows, projection)
 
     def _take_rows(
         self,
@@ -351,11 +349,11 @@ class ReadingMethods:
         columns: Sequence[str] | Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> pa.Table:
-        """Return the rows with these ids; ids that no live row has are left out."""
+        """Return rows by row id; ids without a live row are skipped."""
         del kwargs
         snapshot = self._handle.snapshot
         ids = whole_numbers(row_ids).astype(np.uint64)
-        projection = _parts(snapshot, asked_columns(columns))
+        projection = _parts(snapshot, validated_columns(columns))
         return take_addresses(snapshot, live_addresses(snapshot, ids), projection)
 
     def sample(
@@ -370,7 +368,7 @@ class ReadingMethods:
         Args:
             num_rows: The number of rows, at most that of the table.
             columns: Names of columns, or SQL expressions by name; by default all columns.
-            randomize_order: Whether the rows come in random order, or in that of the table.
+            randomize_order: Whether to return the rows in random order instead of table order.
             kwargs: Further arguments of `take`.
 
         Returns:
@@ -384,19 +382,19 @@ class ReadingMethods:
             dataset.sample(3, columns=["id"])
             ```
         """
-        places = random.sample(range(self.count_rows()), num_rows)
+        rows = random.sample(range(self.count_rows()), num_rows)
         if not randomize_order:
-            places.sort()
-        return self.take(places, columns, **kwargs)
+            rows.sort()
+        return self.take(rows, columns, **kwargs)
 
 
-_CODE: Final = ReadingMethods.scanner.__code__
+_CODE: Final = ReadMethods.scanner.__code__
 SCAN_OPTIONS: Final = frozenset(_CODE.co_varnames[1 : _CODE.co_argcount + _CODE.co_kwonlyargcount])
-"""The names of what a scan takes."""
+"""The names of the scan arguments."""
 
 
 def _parts(snapshot: Snapshot, columns: Columns) -> Projection:
-    """Return how to take columns; worked out once for names of columns."""
+    """Return the parsed columns of a take, cached by column names."""
     if isinstance(columns, Mapping):
         return project_parts(snapshot.schema, columns)
     return snapshot.version_cache.get_or_make(

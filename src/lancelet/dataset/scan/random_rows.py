@@ -1,9 +1,9 @@
-"""Rows chosen at random, in batches, with few reads.
+"""Random sampling of rows in batches with few reads.
 
-    1,000,000 rows, 20,000 wanted, 2,048 reads     9 rows from somewhere in each 488
+    1,000,000 rows, sample 20,000, 2,048 reads     9 consecutive rows in each range of 488
 
-Reading single rows costs as much as reading some that lie together, so where many are wanted a
-few are taken from each of many places.
+A read of several adjacent rows takes the same time as a read of one row, so large samples consist
+of short runs of rows from many ranges.
 """
 
 from __future__ import annotations
@@ -35,74 +35,74 @@ def maybe_sample(
     max_takes: int = 2048,
     filt: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield `n` rows chosen at random, or all if there are no more.
+    """Yield `n` random rows, or all rows if the table has fewer.
 
     Args:
-        dataset: A dataset, or where it is.
-        n: How many rows.
-        columns: What to read of them.
-        batch_size: The most rows of a batch.
+        dataset: A dataset or its URI.
+        n: The number of rows.
+        columns: The columns to read.
+        batch_size: The maximum number of rows per batch.
         max_takes: The maximum number of ranges to read.
-        filt: Chooses only among the rows for which it is true.
+        filt: Sample only rows that match this filter.
     """
     source = open_dataset(dataset) if isinstance(dataset, str | os.PathLike) else dataset
-    wanted = [columns] if isinstance(columns, str) else columns
+    selected = [columns] if isinstance(columns, str) else columns
     if filt is not None:
         total = source.count_rows(filter=filt)
         chosen = sorted(random.sample(range(total), min(n, total)))
-        rows = _at(source.to_batches(columns=wanted, filter=filt), chosen)
+        rows = _at(source.to_batches(columns=selected, filter=filt), chosen)
     elif n >= len(source):
-        rows = source.to_batches(columns=wanted, batch_size=batch_size)
+        rows = source.to_batches(columns=selected, batch_size=batch_size)
     else:
-        places = _places(len(source), n, max_takes)
-        parts = (places[at : at + batch_size] for at in range(0, n, batch_size))
-        rows = (batch for part in parts for batch in source.take(part, wanted).to_batches())
+        indices = _sample_indices(len(source), n, max_takes)
+        parts = (indices[at : at + batch_size] for at in range(0, n, batch_size))
+        rows = (batch for part in parts for batch in source.take(part, selected).to_batches())
     yield from rebatch(rows, batch_size)
 
 
-def _places(total: int, n: int, max_takes: int) -> list[int]:
-    """Return `n` different places below `total`, in runs if there would be too many."""
+def _sample_indices(total: int, n: int, max_takes: int) -> list[int]:
+    """Return `n` distinct row indices below `total`; large samples consist of runs."""
     if n <= max_takes:
         return random.sample(range(total), n)
     found: list[int] = []
-    for which in range(max_takes):
-        first, stop = total * which // max_takes, total * (which + 1) // max_takes
-        count = n * (which + 1) // max_takes - n * which // max_takes
-        start = random.randint(first, stop - count)  # noqa: S311 - no secret
+    for number in range(max_takes):
+        first, stop = total * number // max_takes, total * (number + 1) // max_takes
+        count = n * (number + 1) // max_takes - n * number // max_takes
+        start = random.randint(first, stop - count)  # noqa: S311 - not security-relevant
         found += range(start, start + count)
     return found
 
 
-def _at(batches: Iterator[pa.RecordBatch], places: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows at ascending places of a stream."""
+def _at(batches: Iterator[pa.RecordBatch], indices: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a stream at ascending indices."""
     at = seen = 0
     for batch in batches:
         stop = at
-        while stop < len(places) and places[stop] < seen + batch.num_rows:
+        while stop < len(indices) and indices[stop] < seen + batch.num_rows:
             stop += 1
         if stop > at:
-            chosen = pa.array([place - seen for place in places[at:stop]], pa.int64())
+            chosen = pa.array([index - seen for index in indices[at:stop]], pa.int64())
             yield take_from_batch(batch, chosen)
         at, seen = stop, seen + batch.num_rows
-        if at == len(places):
+        if at == len(indices):
             return
 
 
 @dataclass(order=True)
 class PrioritizedItem(Generic[T]):
-    """Something with a rank by which it is ordered."""
+    """An item with a sort key."""
 
     priority: float
     item: T = field(compare=False)
 
 
 def reservoir_sampling(stream: Iterable[T], k: int) -> list[T]:
-    """Return `k` items of a stream chosen at random, or all if there are no more."""
-    kept: list[PrioritizedItem[T]] = []
+    """Return `k` random items of a stream, or all items if the stream has fewer."""
+    reservoir: list[PrioritizedItem[T]] = []
     for item in stream:
-        entry = PrioritizedItem(random.random(), item)  # noqa: S311 - no secret
-        if len(kept) < k:
-            heappush(kept, entry)
+        entry = PrioritizedItem(random.random(), item)  # noqa: S311 - not security-relevant
+        if len(reservoir) < k:
+            heappush(reservoir, entry)
         elif k:
-            heappushpop(kept, entry)
-    return [entry.item for entry in kept]
+            heappushpop(reservoir, entry)
+    return [entry.item for entry in reservoir]

@@ -1,4 +1,4 @@
-"""Searches that rank rows by text, or by text and vector together."""
+"""Methods for full-text and hybrid search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancelet.dataset.arguments import asked_columns
+from lancelet.dataset.arguments import validated_columns
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError
 from lancelet.query import search as searches
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TextMethods:
-    """Shows texts that were found."""
+    """Methods that explain and highlight full-text results."""
 
     _handle: Handle
 
@@ -31,7 +31,7 @@ class TextMethods:
         """Explain the score of a row in a text search: the terms, their frequencies and weights.
 
         Args:
-            query: What `full_text_query` of a scan takes.
+            query: A query as in `full_text_query` of a scan.
             row_id: The `_rowid` of the row.
 
         Returns:
@@ -59,18 +59,18 @@ class TextMethods:
         after: str = "</b>",
         max_chars: int = 160,
     ) -> list[str]:
-        """Return the best snippet of each text, with the words of a query marked.
+        """Return the best snippet of each text, with the matched terms marked.
 
         Args:
-            query: What `full_text_query` of a scan takes; it is tokenized as the index does.
-            texts: Texts of the column.
-            column: The column, if the query names several.
-            before: Inserted before each word.
-            after: Inserted after each word.
-            max_chars: The maximum length of a snippet, without the marks.
+            query: A query as in `full_text_query` of a scan; tokenized like the index.
+            texts: Values of the column.
+            column: The column, if the query refers to several.
+            before: Inserted before each term.
+            after: Inserted after each term.
+            max_chars: The maximum length of a snippet, excluding the insertions.
 
         Returns:
-            A snippet per text, empty if no word occurs.
+            A snippet per text, empty if no term occurs.
 
         Raises:
             InvalidInputError: If no text index covers the query.
@@ -86,7 +86,7 @@ class TextMethods:
 
 
 class HybridMethods:
-    """Searches by text and by vector at once."""
+    """Methods for hybrid search: full-text and vector search combined."""
 
     _handle: Handle
 
@@ -97,39 +97,39 @@ class HybridMethods:
         k: int = 10,
         *,
         columns: Sequence[str] | Mapping[str, str] | None = None,
-        filter: Any = None,  # noqa: A002 - the word for it everywhere
+        filter: Any = None,  # noqa: A002 - the name used by all scans
         prefilter: bool = True,
         fusion: Fusion | None = None,
         depth: int | None = None,
         fast_search: bool = False,
         with_row_id: bool = False,
     ) -> pa.Table:
-        """Return the rows that are best by text and vector together, best first.
+        """Return the best rows of a combined text and vector search, best first.
 
         The column `_relevance_score` holds the fused score, computed by
         `lancelet.query.ReciprocalRank` or `WeightedSum`.
 
         Args:
-            text: Words, or a query of `lancelet.query`.
-            nearest: The query vector, if the table has one vector column; else a dict with `column`
-                and `q`, as for `nearest` of a scan. `k` in it is ignored.
+            text: Search terms, or a query of `lancelet.query`.
+            nearest: The query vector, if the table has one vector column; otherwise a dict with
+                `column` and `q`, as for `nearest` of a scan. Its `k` is ignored.
             k: The number of rows to return.
             columns: Names of columns, or SQL expressions by name; by default all columns.
-            filter: SQL text or a pyarrow expression that rows have to pass.
-            prefilter: Whether to filter before the search; after it, fewer than `k` rows may be
-                left.
-            fusion: How the two scores become one; by default `ReciprocalRank()`.
+            filter: SQL text or a pyarrow expression.
+            prefilter: Whether to filter before the search; filtering afterwards may leave fewer
+                than `k` rows.
+            fusion: The method of combining the scores; by default `ReciprocalRank()`.
             depth: The number of candidates of each search; by default the larger of 50 and `4 * k`.
-            fast_search: Whether to skip rows that no index covers.
+            fast_search: Whether to skip unindexed rows.
             with_row_id: Whether to return a column `_rowid`.
 
         Returns:
             The rows with their scores.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
-            FieldNotFoundError: If there is no such column.
-            InvalidInputError: If an argument has a value that it cannot have.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
+            FieldNotFoundError: If a column does not exist.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -139,7 +139,7 @@ class HybridMethods:
         """
         snapshot = self._handle.snapshot
         options = ScanOptions(
-            columns=asked_columns(columns),
+            columns=validated_columns(columns),
             filter=filter,
             limit=k,
             with_row_id=with_row_id,
@@ -159,10 +159,10 @@ def hybrid_search(
     fusion: Fusion | None = None,
     depth: int | None = None,
 ) -> HybridSearch:
-    """Return the search that is asked for; see `HybridMethods.hybrid_search`."""
+    """Validate and return a hybrid search; see `HybridMethods.hybrid_search`."""
     if count < 1 or (depth is not None and depth < count):
         raise InvalidInputError(
-            "a search is for one row at least, and each part of it for as many as are wanted",
+            "k must be positive and at most the depth",
             k=count,
             depth=depth,
         )
@@ -179,7 +179,7 @@ def hybrid_search(
 
 
 def _vector_column(snapshot: Snapshot) -> str:
-    """Return the one column of vectors."""
+    """Return the only vector column."""
     names: list[str] = [
         field.name
         for field in snapshot.schema.to_arrow()
@@ -187,7 +187,7 @@ def _vector_column(snapshot: Snapshot) -> str:
     ]
     if len(names) != 1:
         raise InvalidInputError(
-            "a vector alone is for a table with one column of vectors; pass "
+            "a query vector without a column requires a table with one vector column; pass "
             "nearest={'column': ..., 'q': ...}",
             columns=names,
         )

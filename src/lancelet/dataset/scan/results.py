@@ -1,4 +1,4 @@
-"""Rows as the libraries of frames want them, from whatever has rows.
+"""Conversion of results to Arrow, Polars and other data frame libraries.
 
 dataset.to_polars()      polars.DataFrame(scanner)      query.to_pandas()
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ArrowResult:
-    """Hands its rows to other libraries, as tables, frames and streams."""
+    """Converts rows to tables, data frames and streams of other libraries."""
 
     __slots__ = ()
 
@@ -62,13 +62,13 @@ class ArrowResult:
             ```
         """
         try:
-            import polars as pl  # noqa: PLC0415 - not needed by anything else
+            import polars as pl  # noqa: PLC0415 - optional
         except ImportError as error:
-            raise UnsupportedError("to_polars needs Polars; install `polars`") from error
+            raise UnsupportedError("to_polars requires Polars; install `polars`") from error
         found = pl.from_arrow(self.to_arrow())
-        assert isinstance(found, pl.DataFrame), "a table is a frame"
+        assert isinstance(found, pl.DataFrame), "a table is converted to a data frame"
         return found
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """Export the rows as a stream, for libraries that read each other's by this method."""
+        """Export the rows through the Arrow C stream interface."""
         return self.stream().__arrow_c_stream__(requested_schema)

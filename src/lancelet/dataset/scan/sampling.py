@@ -1,12 +1,12 @@
-"""Rows in the batches that training takes: sharded over processes, shuffled, and resumed.
+"""Samplers for training: batches that are sharded over processes, shuffled, and resumable.
 
     10 batches of a table, 2 processes      rank 0: 0 2 4 6 8      rank 1: 1 3 5 7 9
-    shuffled by seed 7, epoch 1             rank 0: 6 0 8 2 4      the same again for the same epoch
-    resumed after 2 batches                 rank 0:     8 2 4      what was seen is not read again
+    shuffled by seed 7, epoch 1             rank 0: 6 0 8 2 4      reproducible
+    resumed after 2 batches                 rank 0:     8 2 4      skipped batches are not read
 
-A plan of what a process reads is made of the manifest alone, so all processes make the same plan
-and each takes its part, without a word between them. With a filter the
-rows are unknown beforehand: then every process reads all of them and keeps every n-th.
+The plan depends only on the manifest, so all processes compute the same plan without
+communication, and each reads its shard. With a filter, the matching rows are unknown in advance:
+each process reads all of them and returns every n-th.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ Columns: TypeAlias = "Sequence[str] | Mapping[str, str] | None"
 
 _BATCH_ROWS: Final = 128
 _SHUFFLED_BATCHES: Final = 256
-"""How many batches are kept to be shuffled where the plan cannot be."""
+"""The size of the shuffle buffer in batches, for scans that cannot be planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which part of the work a process has: every `world_size`-th, from `rank` on."""
+    """A shard of the work: every `world_size`-th item, starting at `rank`."""
 
     rank: int
     world_size: int
 
     def __post_init__(self) -> None:
-        """Refuse a part that there is not."""
+        """Raise if the rank is out of range."""
         if not 0 <= self.rank < self.world_size:
             raise InvalidInputError(
-                "the rank of a process is less than how many there are",
+                "the rank must be less than the world size",
                 rank=self.rank,
                 world_size=self.world_size,
             )
 
 
 def shard_of_torch() -> Shard:
-    """Return the part of this process in a distributed run of PyTorch."""
+    """Return the shard of this process in a distributed PyTorch run."""
     try:
         import torch.distributed as processes  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UnsupportedError("this needs PyTorch; install `lancelet[torch]`") from error
+        raise UnsupportedError("this requires PyTorch; install `lancelet[torch]`") from error
     return Shard(int(processes.get_rank()), int(processes.get_world_size()))
 
 
 class Sampler(ABC):
-    """Chooses rows of a dataset, and their order."""
+    """Selects rows of a dataset and their order."""
 
     @abstractmethod
     def __call__(
@@ -87,19 +87,19 @@ class Sampler(ABC):
         """Yield the rows in batches.
 
         Args:
-            dataset: What to choose from.
-            *args: For samplers of others.
-            batch_size: The most rows of a batch.
-            columns: What to read.
-            filter: Keeps the rows for which it is true.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
-            with_row_id: Whether to read the row ids too.
-            **kwargs: For samplers of others; `skip_rows` says how many rows were seen already.
+            dataset: The dataset.
+            *args: Arguments of custom samplers.
+            batch_size: The maximum number of rows per batch.
+            columns: The columns to read.
+            filter: A SQL condition on the rows.
+            batch_readahead: Has no effect: read-ahead is limited in bytes.
+            with_row_id: Whether to read row ids.
+            **kwargs: Arguments of custom samplers; `skip_rows` is the number of rows to skip.
         """
 
 
 class FragmentSampler(Sampler):
-    """Chooses fragments, and reads them one after another."""
+    """Selects fragments and reads them sequentially."""
 
     def __call__(
         self,
@@ -131,11 +131,11 @@ class FragmentSampler(Sampler):
     def iter_fragments(
         self, ds: LanceDataset, *args: Any, **kwargs: Any
     ) -> Iterator[LanceFragment]:
-        """Yield the fragments in the order in which to read them."""
+        """Yield the fragments in reading order."""
 
 
 class FullScanSampler(FragmentSampler):
-    """Reads the whole dataset in its order."""
+    """Reads the whole dataset in order."""
 
     def iter_fragments(
         self, ds: LanceDataset, *_args: Any, **_kwargs: Any
@@ -145,28 +145,28 @@ class FullScanSampler(FragmentSampler):
 
 
 class _Sharded:
-    """Which part a process reads, and in which order in an epoch."""
+    """The shard of a process, and the order of an epoch."""
 
     def __init__(self, rank: int, world_size: int, randomize: bool = False, seed: int = 0) -> None:
-        """Read the part of one process of `world_size`, in a random order if asked to."""
+        """Select shard `rank` of `world_size`, optionally in random order."""
         self._shard = Shard(rank, world_size)
         self._randomize = randomize
         self._seed = seed
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set which random order to take."""
+        """Set the epoch, which determines the random order."""
         self._epoch = epoch
 
     @classmethod
     def from_torch(cls, randomize: bool = False, seed: int = 0) -> Self:
-        """Return the sampler of this process in a distributed run of PyTorch."""
+        """Return the sampler of this process in a distributed PyTorch run."""
         shard = shard_of_torch()
         return cls(shard.rank, shard.world_size, randomize, seed)
 
 
 class ShardedFragmentSampler(_Sharded, FragmentSampler):
-    """Gives every process some fragments; the least work, if there are many of one size."""
+    """Assigns whole fragments to processes; efficient if fragments have equal sizes."""
 
     def iter_fragments(
         self, ds: LanceDataset, *_args: Any, **_kwargs: Any
@@ -174,14 +174,14 @@ class ShardedFragmentSampler(_Sharded, FragmentSampler):
         """Yield the fragments of this process."""
         fragments = ds.get_fragments()
         if self._randomize:
-            random.Random(self._seed + self._epoch).shuffle(fragments)  # noqa: S311 - no secret
+            random.Random(self._seed + self._epoch).shuffle(fragments)  # noqa: S311 - reproducible
         yield from fragments[self._shard.rank :: self._shard.world_size]
 
 
 class ShardedBatchSampler(_Sharded, Sampler):
-    """Gives every process some batches, so that all have as many rows whatever fragments are like.
+    """Assigns batches to processes, which balances the rows for fragments of any size.
 
-    With a filter every process reads all rows and keeps its own, which are shuffled in part.
+    With a filter, every process reads all rows and returns its batches, shuffled within a buffer.
     """
 
     def __call__(
@@ -198,14 +198,14 @@ class ShardedBatchSampler(_Sharded, Sampler):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of this process; see `Sampler`."""
         del args, batch_readahead, kwargs
-        reading = {"columns": columns, "with_row_id": bool(with_row_id)}
+        scan_options = {"columns": columns, "with_row_id": bool(with_row_id)}
         if filter is None:
-            return self._planned(dataset, batch_size, skip_rows, reading)
-        batches = self._filtered(dataset, batch_size, {**reading, "filter": filter})
+            return self._planned(dataset, batch_size, skip_rows, scan_options)
+        batches = self._filtered(dataset, batch_size, {**scan_options, "filter": filter})
         return without_first(batches, skip_rows)
 
     def ranges(self, num_rows: int, batch_size: int) -> list[range]:
-        """Return the rows of each batch of this process, in the order of this epoch."""
+        """Return the row ranges of the batches of this process, in the order of this epoch."""
         step = self._shard.world_size * batch_size
         starts = range(self._shard.rank * batch_size, num_rows, step)
         found = [range(start, min(start + batch_size, num_rows)) for start in starts]
@@ -214,31 +214,33 @@ class ShardedBatchSampler(_Sharded, Sampler):
         return found
 
     def _planned(
-        self, dataset: LanceDataset, batch_size: int, skip_rows: int, reading: dict[str, Any]
+        self, dataset: LanceDataset, batch_size: int, skip_rows: int, scan_options: dict[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         for rows in self.ranges(dataset.count_rows(), batch_size):
             left = rows[skip_rows:]
             skip_rows = max(0, skip_rows - len(rows))
             if left:
-                table = dataset.to_table(offset=left.start, limit=len(left), **reading)
+                table = dataset.to_table(offset=left.start, limit=len(left), **scan_options)
                 yield table.combine_chunks().to_batches()[0]
 
     def _filtered(
-        self, dataset: LanceDataset, batch_size: int, reading: dict[str, Any]
+        self, dataset: LanceDataset, batch_size: int, scan_options: dict[str, Any]
     ) -> Iterator[pa.RecordBatch]:
-        kept = rebatch(self._every_nth(dataset.scanner(**reading).to_batches()), batch_size)
+        selected = rebatch(
+            self._every_nth(dataset.scanner(**scan_options).to_batches()), batch_size
+        )
         if not self._randomize:
-            yield from kept
+            yield from selected
             return
         chance = self._random()
-        waiting: list[tuple[float, int, pa.RecordBatch]] = []
-        for place, batch in enumerate(kept):
-            entry = (chance.random(), place, batch)
-            if len(waiting) < _SHUFFLED_BATCHES:
-                heappush(waiting, entry)
+        buffer: list[tuple[float, int, pa.RecordBatch]] = []
+        for number, batch in enumerate(selected):
+            entry = (chance.random(), number, batch)
+            if len(buffer) < _SHUFFLED_BATCHES:
+                heappush(buffer, entry)
             else:
-                yield heappushpop(waiting, entry)[2]
-        for *_, batch in sorted(waiting, key=lambda entry: entry[:2]):
+                yield heappushpop(buffer, entry)[2]
+        for *_, batch in sorted(buffer, key=lambda entry: entry[:2]):
             yield batch
 
     def _every_nth(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -252,13 +254,13 @@ class ShardedBatchSampler(_Sharded, Sampler):
                 yield take_from_batch(batch, pa.array(range(first, batch.num_rows, step)))
 
     def _random(self) -> random.Random:
-        return random.Random(self._seed + self._epoch)  # noqa: S311 - no secret
+        return random.Random(self._seed + self._epoch)  # noqa: S311 - reproducible
 
 
 class ShardedFixedBatchSampler(ShardedBatchSampler):
-    """Gives every process a contiguous share of the rows, as lists of row indices.
+    """Assigns contiguous ranges of rows to processes, as lists of row indices.
 
-    It is made for `batch_sampler` of PyTorch, over a dataset that does not change.
+    Use it as `batch_sampler` of PyTorch, for a dataset that does not change.
     """
 
     def __init__(
@@ -270,13 +272,13 @@ class ShardedFixedBatchSampler(ShardedBatchSampler):
         batch_size: int = 0,
         total_num_rows: int = 0,
     ) -> None:
-        """Plan batches of a size, over a number of rows."""
+        """Plan batches of a fixed size over a number of rows."""
         super().__init__(rank, world_size, randomize, seed)
         self._rows = total_num_rows
         self._batch_size = batch_size
 
     def __len__(self) -> int:
-        """Return how many batches a process has at most."""
+        """Return the maximum number of batches per process."""
         if not self._rows or not self._batch_size:
             return 0
         return math.ceil(math.ceil(self._rows / self._shard.world_size) / self._batch_size)
@@ -300,7 +302,7 @@ class ShardedFixedBatchSampler(ShardedBatchSampler):
     def from_torch(  # type: ignore[override]  # pylance's signature
         batch_size: int, total_num_rows: int, randomize: bool = False, seed: int = 0
     ) -> ShardedFixedBatchSampler:
-        """Return the sampler of this process in a distributed run of PyTorch."""
+        """Return the sampler of this process in a distributed PyTorch run."""
         shard = shard_of_torch()
         return ShardedFixedBatchSampler(
             shard.rank, shard.world_size, randomize, seed, batch_size, total_num_rows
@@ -308,7 +310,7 @@ class ShardedFixedBatchSampler(ShardedBatchSampler):
 
 
 def without_first(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches without the first `num_rows` rows.
+    """Yield batches after skipping the first `num_rows` rows.
 
     >>> rows = pa.record_batch({"a": [1, 2, 3]})
     >>> [batch["a"].to_pylist() for batch in without_first(iter([rows, rows]), 4)]
@@ -326,7 +328,7 @@ _SHARD_BATCH_ROWS: Final = 1024 * 10
 
 
 class ShardedBatchIterator:
-    """Yields the batches of one shard of a dataset; samplers do the same for loaders."""
+    """Yields the batches of one shard of a dataset. Deprecated: use a sampler."""
 
     def __init__(
         self,
@@ -343,14 +345,14 @@ class ShardedBatchIterator:
         """Read shard `rank` of `world_size`.
 
         Args:
-            data: A dataset, or where it is.
-            rank: Which shard, counted from 0.
-            world_size: How many shards there are.
-            columns: What to read, by default everything.
-            batch_size: The most rows of a batch.
-            granularity: Whether every n-th fragment is read, or every n-th batch.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
-            with_row_id: Whether to return a column `_rowid`; only by fragments.
+            data: A dataset or its URI.
+            rank: The number of the shard, from 0.
+            world_size: The number of shards.
+            columns: The columns to read, by default all.
+            batch_size: The maximum number of rows per batch.
+            granularity: Whether to shard by fragments or by batches.
+            batch_readahead: Has no effect: read-ahead is limited in bytes.
+            with_row_id: Whether to return a column `_rowid`; requires sharding by fragments.
         """
         warnings.warn(
             "ShardedBatchIterator is deprecated, use a sampler of `sampler` instead",
@@ -361,7 +363,7 @@ class ShardedBatchIterator:
         if granularity not in {"fragment", "batch"}:
             raise InvalidInputError(f"Unrecognized granularity: {granularity}")
         if granularity == "batch" and with_row_id:
-            raise UnsupportedError("row ids come with shards of fragments, not of batches")
+            raise UnsupportedError("row ids require sharding by fragments")
         kind = ShardedFragmentSampler if granularity == "fragment" else ShardedBatchSampler
         self._sampler: Sampler = kind(shard.rank, shard.world_size)
         self._dataset = data if isinstance(data, LanceDataset) else dataset(data)
@@ -381,7 +383,7 @@ class ShardedBatchIterator:
         batch_readahead: int = 8,
         with_row_id: bool = False,
     ) -> ShardedBatchIterator:
-        """Read the shard of this process of a distributed run of PyTorch."""
+        """Return the shard of this process in a distributed PyTorch run."""
         shard = shard_of_torch()
         return ShardedBatchIterator(
             data,
@@ -402,20 +404,20 @@ _FILE = "cache.arrow"
 
 
 class UnfinishedPassError(InvalidInputError, RuntimeError):
-    """A stream is read again before its first pass came to an end."""
+    """A cached stream was iterated again before its first pass ended."""
 
 
 class CachedDataset:
-    """Batches that come from a stream at first, and from a file of Arrow afterwards."""
+    """Batches that are read from a stream once and from an Arrow file afterwards."""
 
     def __init__(
         self, stream: Iterable[pa.RecordBatch], cache: str | os.PathLike[str] | bool | None = None
     ) -> None:
-        """Keep batches in a folder of its own, made in `cache` if that is a path."""
+        """Cache batches in a temporary folder, created in `cache` if that is a path."""
         if cache is False or not isinstance(cache, str | os.PathLike | bool | None):
-            raise InvalidInputError("a cache is a folder, or True", found=repr(cache))
-        place = cache if isinstance(cache, str | os.PathLike) else None
-        self._folder = SpillFolder("stream", place)
+            raise InvalidInputError("cache must be a folder or True", found=repr(cache))
+        parent = cache if isinstance(cache, str | os.PathLike) else None
+        self._folder = SpillFolder("stream", parent)
         self._stream = stream
         self._is_begun = False
         self._is_complete = False
@@ -440,7 +442,7 @@ class CachedDataset:
         if not self._is_begun:
             return self._first_pass()
         if not self._is_complete:
-            raise UnfinishedPassError("the first pass over the stream has not come to an end")
+            raise UnfinishedPassError("the first pass over the stream has not ended")
         return self._later_pass()
 
     @property

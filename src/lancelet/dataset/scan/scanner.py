@@ -1,4 +1,4 @@
-"""A scan that is ready to run: its rows as tables, frames and streams, its plan, and its cost."""
+"""The scanner: results as tables, data frames and streams, and query plans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
 
 
 class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it
-    """A scan that is ready to run, as often as one likes."""
+    """A scan that can be run several times."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         blobs: Mapping[str, Field] | None = None,
         search_filter: SearchFilter | None = None,
     ) -> None:
-        """Run a plan; made by `ScannerBuilder` and `LanceDataset.scanner`."""
+        """Wrap a plan; created by `ScannerBuilder` and `LanceDataset.scanner`."""
         del snapshot
         self._unfiltered, self._search_filter = scanner, search_filter
         self._filtered: ScanPlan | None = None
@@ -57,7 +57,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
 
     @property
     def _plan(self) -> ScanPlan:
-        """The plan with what the filtering search finds, which is looked for when rows are."""
+        """The plan, restricted to the results of the filtering search when it is first used."""
         plan, filtering = self._unfiltered, self._search_filter
         if filtering is None:
             return plan
@@ -67,7 +67,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         return self._filtered
 
     def __repr__(self) -> str:
-        """Show what is scanned, and how."""
+        """Show the dataset and the options."""
         options = self._unfiltered.options
         shown = {field.name: getattr(options, field.name) for field in fields(options)}
         plain = {field.name: field.default for field in fields(options)}
@@ -77,13 +77,13 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         )
 
     def _repr_html_(self) -> str:
-        """Show the plan and what comes out, in a notebook."""
+        """Render the plan and the first rows for notebooks."""
         facts = {"plan": self.explain_plan(), "columns": self.projected_schema.names}
         return display.card(repr(self), facts)
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of what is returned."""
+        """The schema of the result."""
         return bytes_schema(self._unfiltered, self._blobs)
 
     @property
@@ -145,7 +145,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         """Return all rows as a pandas data frame.
 
         Args:
-            blob_mode: What blob columns become: `lazy` files, `bytes` or `descriptions`.
+            blob_mode: The representation of blob columns: `lazy` files, `bytes` or `descriptions`.
             **kwargs: Arguments of `pyarrow.Table.to_pandas`.
 
         Returns:
@@ -261,7 +261,7 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
             dataset.scanner(["id"], filter="price > 3")  # instead
             ```
         """
-        raise UnsupportedError("make a scanner with LanceDataset.scanner")
+        raise UnsupportedError("create a scanner with LanceDataset.scanner")
 
     from_fragment = from_batches = from_dataset
 
@@ -279,33 +279,33 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
             dataset.take([0, 5], ["id"])  # instead
             ```
         """
-        raise UnsupportedError("take rows with LanceDataset.take")
+        raise UnsupportedError("use LanceDataset.take")
 
 
 class AggregatedScanner(LanceScanner):
-    """Returns the measures of rows, as `ScannerBuilder.substrait_aggregate` asks."""
+    """Computes aggregates, see `ScannerBuilder.substrait_aggregate`."""
 
     def __init__(self, scanner: ScanPlan, dataset: LanceDataset, aggregate: Aggregate) -> None:
-        """Measure the rows of a plan, which reads the columns that are needed."""
+        """Aggregate the rows of a plan that reads the required columns."""
         super().__init__(scanner, dataset)
         self._aggregate = aggregate
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of the measures."""
+        """The schema of the aggregates."""
         return self._aggregate.of(self._plan.schema.empty_table()).schema
 
     def to_table(self) -> pa.Table:
-        """Return the measures."""
+        """Return the aggregates."""
         return self._aggregate.of(execute_to_table(self._plan))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the measures in batches."""
+        """Yield the aggregates in batches."""
         yield from self.to_table().to_batches()
 
 
 def _with_files(plan: ScanPlan, blobs: Mapping[str, Field], options: Mapping[str, Any]) -> Any:
-    """Return a data frame whose blobs are files."""
+    """Return a data frame with blob files."""
     batches: list[pa.RecordBatch] = []
     files: dict[str, list[Any]] = {name: [] for name in blobs}
     for batch, found in execute_with_files(plan, blobs, BlobFile):

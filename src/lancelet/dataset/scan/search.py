@@ -1,10 +1,10 @@
-"""A search as the filter of another one: the nearest rows among those whose text matches.
+"""Searches filtered by another search: vector search on text matches, or the reverse.
 
     nearest=..., filter=MatchQuery("puppy", "text")              vectors, filtered by text
     full_text_query=..., filter=VectorSearchQuery("v", q, k=5)   text, filtered by vectors
 
-With `prefilter` the filter is searched first, and the search looks at what it found. Without it
-the search comes first, and the filter looks at what that found.
+With `prefilter`, the filtering search runs first and restricts the search. Without it, the search
+runs first and its results are filtered.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 class QueryVectorTypeError(InvalidInputError, TypeError):
-    """What is searched for is no vector."""
+    """The query vector has an unsupported type."""
 
 
 def coerce_query_vector(query: Any) -> tuple[pa.Array, int]:
-    """Return a vector or several in single precision, and how many dimensions they have."""
+    """Convert one or more query vectors to float32; return them and their dimension."""
     if hasattr(query, "__getitem__") and isinstance(query[0], list | tuple | np.ndarray | pa.Array):
         return _several(query)
     vector = _array(query)
@@ -86,11 +86,11 @@ def _array(query: Any) -> Any:
         ) from error
 
 
-_NOTHING: Final = 1e-6
+_DISTANCE_TOLERANCE: Final = 1e-6
 
 
 class IndexFailedError(InvalidInputError):
-    """An index does not find vectors that it has."""
+    """A vector index fails to find vectors of its column."""
 
 
 def validate_vector_index(
@@ -100,14 +100,14 @@ def validate_vector_index(
     sample_size: int | None = None,
     pass_threshold: float = 1.0,
 ) -> None:
-    """Raise unless vectors of a table are found by themselves in the nearest partition.
+    """Raise unless a vector index finds vectors of the table in their nearest partition.
 
     Args:
         dataset: The table.
         column: The path of the column.
-        refine_factor: How many candidates are compared exactly for the one that is wanted.
-        sample_size: How many vectors to look for, by default all.
-        pass_threshold: The part of them that must be found.
+        refine_factor: The number of candidates to rank by exact distance.
+        sample_size: The number of vectors to search for, by default all.
+        pass_threshold: The minimum fraction of vectors that must be found.
     """
     chosen = (
         dataset.to_table(columns=[column])
@@ -128,7 +128,7 @@ def validate_vector_index(
             "refine_factor": refine_factor,
         }
         found = dataset.to_table(columns=["_distance"], nearest=nearest)["_distance"].to_pylist()
-        passed += bool(found) and abs(found[0]) < _NOTHING
+        passed += bool(found) and abs(found[0]) < _DISTANCE_TOLERANCE
     if passed < pass_threshold * total:
         raise IndexFailedError(f"Vector index failed sanity check, only {passed}/{total} passed")
 
@@ -137,7 +137,7 @@ _MODES: Final = ("fast", "normal", "accurate")
 
 
 class VectorSearchQuery:
-    """A search for vectors, as a value that may filter a search for text."""
+    """A vector search that can filter a full-text search."""
 
     def __init__(
         self,
@@ -155,8 +155,8 @@ class VectorSearchQuery:
         approx_mode: str = "normal",
         search_effort: float | None = None,
     ) -> None:
-        """Look for the `k` rows nearest to a vector; see `ScannerBuilder.nearest`."""
-        self._wanted = {
+        """Search the `k` nearest rows; see `ScannerBuilder.nearest`."""
+        self._parameters = {
             "column": column,
             "q": q,
             "k": k,
@@ -171,23 +171,23 @@ class VectorSearchQuery:
             "approx_mode": approx_mode,
             "search_effort": search_effort,
         }
-        check_vector_search(self._wanted)
+        check_vector_search(self._parameters)
 
     def inner(self) -> dict[str, Any]:
-        """Return the search as the argument `nearest` takes it."""
-        return self._wanted
+        """Return the search as an argument for `nearest`."""
+        return self._parameters
 
 
 SearchFilter: TypeAlias = FullTextQuery | VectorSearchQuery
-"""A search that filters another."""
+"""A search that filters another search."""
 
 
 _WHOLE: Final = ("k", "nprobes", "ef", "minimum_nprobes", "maximum_nprobes", "refine_factor")
 
 
-def check_vector_search(wanted: Mapping[str, Any]) -> None:
-    """Raise for numbers that mean nothing, before anything is looked up."""
-    given = {name: value for name, value in wanted.items() if value is not None}
+def check_vector_search(parameters: Mapping[str, Any]) -> None:
+    """Raise if a numeric search parameter is out of range."""
+    given = {name: value for name, value in parameters.items() if value is not None}
     for name in _WHOLE:
         instance(name, given.get(name, 0), int, np.integer)
     for name, title in (("k", "Nearest-K"), ("nprobes", "Nprobes"), ("ef", "ef")):
@@ -216,14 +216,14 @@ def check_vector_search(wanted: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SplitFilter:
-    """What a caller passed as a filter: an expression, a search, or one of each."""
+    """A filter split into an expression and a search, each optional."""
 
     expression: ExpressionLike | None = None
     search: SearchFilter | None = None
 
 
 def split_filter(given: Any) -> SplitFilter:
-    """Return the two parts of a filter.
+    """Split a filter into its expression and its search.
 
     >>> split_filter({"expr_filter": "id > 3"}).expression
     'id > 3'
@@ -243,11 +243,9 @@ def split_filter(given: Any) -> SplitFilter:
 def with_search_filter(
     snapshot: Snapshot, options: ScanOptions, filtering: SearchFilter
 ) -> ScanOptions:
-    """Return the options of a search whose rows another search filters."""
+    """Return the options of a search with another search as its filter."""
     if options.search is None:
-        raise InvalidInputError(
-            "a search can only filter a search: give `nearest` or `full_text_query` too"
-        )
+        raise InvalidInputError("a search as a filter requires `nearest` or `full_text_query`")
     search = (
         searches.vector.read_vector_search(snapshot.schema, filtering.inner())
         if isinstance(filtering, VectorSearchQuery)
@@ -256,7 +254,7 @@ def with_search_filter(
     if isinstance(search, searches.text.TextSearch) == isinstance(
         options.search, searches.text.TextSearch
     ):
-        raise InvalidInputError("a search is filtered by one of the other kind: text or vectors")
+        raise InvalidInputError("a vector search can be filtered by a text search, or the reverse")
     alone = ScanOptions(rows=options.rows, fragments=options.fragments)
     if options.prefilter:
         found = _found(snapshot, replace(alone, filter=options.filter, prefilter=True), search)
@@ -264,31 +262,31 @@ def with_search_filter(
     if isinstance(search, searches.text.TextSearch):
         if not isinstance(filtering, MatchQuery):
             raise InvalidInputError(
-                "Only Match queries are supported when a full-text search filters what was found; "
-                "with prefilter=True others are too",
+                "Only Match queries are supported when a full-text search filters the results; set "
+                "prefilter=True to use other queries",
                 found=type(filtering).__name__,
             )
         matches = mask_expression(_found(snapshot, alone, search))
-        kept = matches if options.filter is None else conjunction(options.filter, matches)
-        return replace(options, filter=kept)
+        condition = matches if options.filter is None else conjunction(options.filter, matches)
+        return replace(options, filter=condition)
     cut = replace(alone, limit=options.limit, offset=options.offset)
     texts = _found(snapshot, cut, options.search)
     return replace(options, rows=_found(snapshot, replace(alone, rows=texts), search))
 
 
 def _found(snapshot: Snapshot, options: ScanOptions, search: Search) -> RowMask:
-    """Return the rows that a search finds."""
-    wanted = replace(options, columns=(RowColumn.ID.value,), search=search, adds_scores=False)
-    ids = execute_to_table(plan_scan(snapshot, wanted)).column(RowColumn.ID.value)
+    """Return the rows found by a search."""
+    id_scan = replace(options, columns=(RowColumn.ID.value,), search=search, adds_scores=False)
+    ids = execute_to_table(plan_scan(snapshot, id_scan)).column(RowColumn.ID.value)
     return RowMask(RowSet.of(ids.to_numpy().astype(np.uint64, copy=False)))
 
 
 def warn_of_unused(given: Mapping[str, Any]) -> None:
-    """Warn of options of a search that other values than the default of have no effect here."""
-    asked = [name for name, value in given.items() if value not in (None, "normal")]
-    if asked:
+    """Warn about non-default search options without effect."""
+    unused = [name for name, value in given.items() if value not in (None, "normal")]
+    if unused:
         warnings.warn(
-            f"{', '.join(asked)} of a search for vectors has no effect: every partition that is "
-            "looked at is searched in full by all threads; set nprobes, ef or refine_factor",
+            f"{', '.join(unused)} of a vector search has no effect: all probed partitions are "
+            "searched in full with all threads; set nprobes, ef or refine_factor",
             stacklevel=4,
         )

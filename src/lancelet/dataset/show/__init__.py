@@ -1,1 +1,1 @@
-"""What people look at: notebooks, plots, outlines and progress bars."""
+"""Display of datasets: notebooks, plots, outlines and progress bars."""

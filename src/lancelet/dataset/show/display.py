@@ -1,4 +1,4 @@
-"""How objects show themselves: a line of text, and a card of HTML in a notebook.
+"""Representations of objects: one line of text, or an HTML card for notebooks.
 
 LanceScanner('shop.lance', version=3, columns=['id'], filter='id > 3')
 """
@@ -17,7 +17,7 @@ _STYLE: Final = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
 
 
 def line(name: str, *values: Any, **facts: Any) -> str:
-    """Return what `repr` gives: a name, values, and the facts that are not None.
+    """Format the result of `repr`: a name, values, and the facts that are not None.
 
     >>> line("Tags", "shop.lance", names=["a"], version=None)
     "Tags('shop.lance', names=['a'])"
@@ -28,7 +28,7 @@ def line(name: str, *values: Any, **facts: Any) -> str:
 
 
 def card(title: str, facts: Mapping[str, Any], *tables: str) -> str:
-    """Return a title, facts and tables as HTML; whatever a table says is text there."""
+    """Format a title, facts and tables as HTML; all values are escaped."""
     rows = "".join(
         f'<tr><th style="{_STYLE}">{_text(name)}</th><td style="{_STYLE}">{_text(value)}</td></tr>'
         for name, value in facts.items()
@@ -38,7 +38,7 @@ def card(title: str, facts: Mapping[str, Any], *tables: str) -> str:
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return rows under the names of their columns as HTML."""
+    """Format rows with column headers as an HTML table."""
     head = "".join(f'<th style="{_STYLE}">{_text(name)}</th>' for name in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_STYLE}">{_text(value)}</td>' for value in row) + "</tr>"
@@ -48,13 +48,13 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def preview(rows: pa.Table) -> str:
-    """Return the first rows of a table as HTML."""
+    """Format the first rows of a table as HTML."""
     first = rows.slice(0, _PREVIEW_ROWS)
     return grid(rows.schema.names, (list(row.values()) for row in first.to_pylist()))
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes for people.
+    """Format a number of bytes.
 
     >>> size_text(17), size_text(1_500_000)
     ('17 B', '1.4 MiB')

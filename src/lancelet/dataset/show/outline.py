@@ -1,4 +1,4 @@
-"""Values of the format as indented text, to look at.
+"""Format values as indented text.
 
 Fragment {
 id: 0,
@@ -22,7 +22,7 @@ _BYTES_SHOWN: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Titled:
-    """A value that is shown under another name than its class has, or with other members."""
+    """A value with a title and members that differ from its class."""
 
     title: str
     members: Mapping[str, Any]
@@ -30,14 +30,14 @@ class Titled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A value that is shown within a name: `LogicalType("int64")`."""
+    """A value wrapped in a name: `LogicalType("int64")`."""
 
     title: str
     value: Any
 
 
 def outline(value: Any, indent: str = "") -> str:
-    """Return a value as text; what is within it is indented further.
+    """Format a value as text; nested values are indented.
 
     >>> print(outline({"a": (1, "x")}))
     {

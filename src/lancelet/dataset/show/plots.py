@@ -1,4 +1,4 @@
-"""Plots of a table, by matplotlib: `dataset.plot.sizes()`. Needs the extra `plot`."""
+"""Plots of a table with matplotlib: `dataset.plot.sizes()`. Requires the extra `plot`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _MIB = 2**20
 
 
 class Plots:
-    """Draws what people would rather look at than read; each method returns matplotlib's axes."""
+    """Plots of a dataset. Each method returns matplotlib axes."""
 
     def __init__(self, dataset: LanceDataset) -> None:
-        """Draw a dataset."""
+        """Plot `dataset`."""
         self._dataset = dataset
 
     def __repr__(self) -> str:
-        """Show what is drawn."""
+        """Show the dataset."""
         return display.line("Plots", self._dataset.uri, version=self._dataset.version)
 
     def sizes(self, ax: Any = None) -> Any:
-        """Draw how many bytes of files each column takes, the largest first.
+        """Plot the size of each column on disk, largest first.
 
         Args:
-            ax: Where to draw; by default new axes.
+            ax: The axes to draw on; by default new axes.
         """
         schema = self._dataset.snapshot.schema
         stored = {each.id: each.bytes_on_disk for each in self._dataset.stats.data_stats().fields}
@@ -42,15 +42,15 @@ class Plots:
         names = sorted(tops, key=lambda name: tops[name])
         axes = _axes(ax)
         axes.barh(names, [tops[name] / _MIB for name in names])
-        axes.set_xlabel("MiB in files")
+        axes.set_xlabel("MiB on disk")
         axes.set_title("Columns by size")
         return axes
 
     def history(self, ax: Any = None) -> Any:
-        """Draw how many rows each version has.
+        """Plot the number of rows of each version.
 
         Args:
-            ax: Where to draw; by default new axes.
+            ax: The axes to draw on; by default new axes.
         """
         location = self._dataset.snapshot.location
         entries = location.handler.list_versions(location.store)
@@ -69,10 +69,10 @@ class Plots:
         return axes
 
     def fragments(self, ax: Any = None) -> Any:
-        """Draw how many rows each fragment has, and how many of them are deleted.
+        """Plot the number of rows and deleted rows of each fragment.
 
         Args:
-            ax: Where to draw; by default new axes.
+            ax: The axes to draw on; by default new axes.
         """
         snapshot = self._dataset.snapshot
         ids = np.asarray(snapshot.fragments.ids)
@@ -95,14 +95,14 @@ class Plots:
         sample: int = 50,
         nprobes: tuple[int, ...] = (1, 2, 4, 8, 16),
     ) -> Any:
-        """Draw how much of what is nearest a vector index finds, by what a search costs.
+        """Plot the recall of a vector index against the search time.
 
         Args:
-            column: The column of vectors; needed if several have an index.
-            ax: Where to draw; by default new axes.
-            k: How many rows are looked for each time.
-            sample: How many vectors of the table are looked for.
-            nprobes: The numbers of partitions to search, in turn.
+            column: The vector column; required if several have an index.
+            ax: The axes to draw on; by default new axes.
+            k: The number of rows per query.
+            sample: The number of vectors of the table used as queries.
+            nprobes: The numbers of partitions to probe.
         """
         name = column or self._indexed_vector()
         reports = [
@@ -114,7 +114,7 @@ class Plots:
         axes.plot(times, [report.recall for report in reports], marker="o")
         for probes, time, report in zip(nprobes, times, reports, strict=True):
             axes.annotate(f"nprobes={probes}", (time, report.recall), fontsize="small")
-        axes.set_xlabel("milliseconds a search")
+        axes.set_xlabel("milliseconds per search")
         axes.set_ylabel(f"recall at {k}")
         axes.set_title(f"Recall of the index on {name}")
         return axes
@@ -126,7 +126,7 @@ class Plots:
             if index.index_type.startswith("IVF")
         ]
         if len(names) != 1:
-            raise InvalidInputError("name the column of vectors to draw", indexed=names)
+            raise InvalidInputError("column is required to select a vector index", indexed=names)
         return names[0]
 
 
@@ -137,6 +137,6 @@ def _axes(ax: Any) -> Any:
         from matplotlib import pyplot as plt  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UnsupportedError(
-            "plots need the extra `plot`: pip install 'lancelet[plot]'", missing=error.name
+            "plots require the extra `plot`: pip install 'lancelet[plot]'", missing=error.name
         ) from error
     return plt.subplots()[1]

@@ -1,6 +1,6 @@
-"""Progress of long calls: what callbacks get, and what `progress=` of a call means.
+"""Progress of long calls: callback events, and the `progress=` argument.
 
-progress=True       a bar by rich or tqdm, or lines of text where neither is installed
+progress=True       a bar by rich or tqdm, or lines of text if neither is installed
 progress=function   is called with an `IndexProgress` for each event
 """
 
@@ -19,19 +19,19 @@ from lancelet.io.open import open_folder
 from lancelet.ops.progress import reporting
 from lancelet.values import dataclass
 
-_MARK: Final = ".in_progress"
+_IN_PROGRESS: Final = ".in_progress"
 
 
 @dataclass(frozen=True)
 class IndexProgress:
-    """How far a long call is: the building of an index, a write, a compaction and so on.
+    """The progress of a long call, such as an index build, a write or a compaction.
 
     Attributes:
         event: `start`, `progress` or `complete`.
-        stage: What is being done.
-        completed: How much of it is done, if that is known.
-        total: How much there is, if that is known.
-        unit: What `completed` and `total` count.
+        stage: The name of the stage.
+        completed: The completed work, if known.
+        total: The total work, if known.
+        unit: The unit of `completed` and `total`.
     """
 
     event: str
@@ -42,26 +42,26 @@ class IndexProgress:
 
     @property
     def fraction(self) -> float | None:
-        """The part that is done, from 0 to 1; None if it is not known."""
+        """The completed fraction, from 0 to 1; None if unknown."""
         if self.completed is None or not self.total:
             return None
         return min(self.completed / self.total, 1.0)
 
 
 class FragmentWriteProgress(ABC):
-    """Is told when a fragment is begun and when it is complete."""
+    """Receives the start and the completion of each fragment."""
 
     @abstractmethod
     def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
-        """Take note that a fragment is begun; it has a file and no rows yet."""
+        """Handle the start of a fragment; it has a file and no rows yet."""
 
     @abstractmethod
     def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
-        """Take note that a fragment is complete."""
+        """Handle the completion of a fragment."""
 
 
 class NoopFragmentWriteProgress(FragmentWriteProgress):
-    """Takes note of nothing."""
+    """Ignores all events."""
 
     def begin(self, fragment: FragmentMetadata, **kargs: Any) -> None:
         """Do nothing."""
@@ -71,36 +71,36 @@ class NoopFragmentWriteProgress(FragmentWriteProgress):
 
 
 class FileSystemFragmentWriteProgress(FragmentWriteProgress):
-    """Keeps a note of each fragment in a folder, with a mark while it is being written.
+    """Records each fragment in a folder, with an extra file while it is being written.
 
-    fragment_0.json           what the fragment is made of
-    fragment_0.in_progress    there until it is complete
+    fragment_0.json           the metadata of the fragment
+    fragment_0.in_progress    exists until the fragment is complete
     """
 
-    PROGRESS_EXT = _MARK
+    PROGRESS_EXT = _IN_PROGRESS
 
     def __init__(
         self, base_uri: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
     ) -> None:
-        """Keep notes in a folder, with some metadata in each mark."""
+        """Record fragments in a folder, with metadata in each progress file."""
         self._store = open_folder(base_uri)
         self._metadata = dict(metadata or {})
 
     def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
-        """Note a fragment and mark it."""
+        """Record a fragment as in progress."""
         del kwargs
-        mark = {"fragment_id": fragment.id, "metadata": self._metadata}
-        self._store.put(f"fragment_{fragment.id}{_MARK}", json.dumps(mark).encode())
+        content = {"fragment_id": fragment.id, "metadata": self._metadata}
+        self._store.put(f"fragment_{fragment.id}{_IN_PROGRESS}", json.dumps(content).encode())
         self._store.put(f"fragment_{fragment.id}.json", json.dumps(fragment.to_json()).encode())
 
     def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
-        """Take the mark away."""
+        """Delete the progress file."""
         del kwargs
-        self._store.delete(f"fragment_{fragment.id}{_MARK}")
+        self._store.delete(f"fragment_{fragment.id}{_IN_PROGRESS}")
 
 
 def by_stages(callback: Callable[[IndexProgress], None]) -> Callable[[str, int, int], None]:
-    """Return a function that tells of stages as they begin, go on and end, given how far they are.
+    """Return a progress function that emits start, progress and complete events per stage.
 
     >>> events = []
     >>> report = by_stages(events.append)
@@ -123,12 +123,12 @@ def by_stages(callback: Callable[[IndexProgress], None]) -> Callable[[str, int, 
 
 
 ProgressOption: TypeAlias = bool | Callable[[IndexProgress], None] | None
-"""Whether to show how far a call is, or the function to call instead."""
+"""Whether to show the progress of a call, or a function that receives its events."""
 
 
 @contextmanager
 def shown(progress: ProgressOption) -> Iterator[Callable[[IndexProgress], None] | None]:
-    """Show how far what is done within is, or call a function; yield what is called.
+    """Show the progress of the `with` block, or call a function; yield the function called.
 
     >>> from lancelet.ops.progress import report
     >>> events = []
@@ -140,7 +140,7 @@ def shown(progress: ProgressOption) -> Iterator[Callable[[IndexProgress], None] 
     if progress is None or progress is False:
         yield None
     elif progress is True:
-        from lancelet.dataset.show.progress_bars import new_bars  # noqa: PLC0415 - only if asked for
+        from lancelet.dataset.show.progress_bars import new_bars  # noqa: PLC0415 - only on request
 
         bars = new_bars()
         try:
@@ -153,5 +153,5 @@ def shown(progress: ProgressOption) -> Iterator[Callable[[IndexProgress], None] 
             yield progress
     else:
         raise ArgumentTypeError(
-            "progress is True, False or a function", found=type(progress).__name__
+            "progress must be True, False or a function", found=type(progress).__name__
         )

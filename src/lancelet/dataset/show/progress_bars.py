@@ -1,9 +1,9 @@
-"""Bars that show how far a change is: by rich, else by tqdm, else as lines of text.
+"""Progress bars with rich or tqdm, or progress as lines of text.
 
     write rows: 120000, 1.0 s
     compact fragments: 3 of 12, 2.4 s
 
-All of them go where errors go, so that what a program prints stays its own.
+All are written to stderr, so the output of the program remains unchanged.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _LINE_EVERY_SECONDS = 1.0
 
 
 class Bars(Protocol):
-    """Shows each stage until it is closed."""
+    """Displays the progress of stages."""
 
     def __call__(self, event: IndexProgress) -> None:
-        """Show an event."""
+        """Display an event."""
 
     def close(self) -> None:
-        """Leave what is shown as it is."""
+        """Do nothing."""
 
 
 def new_bars() -> Bars:
-    """Return bars of the best library that is installed."""
+    """Return bars of the first installed library: rich, tqdm, or text."""
     if importlib.util.find_spec("rich") is not None:
         return RichBars()
     if importlib.util.find_spec("tqdm") is not None:
@@ -40,10 +40,10 @@ def new_bars() -> Bars:
 
 
 class RichBars:
-    """Bars of rich, in a terminal or a notebook."""
+    """Progress bars of rich, in a terminal or a notebook."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Create an empty display."""
         from rich import progress  # noqa: PLC0415 - optional
         from rich.console import Console  # noqa: PLC0415 - optional
 
@@ -57,7 +57,7 @@ class RichBars:
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, event: IndexProgress) -> None:
-        """Show an event."""
+        """Display an event."""
         if not self._tasks:
             self._shown.start()
         if event.stage not in self._tasks:
@@ -66,20 +66,20 @@ class RichBars:
         self._shown.update(self._tasks[event.stage], completed=done, total=total)
 
     def close(self) -> None:
-        """Leave what is shown as it is."""
+        """Do nothing."""
         if self._tasks:
             self._shown.stop()
 
 
 class TqdmBars:
-    """Bars of tqdm, in a terminal or a notebook."""
+    """Progress bars of tqdm, in a terminal or a notebook."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Create an empty display."""
         self._bars: dict[str, Any] = {}
 
     def __call__(self, event: IndexProgress) -> None:
-        """Show an event."""
+        """Display an event."""
         bar = self._bars.get(event.stage)
         if bar is None:
             from tqdm.auto import tqdm  # noqa: PLC0415 - optional
@@ -89,13 +89,13 @@ class TqdmBars:
         bar.update((event.completed or 0) - bar.n)
 
     def close(self) -> None:
-        """Leave what is shown as it is."""
+        """Do nothing."""
         for bar in self._bars.values():
             bar.close()
 
 
 class TextLines:
-    """A line for each stage that ends, and for those under way one a second."""
+    """One line per completed stage, and one per second for running stages."""
 
     def __init__(self, stream: TextIO) -> None:
         """Write to a stream."""
@@ -105,7 +105,7 @@ class TextLines:
         self._ended: set[str] = set()
 
     def __call__(self, event: IndexProgress) -> None:
-        """Show an event."""
+        """Display an event."""
         now = surroundings.monotonic()
         started = self._started.setdefault(event.stage, now)
         is_last = bool(event.total) and event.completed == event.total
@@ -119,4 +119,4 @@ class TextLines:
         print(f"{event.stage}: {event.completed or 0}{total}, {seconds}", file=self._stream)
 
     def close(self) -> None:
-        """Leave what is shown as it is."""
+        """Do nothing."""

@@ -20,7 +20,7 @@ from lancelet.query.functions.base import Function
 from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS, call_on_columns
 
 _GEOMETRIC: Final = "st_"
-"""The prefix of the names of functions of geometries."""
+"""The name prefix of geometry functions."""
 _DUCKDB_TYPES: Final = {
     pa.bool_(): "BOOLEAN",
     pa.float64(): "DOUBLE",
@@ -36,7 +36,7 @@ def duckdb_module() -> Any:
     try:
         import duckdb  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UnsupportedError("SQL is run by DuckDB; install `lancelet[sql]`") from error
+        raise UnsupportedError("SQL requires DuckDB; install `lancelet[sql]`") from error
     return duckdb
 
 
@@ -60,10 +60,10 @@ def connect(query: str, *, alone: bool = False) -> Any:
 
 
 def _add_geometry(connection: Any) -> None:
-    """Register the functions of geometries; they live as long as the connection."""
+    """Register the geometry functions for the lifetime of the connection."""
     for function in GEOMETRY_FUNCTIONS:
         gives = function.gives
-        assert not callable(gives), "they give the same type for all arguments"
+        assert not callable(gives), "the result type does not depend on the arguments"
         for name in function.names:
             connection.create_function(
                 name,
@@ -102,7 +102,7 @@ class _Database:
         renew_after_fork(self, _Database._renew)
 
     def connect(self, *, with_geometry: bool) -> Any:
-        """Return a new connection to the database, whose statements can call its functions."""
+        """Return a new connection to the database, with its functions registered."""
         with self._lock:
             if self._connection is None:
                 self._connection = _new_database(self._threads)

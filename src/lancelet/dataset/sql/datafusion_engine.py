@@ -37,12 +37,12 @@ _EXTENSION_METADATA: Final = b"ARROW:extension:metadata"
 _JSONB_NAME: Final = b"lance.json"
 _WKB_NAME: Final = b"geoarrow.wkb"
 _SHORT: Final = b"lancelet:binary"
-"""Marks columns of binary, which functions take as large binary."""
+"""Marks binary columns, which functions accept as large binary."""
 _GEOMETRY_PREFIX: Final = "st_"
 _USED_BY: Final[set[int]] = set()
-"""The processes, this one and those that it was forked from, that used DataFusion."""
+"""Ids of the processes that used DataFusion: this process and the ancestors it was forked from."""
 _SETTINGS: Final = {
-    # Repartitioning by round robin would lose the order of rows, and costs more than it gains.
+    # Round-robin repartitioning would lose the order of rows without being faster.
     "datafusion.optimizer.enable_round_robin_repartition": "false",
 }
 
@@ -68,7 +68,7 @@ def run(
         .with_allow_dml(allow=False)
         .with_allow_statements(allow=False)
     )
-    # Geometries of GeoArrow would need a function for each of their types.
+    # GeoArrow geometries would need a function per geometry type.
     with_geometry = _GEOMETRY_PREFIX in query.lower()
     schema: pa.Schema = dataset.scanner().projected_schema
     columns = _engine_columns(schema, with_geometry=with_geometry)
@@ -91,7 +91,7 @@ def _datafusion_module() -> Any:
         import datafusion  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise UnsupportedError(
-            "LanceDataset.sql needs DataFusion; install `lancelet[sql]`"
+            "LanceDataset.sql requires DataFusion; install `lancelet[sql]`"
         ) from error
     _USED_BY.add(os.getpid())
     if len(_USED_BY) > 1:
@@ -116,7 +116,7 @@ def _rows(
 
 
 def _error_of(error: Exception, query: str, name: str, failures: Sequence[Exception]) -> Exception:
-    """Return the error of the scan or of a function, of which DataFusion keeps the text only."""
+    """Return the original error of the scan or function; DataFusion passes on only its text."""
     if failures and isinstance(failures[0], LanceletError):
         return failures[0]
     message = str(failures[0] if failures else error).removeprefix("DataFusion error: ")
@@ -146,7 +146,7 @@ def _engine_columns(schema: pa.Schema, *, with_geometry: bool) -> dict[str, Engi
 
 
 def _result_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a result, in which converted columns have their own type again."""
+    """Return the schema of a result with the original types of converted columns."""
     return pa.schema([_result_field(field) for field in schema], metadata=schema.metadata)
 
 
@@ -223,7 +223,7 @@ def _call(
 
 
 def _call_by_constants(function: Function, values: pa.Array, *arguments: pa.Array) -> pa.Array:
-    """Call a function whose further arguments must be constants, once per combination of them."""
+    """Call a function once per combination of its constant arguments."""
     codes = np.zeros(len(values), np.int64)
     for argument in arguments:
         encoded = argument.dictionary_encode(null_encoding="encode")

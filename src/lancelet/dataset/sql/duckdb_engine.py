@@ -1,7 +1,7 @@
 """Runs statements over several tables with DuckDB.
 
-DuckDB reads a dataset as one of pyarrow's: it asks for the columns that a statement needs and
-pushes down the conditions that it can express. Rows stream through it.
+DuckDB reads a `LanceDataset` as a pyarrow dataset: it requests the columns of the statement and
+pushes down the supported conditions. Rows are streamed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(
 
 
 def _narrowed_schema(schema: pa.Schema, prepared: Prepared) -> pa.Schema:
-    """Return a schema with int64 for DuckDB's integers of 128 bits, the type of its sums."""
+    """Return a schema with int64 for DuckDB's 128-bit integers, the type of its sums."""
     for index, each in enumerate(prepared.relation.types):
         if str(each) in _WIDE:
             schema = schema.set(index, schema.field(index).with_type(pa.int64()))
@@ -88,7 +88,7 @@ def _sql_error(error: Exception, query: str, tables: Mapping[str, Any]) -> SqlEr
     if missing is not None:
         # DuckDB would suggest tables of its own.
         message = (
-            f"{message.splitlines()[0]} Tables are datasets and frames in variables of the caller, "
-            f"or those that `tables` names{similar_names(missing[1], sorted(tables))}"
+            f"{message.splitlines()[0]} Tables are datasets and data frames in variables of the "
+            f"caller, or entries of `tables`{similar_names(missing[1], sorted(tables))}"
         )
     return SqlError(message, query=query, tables=sorted(tables))

@@ -6,7 +6,7 @@ a few thousand rows, and does not depend on the rows. A prepared statement reads
     SELECT a FROM t over x     connect, register a slot as `t`, plan; put x into the slot, execute
     SELECT a FROM t over y     put y into the slot, execute
 
-A statement that is being executed is not in the cache; it returns once all its rows were read.
+A running statement is not in the cache; it is returned after all its rows were read.
 
 Types that DuckDB lacks are converted to the nearest type that it has:
 
@@ -16,8 +16,8 @@ Types that DuckDB lacks are converted to the nearest type that it has:
 A dataset without such columns is registered directly. Otherwise columns are converted while they
 stream, and conditions are evaluated on the converted values.
 
-A dataset whose scans return row ids by default is scanned without them, unless a statement names
-them as columns.
+Row ids that a dataset returns by default are not scanned, unless a statement refers to them as
+columns.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _StatementCache:
         renew_after_fork(self, _StatementCache._empty)
 
     def take(self, key: Hashable) -> Prepared | None:
-        """Remove and return a statement, or None if there is none for the key."""
+        """Remove and return a statement, or None if the cache has none for the key."""
         with self._lock:
             return self._queries.pop(key, None)
 
@@ -186,8 +186,8 @@ def _is_small(table: Any) -> bool:
     if not isinstance(snapshot, Snapshot) or len(snapshot.fragments) > _SMALL_FRAGMENTS:
         return False
     files = [file for fragment in snapshot.fragments for file in fragment.files]
-    is_known = all(file.size_bytes for file in files)
-    return is_known and snapshot.num_rows <= _SMALL_ROWS and snapshot.data_bytes <= _SMALL_BYTES
+    has_sizes = all(file.size_bytes for file in files)
+    return has_sizes and snapshot.num_rows <= _SMALL_ROWS and snapshot.data_bytes <= _SMALL_BYTES
 
 
 def _schema_of(table: Any) -> bytes | None:
@@ -248,7 +248,7 @@ class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarr
 
 
 def _scan_schema(table: Any, schema: pa.Schema) -> pa.Schema:
-    """Return the schema of scans, in which blob columns may be binary."""
+    """Return the schema of scans; blob columns may be binary."""
     if "blob_handling" not in getattr(table, "default_scan_options", {}):
         return schema
     found: pa.Schema = table.scanner(**_default_columns(table)).projected_schema

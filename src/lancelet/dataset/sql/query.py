@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import pyarrow as pa
 
-from lancelet.dataset.arguments import says_results
+from lancelet.dataset.arguments import documents_results
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.scan.results import ArrowResult
 from lancelet.dataset.sql import datafusion_engine
@@ -52,7 +52,7 @@ class SqlQuery(ArrowResult):
             A `pyarrow.RecordBatchReader`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -74,7 +74,7 @@ class SqlQuery(ArrowResult):
             A `pandas.DataFrame`.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -87,10 +87,10 @@ class SqlQuery(ArrowResult):
         """Return the result as record batches.
 
         Returns:
-            The batches; none if there are no rows.
+            The batches; empty if the result has no rows.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -107,7 +107,7 @@ class SqlQuery(ArrowResult):
             The rows, in memory.
 
         Raises:
-            ExpressionError: If the expression does not parse, or names a column that is not there.
+            ExpressionError: If the expression is invalid or refers to an unknown column.
 
         Example:
             ```python
@@ -117,7 +117,7 @@ class SqlQuery(ArrowResult):
         return self.to_stream_reader().read_all()
 
     def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches that exceed neither `batch_size` nor `batch_size_bytes`."""
+        """Yield batches within the limits `batch_size` and `batch_size_bytes`."""
         for batch in batches:
             step = self.batch_size
             if self.batch_size_bytes is not None and batch.nbytes > self.batch_size_bytes:
@@ -127,9 +127,9 @@ class SqlQuery(ArrowResult):
 
 
 @dataclass(slots=True)
-@says_results
+@documents_results
 class SqlQueryBuilder:
-    """Makes a query over one dataset, which is called `dataset` unless it is given a name."""
+    """Builds a query over one dataset, which has the name `dataset` by default."""
 
     dataset: LanceDataset
     text: str
@@ -154,7 +154,7 @@ class SqlQueryBuilder:
         """Add a column `_rowid` to the dataset.
 
         Args:
-            with_row_id: Whether to.
+            with_row_id: Whether to add the column.
 
         Example:
             ```python
@@ -167,7 +167,7 @@ class SqlQueryBuilder:
         """Add a column `_rowaddr` to the dataset.
 
         Args:
-            with_row_addr: Whether to.
+            with_row_addr: Whether to add the column.
 
         Example:
             ```python
@@ -178,13 +178,13 @@ class SqlQueryBuilder:
         return self._set("with_row_address", with_row_addr)
 
     def blob_handling(self, blob_handling: str) -> Self:
-        """Set what blob columns are read as.
+        """Set the representation of blob columns.
 
         Args:
             blob_handling: `blobs_descriptions`, the default, or `all_binary`.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -201,7 +201,7 @@ class SqlQueryBuilder:
             batch_size: The number of rows.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -221,7 +221,7 @@ class SqlQueryBuilder:
             batch_size_bytes: The number of bytes.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -262,15 +262,15 @@ class SqlQueryBuilder:
 
 
 class SqlMethods:
-    """Runs SQL on a dataset."""
+    """Methods that run SQL on a dataset."""
 
     def sql(self, sql: str) -> SqlQueryBuilder:
-        """Start an SQL query over the dataset, which is called `dataset` in it.
+        """Start a SQL query over the dataset, which has the name `dataset`.
 
-        Needs the extra `sql`.
+        Requires the extra `sql`.
 
         Args:
-            sql: One statement that reads, in the dialect of DataFusion.
+            sql: One read-only statement in the dialect of DataFusion.
 
         Returns:
             A builder.

@@ -1,11 +1,11 @@
-"""Datasets as tables of DataFusion.
+"""Datasets as DataFusion tables.
 
     context.register_table("t", FFILanceTableProvider(dataset, with_row_id=True))
     context.sql("SELECT * FROM t WHERE a > 3")
 
-DataFusion's Python package reads a `pyarrow.dataset.Dataset`: it passes the columns that a
-statement needs and the conditions that it can express in pyarrow, and does not evaluate those
-again. A table is one partition, so rows keep their order.
+DataFusion's Python package reads a `pyarrow.dataset.Dataset`: it passes the columns of the
+statement and the conditions that pyarrow can express, and does not evaluate those again. A table
+is one partition, which preserves the order of rows.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class SqlTable(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         engine_columns: Mapping[str, EngineColumn] | None = None,
         failures: list[Exception] | None = None,
     ) -> None:
-        """Offer the columns of `schema`, some of them converted for the engine.
+        """Provide the columns of `schema`, some of them converted for the engine.
 
         Args:
-            dataset: Where rows are read from.
-            schema: The columns to offer.
-            engine_columns: The columns whose form differs in the engine.
-            failures: Collects the errors of reading: DataFusion keeps only their text.
+            dataset: The source of the rows.
+            schema: The columns of the table.
+            engine_columns: The columns with a different type in the engine.
+            failures: Collects read errors, because DataFusion passes on only their text.
         """
         self._dataset = dataset
         self._engine_columns = dict(engine_columns or {})
@@ -79,9 +79,9 @@ class SqlTable(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         Args:
             schema: The schema of the table, which pyarrow passes to fragments.
             columns: The names of the columns.
-            filter: The condition that rows have to meet.
+            filter: The condition on the rows.
             batch_size: The maximum number of rows per batch.
-            **options: Options of pyarrow's scanners without a meaning here.
+            **options: Ignored options of pyarrow scanners.
         """
         del schema, options
         names = tuple(self._schema.names if columns is None else columns)
@@ -154,7 +154,7 @@ class FFILanceTableProvider(SqlTable):
     def __init__(
         self, dataset: LanceDataset, *, with_row_id: bool = False, with_row_addr: bool = False
     ) -> None:
-        """Offer a dataset, with columns `_rowid` and `_rowaddr` if they are asked for."""
+        """Provide a dataset, optionally with the columns `_rowid` and `_rowaddr`."""
         shown = dataset.scanner(with_row_id=with_row_id, with_row_address=with_row_addr)
         super().__init__(dataset, shown.projected_schema)
 
@@ -165,7 +165,7 @@ def _engine_schema(schema: pa.Schema, columns: Mapping[str, EngineColumn]) -> pa
 
 
 def _sql_condition(condition: pc.Expression | pa.Scalar) -> Expression:
-    """Return a condition that DataFusion wrote as an expression of pyarrow.
+    """Rewrite a pyarrow condition of DataFusion.
 
     DataFusion writes `x IN (...)` as `is_in`, which is false instead of null for a null: negated,
     it would be true. A constant condition arrives as a scalar.

@@ -1,4 +1,4 @@
-"""SQL over several tables, given by name or found in the variables of the caller."""
+"""SQL over several tables, given by name or as variables of the caller."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lancelet.dataset.write.write import dataset
 SqlTable: TypeAlias = (
     "pyarrow.dataset.Dataset | pa.Table | pa.RecordBatchReader | str | os.PathLike[str]"
 )
-"""A table of a query: a dataset, the URI of one, or a table or stream of pyarrow."""
+"""A table of a query: a dataset, its URI, or a pyarrow table or stream."""
 
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
-    """Query several tables with SQL. Needs the extra `sql`.
+    """Query several tables with SQL. Requires the extra `sql`.
 
-    Runs when the result is read.
+    The query runs when the result is read.
 
     Args:
         query: One statement in DuckDB's SQL.
@@ -40,7 +40,7 @@ def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
         The query.
 
     Raises:
-        ExpressionError: If the statement does not parse, or names a table that is not there.
+        ExpressionError: If the statement is invalid or refers to an unknown table.
         UnsupportedError: If DuckDB is not installed.
 
     Example:
@@ -56,7 +56,7 @@ def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
 
 
 def _tables_of_caller(query: str, frame: FrameType) -> dict[str, Any]:
-    """Return the tables among the variables that a query names, the innermost scope first."""
+    """Return the tables among the variables in the query, the innermost scope first."""
     found: dict[str, Any] = {}
     for scope in (frame.f_locals, frame.f_globals):
         by_lower_case = {name.lower(): name for name in scope}

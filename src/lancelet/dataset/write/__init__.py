@@ -1,1 +1,1 @@
-"""Writing rows and committing: requests, fragments, operations and their metadata."""
+"""Writes and commits: requests, fragments, operations and their metadata."""

@@ -1,4 +1,4 @@
-"""Describing a data file that somebody wrote into a dataset's folder."""
+"""Metadata of data files that other programs wrote into the folder of a dataset."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lancelet.table.snapshot import Snapshot
 
 
 def describe_file(snapshot: Snapshot, path: str, *, base_id: int | None = None) -> DataFile:
-    """Return the entry of a file, whose columns are matched with the dataset's by name."""
-    place = snapshot.location.resolve(DATA, path, base_id, snapshot.manifest.bases)
-    reader = open_data_file(place.store, place.path, name=data_file_identity(place.path))
+    """Return the metadata of a file; its columns are matched with the dataset by name."""
+    stored = snapshot.location.resolve(DATA, path, base_id, snapshot.manifest.bases)
+    reader = open_data_file(stored.store, stored.path, name=data_file_identity(stored.path))
     if not isinstance(reader, FileReader):
-        raise UnsupportedError("a file of version 0.1 does not name its columns", path=path)
+        raise UnsupportedError("files of version 0.1 contain no column names", path=path)
     generation = generation_of(reader.version)
     ids: list[int] = []
     for own in reader.schema.fields:
@@ -27,6 +27,6 @@ def describe_file(snapshot: Snapshot, path: str, *, base_id: int | None = None) 
         tuple(ids),
         tuple(range(len(ids))),
         *reader.version.entry_numbers,
-        place.store.size(place.path),
+        stored.store.size(stored.path),
         base_id,
     )

@@ -1,4 +1,4 @@
-"""Commits as pylance has them: publishing operations that others computed, and looking back.
+"""Commits with the API of pylance: publishing operations, and reading transactions.
 
 fragments = write_fragments(rows, uri)                      on many machines
 LanceDataset.commit(uri, LanceOperation.Append(fragments), read_version=3)      on one
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lancelet.ops.dry_run import ChangeReport
 
 LANCE_COMMIT_MESSAGE_KEY: Final = stored.COMMIT_MESSAGE_KEY
-"""The property of a transaction that holds the commit message."""
+"""The transaction property of the commit message."""
 
 _ATTEMPTS: Final = 20
 _TIMEOUT: Final = timedelta(minutes=30)
@@ -51,13 +51,13 @@ class CommitTypeError(InvalidInputError, TypeError):
 
 @dataclass
 class Transaction:
-    """An operation with the version it was computed from.
+    """An operation and the version it was computed from.
 
     Attributes:
-        read_version: That version; 0 for none.
-        operation: What the transaction does.
-        uuid: Its id, by which a writer knows its own again.
-        transaction_properties: Notes by key.
+        read_version: The version; 0 for none.
+        operation: The change.
+        uuid: The unique id of the transaction.
+        transaction_properties: Metadata by key.
     """
 
     read_version: int
@@ -67,7 +67,7 @@ class Transaction:
 
 
 class BulkCommitResult(TypedDict):
-    """The dataset after a commit of many transactions, and the one they became."""
+    """The dataset after a bulk commit, and the merged transaction."""
 
     dataset: LanceDataset
     merged: Transaction
@@ -75,7 +75,7 @@ class BulkCommitResult(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Destination:
-    """Where to commit, and how."""
+    """The destination and options of a commit."""
 
     handle: Handle | None
     uri: str
@@ -83,20 +83,20 @@ class _Destination:
     options: CommitOptions
 
     def publish(self, transaction: stored.Transaction) -> Handle:
-        location, meter = self._place()
+        location, meter = self._location()
         if self.options.detached:
-            _check_naming(location)
-        # A dataset, unlike a URI, is one table: another one at its place is not changed.
-        known = None if self.handle is None else self.handle.snapshot
-        options = replace(self.options, snapshot=known, checks_files=True)
+            _check_supports_detached(location)
+        # Unlike a URI, a dataset refers to one table; never change another table at its path.
+        snapshot_before = None if self.handle is None else self.handle.snapshot
+        options = replace(self.options, snapshot=snapshot_before, checks_files=True)
         snapshot = ops.publish.commit_transaction(location, transaction, options)
         return Handle(snapshot, meter, self.opening)
 
-    def rehearse(self, transaction: stored.Transaction) -> ChangeReport:
-        """Return what publishing a transaction would do; its files are there already."""
-        location, _ = self._place()
+    def dry_run(self, transaction: stored.Transaction) -> ChangeReport:
+        """Report the changes of a transaction; its files are already written."""
+        location, _ = self._location()
         if self.options.detached:
-            _check_naming(location)
+            _check_supports_detached(location)
         options = replace(self.options, handler=None)
         return ops.dry_run.dry_run_write(
             location,
@@ -105,26 +105,26 @@ class _Destination:
         )
 
     def latest_version(self) -> int:
-        """Return the number of the latest version, or 0 if there is no table."""
-        latest = latest_snapshot(self._place()[0])
+        """Return the latest version number, or 0 if the table does not exist."""
+        latest = latest_snapshot(self._location()[0])
         return 0 if latest is None else latest.version
 
-    def _place(self) -> tuple[Any, Any]:
+    def _location(self) -> tuple[Any, Any]:
         if self.handle is not None:
             return self.handle.location, self.handle.meter
         return locate(self.uri, self.opening)
 
 
 class CommitOptionError(InvalidInputError, OSError):
-    """A commit cannot be done in the way that is asked for."""
+    """A combination of commit options is not supported."""
 
 
 class TransactionCountError(InvalidInputError, OverflowError):
-    """A number of transactions is negative."""
+    """The number of transactions is negative."""
 
 
 class CommitMethods:
-    """Publishes operations, and shows those of the past."""
+    """Methods that commit operations and list transactions."""
 
     _handle: Handle
 
@@ -153,33 +153,33 @@ class CommitMethods:
         """Commit an operation as a new version.
 
         Args:
-            base_uri: The dataset or its URI; an overwrite creates it if there is none.
+            base_uri: The dataset or its URI; an overwrite creates a missing dataset.
             operation: The operation, or a transaction.
-            read_version: The version that the operation was computed from; required unless it
-                overwrites or restores.
+            read_version: The version that the operation was computed from; required except for
+                overwrite and restore.
             commit_lock: A lock held during the commit, for stores without conditional puts.
             storage_options: Options of the object store.
-            enable_v2_manifest_paths: Whether a new dataset names manifests so that listings are
-                newest first.
-            detached: Whether to commit a version outside the history, found by its number only.
-            max_retries: How many times to rebase on concurrent commits; with 0 an overwrite fails
-                if anything was committed since `read_version`.
+            enable_v2_manifest_paths: Whether a new dataset uses manifest names that list the newest
+                version first.
+            detached: Whether to commit outside of the history; the version has only a number.
+            max_retries: Number of rebases on concurrent commits; with 0 an overwrite fails if
+                `read_version` is not the latest version.
             commit_message: A message to record with the transaction.
-            enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
-            namespace_client: The namespace that knows the table.
+            enable_stable_row_ids: Whether a new dataset has stable row ids.
+            namespace_client: The namespace of the table.
             table_id: The id of the table in the namespace.
-            namespace_client_managed_versioning: Whether the namespace keeps the versions of a table
-                whose `base_uri` is given.
+            namespace_client_managed_versioning: Whether the namespace manages the versions of a
+                table given by `base_uri`.
             base_store_params: Storage options of base paths, by path.
-            commit_timeout: How long to retry.
+            commit_timeout: The time limit of retries.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
             The dataset at the new version; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
-            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit made a conflicting change.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -197,7 +197,7 @@ class CommitMethods:
             CommitOptions(
                 attempts=max_retries,
                 detached=detached,
-                naming=_naming(enable_v2_manifest_paths),
+                naming=_manifest_naming(enable_v2_manifest_paths),
                 stable_row_ids=bool(enable_stable_row_ids),
                 seconds=_seconds(commit_timeout),
             ),
@@ -221,8 +221,8 @@ class CommitMethods:
                 read_version, change, ops.publish.CommitProperties(commit_message)
             )
         if dry_run:
-            return destination.rehearse(made)
-        own = cast("type[LanceDataset]", cls)  # what this is mixed into
+            return destination.dry_run(made)
+        own = cast("type[LanceDataset]", cls)  # the class that uses this mixin
         return own(destination.uri, _handle=destination.publish(made))
 
     @previews_class
@@ -241,19 +241,19 @@ class CommitMethods:
         *,
         dry_run: bool = False,
     ) -> BulkCommitResult | ChangeReport:
-        """Commit many appends as one version.
+        """Commit several append transactions as one version.
 
         Args:
             dest: The dataset or its URI.
-            transactions: The transactions, all of them appends.
+            transactions: The append transactions.
             commit_lock: A lock held during the commit, for stores without conditional puts.
             storage_options: Options of the object store.
-            enable_v2_manifest_paths: Whether a new dataset names manifests so that listings are
-                newest first.
-            detached: Whether to commit a version outside the history.
-            max_retries: How many times to rebase on concurrent commits.
+            enable_v2_manifest_paths: Whether a new dataset uses manifest names that list the newest
+                version first.
+            detached: Whether to commit outside of the history.
+            max_retries: Number of rebases on concurrent commits.
             base_store_params: Storage options of base paths, by path.
-            commit_timeout: How long to retry.
+            commit_timeout: The time limit of retries.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
 
         Returns:
@@ -261,8 +261,8 @@ class CommitMethods:
             `ChangeReport`.
 
         Raises:
-            CommitConflictError: If a concurrent commit changed the same thing first.
-            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit made a conflicting change.
+            InvalidInputError: If an argument is invalid.
 
         Example:
             ```python
@@ -280,7 +280,7 @@ class CommitMethods:
             CommitOptions(
                 attempts=max_retries,
                 detached=bool(detached),
-                naming=_naming(enable_v2_manifest_paths),
+                naming=_manifest_naming(enable_v2_manifest_paths),
                 seconds=_seconds(commit_timeout),
             ),
         )
@@ -294,13 +294,13 @@ class CommitMethods:
         read_version = min(each.read_version for each in transactions)
         merged = ops.publish.new_transaction(read_version, Append(fragments))
         if dry_run:
-            return destination.rehearse(merged)
+            return destination.dry_run(merged)
         own = cast("type[LanceDataset]", cls)
         published = own(destination.uri, _handle=destination.publish(merged))
         return BulkCommitResult(dataset=published, merged=transaction_to_user(merged))
 
     def read_transaction(self, version: int) -> Transaction | None:
-        """Return the transaction that made a version.
+        """Return the transaction that created a version.
 
         Args:
             version: The version number.
@@ -309,7 +309,7 @@ class CommitMethods:
             The transaction, or None if its file was cleaned up.
 
         Raises:
-            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            VersionNotFoundError: If the version does not exist or was cleaned up.
 
         Example:
             ```python
@@ -323,10 +323,10 @@ class CommitMethods:
         """Return the latest transactions, newest first.
 
         Args:
-            recent_transactions: How many to return.
+            recent_transactions: The maximum number of transactions.
 
         Returns:
-            The transactions, None in place of one that is no longer known.
+            The transactions; None for a transaction that was cleaned up.
 
         Example:
             ```python
@@ -334,7 +334,7 @@ class CommitMethods:
             ```
         """
         if recent_transactions < 0:
-            raise TransactionCountError("how many is not negative", found=recent_transactions)
+            raise TransactionCountError("negative recent_transactions", found=recent_transactions)
         found = [_transaction_of(self._handle.snapshot)]
         version = self._handle.snapshot.version - 1
         while len(found) < recent_transactions and version > 0:
@@ -346,9 +346,9 @@ class CommitMethods:
         return found
 
     def migrate_manifest_paths_v2(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Rename all manifests so that a listing returns the newest first.
+        """Rename all manifests so that listings return the newest version first.
 
-        No other process may write meanwhile.
+        No other process may write during the migration.
 
         Args:
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
@@ -372,7 +372,7 @@ class CommitMethods:
 
 
 def transaction_from_user(transaction: Transaction) -> stored.Transaction:
-    """Return the transaction that a user describes."""
+    """Convert a transaction of the public API."""
     return stored.Transaction(
         transaction.read_version,
         transaction.uuid,
@@ -382,7 +382,7 @@ def transaction_from_user(transaction: Transaction) -> stored.Transaction:
 
 
 def transaction_to_user(transaction: stored.Transaction) -> Transaction:
-    """Return a transaction as users see it."""
+    """Convert a transaction to the public API."""
     return Transaction(
         transaction.read_version,
         operation_to_user(transaction.operation),
@@ -402,7 +402,7 @@ def _destination(
     if opening.commit_lock is not None and not callable(opening.commit_lock):
         raise CommitTypeError(f"commit_lock must be a function, got {type(opening.commit_lock)}")
     if isinstance(base_uri, CommitMethods):
-        handle = base_uri._handle  # noqa: SLF001 - of this class
+        handle = base_uri._handle  # noqa: SLF001 - the same class
         handler = opening.handler
         own = replace(options, handler=handler) if handler is not None else options
         return _Destination(handle, handle.location.uri, handle.options, own)
@@ -411,8 +411,8 @@ def _destination(
     return _Destination(None, text_of(base_uri), opening, options)
 
 
-def _check_naming(location: TableLocation) -> None:
-    """Raise if versions beside the history cannot have names: those of V1 have no room for them."""
+def _check_supports_detached(location: TableLocation) -> None:
+    """Raise for detached commits with V1 manifest names, which cannot represent them."""
     latest = latest_snapshot(location)
     if latest is not None and latest.entry.naming is ManifestNaming.V1:
         raise CommitOptionError(
@@ -422,16 +422,16 @@ def _check_naming(location: TableLocation) -> None:
 
 
 def _seconds(timeout: timedelta | None) -> float | None:
-    """Return for how long to try, None for ever."""
+    """Return the commit timeout in seconds, None for no limit."""
     if timeout is None:
         return None
     seconds = timeout.total_seconds()
     if seconds < 0:
         raise InvalidInputError("commit_timeout must not be negative", seconds=seconds)
     if seconds == 0:
-        raise CommitOptionError("commit_timeout must be non-zero; None is for ever")
+        raise CommitOptionError("commit_timeout must be non-zero; None disables the timeout")
     return seconds
 
 
-def _naming(enable_v2: bool | None) -> ManifestNaming:
+def _manifest_naming(enable_v2: bool | None) -> ManifestNaming:
     return ManifestNaming.V1 if enable_v2 is False else ManifestNaming.V2

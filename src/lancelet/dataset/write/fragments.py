@@ -1,6 +1,6 @@
-"""Writing fragments for a commit to come, as pylance has it: `write_fragments`.
+"""Writes of uncommitted fragments, with the API of pylance: `write_fragments`.
 
-Many processes write fragments of one dataset; one commits them all, see `LanceDataset.commit`.
+Many processes can write fragments of one dataset; one of them commits: `LanceDataset.commit`.
 """
 
 from __future__ import annotations
@@ -60,18 +60,17 @@ def write_fragments(
     table_id: Sequence[str] | None = None,
     session: Session | None = None,
 ) -> list[FragmentMetadata] | Transaction:
-    """Write rows as fragments, without committing them.
+    """Write rows as fragments without committing them.
 
-    See `write_dataset` for the other arguments. Rows (`data`) that are appended to an existing
-    dataset (`dataset_uri`, or the dataset itself) have to fit its schema. With
+    See `write_dataset` for the shared arguments. Rows (`data`) that are appended to an existing
+    dataset (`dataset_uri`, or the dataset itself) must match its schema. With
     `return_transaction` the result is a transaction.
 
     Returns:
         The fragments, for `LanceOperation.Append`, or the transaction.
 
     Raises:
-        SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-            conversion.
+        SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
 
     Example:
         ```python
@@ -113,7 +112,7 @@ def write_fragments(
         )
     operation = prepared.operation
     if not isinstance(operation, Append | Overwrite):
-        raise InternalError("a write prepared another operation", found=type(operation).__name__)
+        raise InternalError("unexpected operation of a write", found=type(operation).__name__)
     fragments = tuple(replace(fragment, id=FragmentId(0)) for fragment in operation.fragments)
     if not return_transaction:
         return [fragment_to_user(fragment) for fragment in fragments]
@@ -133,10 +132,10 @@ def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) 
 
 
 def _located(request: WriteRequest) -> tuple[TableLocation, Snapshot | None]:
-    """Return where to write, and the latest version of the table: of that which is open, if one is.
+    """Return the destination and the latest version of the table, or of the open dataset.
 
-    The rows are read afterwards, as they may come from the table itself.
+    Called before the rows are read, because they may come from the same table.
     """
     location, _, _ = request.locate()
-    known = request.known
-    return location, latest_snapshot(location) if known is None else refresh_snapshot(known)
+    snapshot = request.open_snapshot
+    return location, latest_snapshot(location) if snapshot is None else refresh_snapshot(snapshot)

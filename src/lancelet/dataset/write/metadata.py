@@ -1,4 +1,4 @@
-"""Fragments and their files as pylance shows them, and the JSON that they travel as."""
+"""Metadata of fragments and files with the API of pylance, and its JSON form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DeletionFile:
-    """An entry for a deletion file of a fragment."""
+    """The metadata of a deletion file of a fragment."""
 
     read_version: int
     id: int
@@ -54,47 +54,47 @@ class DeletionFile:
         self.base_id = base_id
 
     def asdict(self) -> dict[str, Any]:
-        """Return the entry as a dict."""
+        """Return the metadata as a dict."""
         return dict(vars(self))
 
     def json(self) -> str:
-        """Return the entry as JSON text."""
+        """Serialize the metadata to JSON."""
         return json.dumps(self.asdict())
 
     @staticmethod
     def from_json(json: str) -> DeletionFile:
-        """Return the entry of JSON text."""
+        """Deserialize metadata from JSON."""
         return DeletionFile(**_loads(json))
 
     def path(self, fragment_id: int, base_uri: str | None = None) -> str:
-        """Return the path of the file, below the table or below a base."""
+        """Return the path of the file, relative to the table or to a base path."""
         path = deletion_file_from_json(self.asdict()).path(fragment_id)
         return path if base_uri is None else f"{base_uri}/{path}"
 
     def __eq__(self, other: object) -> bool:
-        """Compare every part."""
+        """Compare all fields."""
         return isinstance(other, DeletionFile) and vars(self) == vars(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it can be changed
+    __hash__ = None  # type: ignore[assignment]  # the class is mutable
 
     def __repr__(self) -> str:
-        """Return a call that makes the entry again."""
+        """Return the constructor call."""
         parts = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"DeletionFile({parts})"
 
 
 @dataclass(eq=True)
 class _SequenceMeta:
-    """Row ids or row versions of a fragment, as the fragment's JSON has them."""
+    """Row ids or row versions of a fragment, in the JSON form of fragments."""
 
     form: Any
 
     def json(self) -> str:
-        """Return the sequence as JSON text."""
+        """Serialize the sequence to JSON."""
         return json.dumps(self.form)
 
     def asdict(self) -> Any:
-        """Return the sequence as its JSON form."""
+        """Return the JSON form of the sequence."""
         return self.form
 
 
@@ -103,26 +103,26 @@ class RowIdMeta(_SequenceMeta):
 
     @staticmethod
     def from_json(json: str) -> RowIdMeta:
-        """Return the row ids of JSON text."""
+        """Deserialize row ids from JSON."""
         return RowIdMeta(_loads(json))
 
     @staticmethod
     def from_dict(form: Any) -> RowIdMeta:
-        """Return the row ids of a JSON form."""
+        """Parse the JSON form of row ids."""
         return RowIdMeta(form)
 
 
 class RowDatasetVersionMeta(_SequenceMeta):
-    """The versions in which rows of a fragment were created, or last changed."""
+    """The creation or last-update versions of the rows of a fragment."""
 
     @staticmethod
     def from_json(json: str) -> RowDatasetVersionMeta:
-        """Return the versions of JSON text."""
+        """Deserialize row versions from JSON."""
         return RowDatasetVersionMeta(_loads(json))
 
 
 class _CallablePath(str):
-    """A path that may be called, as it had to be once."""
+    """A path that can also be called; pylance once had a method `path`."""
 
     __slots__ = ()
 
@@ -140,7 +140,7 @@ class _CallablePath(str):
 
 @dataclass(init=False)
 class DataFile:
-    """An entry for a data file: which fields it holds, and in which of its columns."""
+    """The metadata of a data file: its fields and their column indices."""
 
     _path: str
     fields: list[int]
@@ -160,7 +160,7 @@ class DataFile:
         file_size_bytes: int | None = None,
         base_id: int | None = None,
     ) -> None:
-        """Describe a file by its path below the data folder."""
+        """Describe a file by its path relative to the data folder."""
         self._path = path
         self.fields = fields
         self.column_indices = column_indices or []
@@ -170,7 +170,7 @@ class DataFile:
         self.base_id = base_id
 
     def __repr__(self) -> str:
-        """Return a call that makes the entry again."""
+        """Return the constructor call."""
         return (
             f"DataFile(path='{self._path}', fields={self.fields}, "
             f"column_indices={self.column_indices}, "
@@ -181,11 +181,11 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """The path below the data folder of the base."""
+        """The path relative to the data folder of the base."""
         return _CallablePath(self._path)
 
     def field_ids(self) -> list[int]:
-        """Return the ids of the fields; the attribute `fields` has them too."""
+        """Return the field ids. Deprecated: use `fields`."""
         warnings.warn(
             "DataFile.field_ids is deprecated, use DataFile.fields instead",
             DeprecationWarning,
@@ -195,18 +195,18 @@ class DataFile:
 
     @classmethod
     def create(cls, dataset: LanceDataset, path: str, *, base_id: int | None = None) -> DataFile:
-        """Describe a file in the data folder of a dataset, matching its columns by name."""
+        """Return the metadata of a file in the data folder of a dataset; columns match by name."""
         return file_to_user(describe_file(dataset.snapshot, path, base_id=base_id))
 
 
 @dataclass
 class DataOverlayFile:
-    """New values for some rows, laid over a fragment.
+    """An overlay: new values for some rows of a fragment.
 
     Attributes:
-        data_file: The values, in the order of the rows.
-        offsets: The rows, for all fields or for each; deleted rows count too.
-        committed_version: The version that laid it, None before.
+        data_file: The file with the values, in row order.
+        offsets: The row offsets, common to all fields or per field; deleted rows are counted.
+        committed_version: The version that committed the overlay; None before the commit.
     """
 
     data_file: DataFile
@@ -216,7 +216,7 @@ class DataOverlayFile:
 
 @dataclass
 class FragmentMetadata:
-    """What a fragment is made of; ids of new fragments are given at the commit."""
+    """The metadata of a fragment. A commit assigns the ids of new fragments."""
 
     id: int
     files: list[DataFile]
@@ -234,11 +234,11 @@ class FragmentMetadata:
 
     @property
     def num_rows(self) -> int:
-        """How many rows are alive."""
+        """The number of live rows."""
         return self.physical_rows - self.num_deletions
 
     def data_files(self) -> list[DataFile]:
-        """Return the data files, as the attribute `files` does.
+        """Return the data files. Deprecated: use `files`.
 
         Returns:
             The data files.
@@ -278,19 +278,19 @@ class FragmentMetadata:
         """Parse JSON text.
 
         Args:
-            json_data: The text of what `to_json` returned.
+            json_data: The serialized result of `to_json`.
 
         Returns:
             The metadata.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is invalid.
         """
         return fragment_to_user(fragment_from_json(_loads(json_data)))
 
 
 def fragment_to_user(fragment: stored.Fragment) -> FragmentMetadata:
-    """Return a fragment as users see it."""
+    """Convert a fragment to the public API."""
     form = fragment_to_json(fragment)
     deletion = fragment.deletion_file
     created, updated = form["created_at_version_meta"], form["last_updated_at_version_meta"]
@@ -307,22 +307,22 @@ def fragment_to_user(fragment: stored.Fragment) -> FragmentMetadata:
 
 
 def fragment_from_user(metadata: FragmentMetadata) -> stored.Fragment:
-    """Return the fragment that a user describes."""
+    """Convert a fragment of the public API."""
     return fragment_from_json(metadata.to_json())
 
 
 def file_to_user(file: stored.DataFile) -> DataFile:
-    """Return an entry for a data file as users see it."""
+    """Convert data file metadata to the public API."""
     return DataFile(**data_file_to_json(file))
 
 
 def file_from_user(file: DataFile) -> stored.DataFile:
-    """Return the entry for a data file that a user describes."""
+    """Convert data file metadata of the public API."""
     return data_file_from_json(_file_to_json(file))
 
 
 def overlay_to_user(overlay: stored.DataOverlay) -> DataOverlayFile:
-    """Return an overlay as users see it."""
+    """Convert an overlay to the public API."""
     offsets = overlay_to_json(overlay)["offsets"]
     return DataOverlayFile(
         file_to_user(overlay.data_file), offsets, overlay.committed_version or None
@@ -330,7 +330,7 @@ def overlay_to_user(overlay: stored.DataOverlay) -> DataOverlayFile:
 
 
 def overlay_from_user(overlay: DataOverlayFile) -> stored.DataOverlay:
-    """Return the overlay that a user describes."""
+    """Convert an overlay of the public API."""
     return overlay_from_json(_overlay_form(overlay))
 
 
@@ -343,7 +343,7 @@ def _overlay_form(overlay: DataOverlayFile) -> dict[str, Any]:
 
 
 def _offsets_form(offsets: Any) -> list[Any]:
-    """Return rows in their order, for all fields or for each of them."""
+    """Return the row offsets in the API form: common to all fields or per field."""
     given: list[Any] = list(offsets) if isinstance(offsets, Iterable) else [None]
     if all(_is_offset(each) for each in given):
         return _ascending(given)
@@ -352,8 +352,8 @@ def _offsets_form(offsets: Any) -> list[Any]:
         if all(_is_offset(each) for own in rows for each in own):
             return [_ascending(own) for own in rows]
     raise InvalidInputError(
-        "DataOverlayFile.offsets must be an iterable of ints, the rows of all fields, or a list "
-        "of such, the rows of each field",
+        "DataOverlayFile.offsets must be an iterable of ints, common to all fields, or a list "
+        "of iterables, one per field",
         offsets=repr(offsets),
     )
 
@@ -363,14 +363,12 @@ def _ascending(offsets: list[int]) -> list[int]:
     repeated = next((own for own, after in pairwise(found) if own == after), None)
     if repeated is not None:
         raise InvalidInputError(
-            "DataOverlayFile.offsets must not repeat an offset, so that sorted they are strictly "
+            "DataOverlayFile.offsets must be unique, so that sorted offsets are strictly "
             "ascending: each belongs to a row of the file",
             offset=repeated,
         )
     if found and not 0 <= found[0] <= found[-1] < 1 << 32:
-        raise InvalidInputError(
-            "the number of a row in a fragment is an unsigned one of 32 bits", offsets=found
-        )
+        raise InvalidInputError("row offsets must be unsigned 32-bit integers", offsets=found)
     return found
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ModelMethods:
-    """Writes datasets of models."""
+    """Methods that write Pydantic models."""
 
     @previews_class_dataset
     def from_pydantic_model(
@@ -37,7 +37,7 @@ class ModelMethods:
         Args:
             model_class: The class of the models.
             data: The models, at least one.
-            uri: Where to write; by default the class name in snake case.
+            uri: The destination; by default the class name in snake case.
             mode: As for `write_dataset`.
             dry_run: Write nothing and return a report of what would be written.
             **kwargs: Further arguments of `write_dataset`.
@@ -46,9 +46,8 @@ class ModelMethods:
             The dataset; with `dry_run`, the `ChangeReport`.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
-            AlreadyExistsError: If the name is taken.
+            SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
+            AlreadyExistsError: If the name already exists.
 
         Example:
             ```python
@@ -63,7 +62,7 @@ class ModelMethods:
         """
         import pydantic  # noqa: PLC0415 - an extra
 
-        from lancelet.pydantic import (  # noqa: PLC0415 - it needs Pydantic
+        from lancelet.pydantic import (  # noqa: PLC0415 - requires Pydantic
             ModelTypeError,
             models_to_table,
         )
@@ -81,5 +80,5 @@ class ModelMethods:
         if dry_run:
             return request.report(rows)
         handle = request.write(rows)
-        own = cast("type[LanceDataset]", cls)  # what this is mixed into
+        own = cast("type[LanceDataset]", cls)  # the class that uses this mixin
         return own(handle.location.uri, session=request.session, _handle=handle)

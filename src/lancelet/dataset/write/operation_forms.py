@@ -1,4 +1,4 @@
-"""Operations of users and operations of tables, each made from the other."""
+"""Conversion between operations of the public API and operations of tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BY_UPDATE_MODE: Final = {mode: name for name, mode in _UPDATE_MODES.items()}
 
 
 def operation_from_user(operation: User.BaseOperation) -> op.Operation:
-    """Return the operation that a user describes."""
+    """Convert an operation of the public API."""
     match operation:
         case User.Append(fragments):
             return op.Append(_stored(fragments))
@@ -87,7 +87,7 @@ def operation_from_user(operation: User.BaseOperation) -> op.Operation:
         case User.Other(stored):
             return stored
         case User.Clone():
-            raise UnsupportedError("clones are made by shallow_clone, deep_clone and create_branch")
+            raise UnsupportedError("use shallow_clone, deep_clone or create_branch, not Clone")
         case _:
             raise OperationTypeError(
                 "operation must be a LanceOperation.BaseOperation or Transaction, "
@@ -96,7 +96,7 @@ def operation_from_user(operation: User.BaseOperation) -> op.Operation:
 
 
 def operation_to_user(operation: op.Operation) -> User.BaseOperation:
-    """Return an operation as users see it."""
+    """Convert an operation to the public API."""
     match operation:
         case op.Append(fragments):
             return User.Append(_shown(fragments))
@@ -165,7 +165,7 @@ def _schema(schema: LanceSchema | pa.Schema, fragments: Iterable[Fragment]) -> S
     if isinstance(schema, LanceSchema):
         return schema.stored
     if not isinstance(schema, pa.Schema):
-        raise OperationTypeError("a schema is a LanceSchema or of pyarrow", found=str(type(schema)))
+        raise OperationTypeError("expected LanceSchema or pyarrow.Schema", found=str(type(schema)))
     versions = [file.version for fragment in fragments for file in fragment.files]
     has_blob_v2 = bool(versions) and min(versions) >= FileVersion.V2_2
     return Schema.from_arrow(schema, blob_v2=has_blob_v2)
@@ -175,7 +175,7 @@ def _update(operation: User.Update) -> op.Update:
     mode = _UPDATE_MODES.get(operation.update_mode.lower())
     if mode is None:
         raise InvalidInputError(
-            "rows are not updated in such a way",
+            "unknown update_mode",
             update_mode=operation.update_mode,
             known=list(_UPDATE_MODES),
         )

@@ -1,11 +1,11 @@
-"""What a commit does, as pylance has it: `LanceOperation` and the classes in it.
+"""Operations of commits with the API of pylance: `LanceOperation` and its classes.
 
-    LanceOperation.Append(fragments)                        more rows
-    LanceOperation.Delete([changed], [gone], "a = 1")       fewer rows
-    LanceOperation.Merge(fragments, schema)                 more columns
+    LanceOperation.Append(fragments)                        adds rows
+    LanceOperation.Delete([changed], [gone], "a = 1")       deletes rows
+    LanceOperation.Merge(fragments, schema)                 adds columns
 
-These are values that programs make and take apart; `operation_forms` turns them into the
-operations that tables understand, and back.
+These are plain values for programs; `operation_forms` converts them to the operations of tables
+and back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lancelet.format.operation import Operation
 
 
 class OperationTypeError(InvalidInputError, TypeError):
-    """A part of an operation is of the wrong type."""
+    """A field of an operation has the wrong type."""
 
 
 class LanceOperation:
@@ -37,12 +37,12 @@ class LanceOperation:
 
     @dataclass
     class Overwrite(BaseOperation):
-        """Replaces schema and rows, or creates a dataset.
+        """Replaces the schema and all rows, or creates a dataset.
 
         Attributes:
             new_schema: The schema of the fragments.
-            fragments: All that the dataset will have.
-            initial_bases: Base paths of a dataset that is created.
+            fragments: All fragments of the new version.
+            initial_bases: Base paths of a new dataset.
         """
 
         new_schema: LanceSchema | pa.Schema
@@ -55,10 +55,10 @@ class LanceOperation:
 
     @dataclass
     class Append(BaseOperation):
-        """Adds fragments, whose ids are given at the commit.
+        """Adds fragments; the commit assigns their ids.
 
         Attributes:
-            fragments: What is added.
+            fragments: The fragments to add.
         """
 
         fragments: list[FragmentMetadata]
@@ -73,8 +73,8 @@ class LanceOperation:
 
         Attributes:
             updated_fragments: Fragments with new deletion files.
-            deleted_fragment_ids: Fragments that are gone.
-            predicate: Which rows were meant, for people.
+            deleted_fragment_ids: The ids of removed fragments.
+            predicate: The predicate of the deletion, for information only.
         """
 
         updated_fragments: list[FragmentMetadata]
@@ -90,14 +90,14 @@ class LanceOperation:
         """Changes rows.
 
         Attributes:
-            removed_fragment_ids: Fragments that are gone.
-            updated_fragments: Fragments with other files or deletions.
-            new_fragments: Fragments of rows that moved or are new.
-            fields_modified: The ids of fields that were written anew in place.
-            fields_for_preserving_frag_bitmap: The ids of the fields that changed; indices on
-                others go on covering the new fragments.
+            removed_fragment_ids: The ids of removed fragments.
+            updated_fragments: Fragments with new data files or deletion files.
+            new_fragments: Fragments with moved or new rows.
+            fields_modified: The ids of fields that were rewritten in place.
+            fields_for_preserving_frag_bitmap: The ids of the updated fields; indices on other
+                fields still cover the new fragments.
             update_mode: `rewrite_rows`, the default, or `rewrite_columns`.
-            updated_fragment_offsets: The offsets that changed by fragment, as Roaring bitmaps.
+            updated_fragment_offsets: The updated row offsets by fragment, as Roaring bitmaps.
         """
 
         removed_fragment_ids: list[int] = field(default_factory=list)
@@ -108,7 +108,7 @@ class LanceOperation:
         update_mode: str = ""
         updated_fragment_offsets: dict[int, bytes] | None = None
         inserted_rows: KeyFilter | None = field(default=None, repr=False, compare=False)
-        """Which keys a merge inserted, so that others notice the same; not one of pylance's."""
+        """The keys inserted by a merge, to detect conflicts; not part of pylance."""
 
         def __post_init__(self) -> None:
             """Check the types."""
@@ -120,9 +120,9 @@ class LanceOperation:
         """Adds columns or changes types.
 
         Attributes:
-            fragments: All fragments, with the files that they have then.
-            schema: The schema then.
-            preserves_nullability: Whether no field became nullable, or the reverse.
+            fragments: All fragments with their new files.
+            schema: The new schema.
+            preserves_nullability: Whether the nullability of all fields is unchanged.
         """
 
         fragments: list[FragmentMetadata]
@@ -142,24 +142,24 @@ class LanceOperation:
 
     @dataclass
     class Restore(BaseOperation):
-        """Makes an older version the latest.
+        """Restores an older version as the latest.
 
         Attributes:
-            version: Its number.
+            version: The version number.
         """
 
         version: int
 
     @dataclass
     class Clone(BaseOperation):
-        """Started the table from a version of another; cannot be committed.
+        """Created the table from a version of another table; cannot be committed.
 
         Attributes:
-            is_shallow: Whether the files stayed where they were.
-            ref_name: The branch of the other, if not its main one.
-            ref_version: The version.
-            ref_path: Where the other is.
-            branch_name: The branch that this is, if it is one.
+            is_shallow: Whether the table refers to the files of the source.
+            ref_name: The branch of the source; None for the main branch.
+            ref_version: The version of the source.
+            ref_path: The URI of the source.
+            branch_name: The name of the new branch, if the clone is a branch.
         """
 
         is_shallow: bool
@@ -170,11 +170,11 @@ class LanceOperation:
 
     @dataclass
     class RewriteGroup:
-        """Fragments that were written anew together.
+        """Fragments that were rewritten together.
 
         Attributes:
-            old_fragments: What they were.
-            new_fragments: What they became.
+            old_fragments: The fragments before.
+            new_fragments: The fragments after.
         """
 
         old_fragments: list[FragmentMetadata]
@@ -182,14 +182,14 @@ class LanceOperation:
 
     @dataclass
     class RewrittenIndex:
-        """An index segment whose rows moved.
+        """An index segment that was remapped.
 
         Attributes:
-            old_id: The segment before.
-            new_id: The segment after.
-            new_details_type_url: The type of its details.
-            new_details_value: Its details.
-            new_index_version: The version of its files.
+            old_id: The id of the old segment.
+            new_id: The id of the new segment.
+            new_details_type_url: The type URL of the index details.
+            new_details_value: The serialized index details.
+            new_index_version: The version of the index files.
         """
 
         old_id: str
@@ -200,11 +200,11 @@ class LanceOperation:
 
     @dataclass
     class Rewrite(BaseOperation):
-        """Replaces fragments by others with the same rows.
+        """Replaces fragments by fragments with the same rows.
 
         Attributes:
-            groups: What was replaced by what.
-            rewritten_indices: What happened to indices.
+            groups: The old and new fragments.
+            rewritten_indices: The remapped index segments.
         """
 
         groups: list[LanceOperation.RewriteGroup]
@@ -220,8 +220,8 @@ class LanceOperation:
         """Adds and removes index segments.
 
         Attributes:
-            new_indices: Segments that are added.
-            removed_indices: Segments that go.
+            new_indices: The segments to add.
+            removed_indices: The segments to remove.
         """
 
         new_indices: list[Index]
@@ -229,7 +229,7 @@ class LanceOperation:
 
     @dataclass
     class DataReplacementGroup:
-        """A file that takes over its fields in a fragment.
+        """A data file that replaces the values of its fields in a fragment.
 
         Attributes:
             fragment_id: The fragment.
@@ -241,10 +241,10 @@ class LanceOperation:
 
     @dataclass
     class DataReplacement(BaseOperation):
-        """Swaps or adds data files.
+        """Replaces or adds data files.
 
         Attributes:
-            replacements: The files by fragment.
+            replacements: The data files by fragment.
         """
 
         replacements: list[LanceOperation.DataReplacementGroup]
@@ -257,7 +257,7 @@ class LanceOperation:
 
         Attributes:
             fragment_id: The fragment.
-            overlays: What is laid over it.
+            overlays: The overlays.
         """
 
         fragment_id: int
@@ -265,7 +265,7 @@ class LanceOperation:
 
     @dataclass
     class DataOverlay(BaseOperation):
-        """Lays new values over fragments.
+        """Adds overlays to fragments.
 
         Attributes:
             groups: The overlays by fragment.
@@ -278,8 +278,8 @@ class LanceOperation:
         """Drops, renames or reorders columns.
 
         Attributes:
-            schema: The schema then.
-            preserves_nullability: Whether no field became nullable, or the reverse.
+            schema: The new schema.
+            preserves_nullability: Whether the nullability of all fields is unchanged.
         """
 
         schema: LanceSchema
@@ -290,8 +290,8 @@ class LanceOperation:
         """Changes to a map.
 
         Attributes:
-            updates: New values by key; None takes a key away.
-            replace: Whether all other keys go.
+            updates: New values by key; None removes a key.
+            replace: Whether to remove all other keys.
         """
 
         updates: dict[str, str | None]
@@ -299,7 +299,7 @@ class LanceOperation:
 
     @dataclass
     class UpdateConfig(BaseOperation):
-        """Changes what a dataset says of itself.
+        """Changes the config and metadata of a dataset.
 
         Attributes:
             config_updates: Changes to the config.
@@ -315,10 +315,10 @@ class LanceOperation:
 
     @dataclass
     class Other(BaseOperation):
-        """An operation that pylance shows no class for, such as registering base paths.
+        """An operation without a pylance class, such as registering base paths.
 
         Attributes:
-            stored: The operation as tables keep it.
+            stored: The internal operation.
         """
 
         stored: Operation

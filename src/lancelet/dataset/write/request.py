@@ -1,7 +1,7 @@
-"""What a caller of `write_dataset`, `write_fragments` or `LanceFragment.create` asks for.
+"""The common request of `write_dataset`, `write_fragments` and `LanceFragment.create`.
 
-Each of them takes the arguments that pylance has and makes one request of them. The request says
-where to write and what the layers below need to know.
+Each function converts its arguments, which are those of pylance, to a `WriteRequest`. The request
+provides the destination and the options of the lower layers.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _CLEANUP: Final = "lance.auto_cleanup"
 
 
 def auto_cleanup_config(options: Mapping[str, int]) -> dict[str, str]:
-    """Return the config that makes every so many commits clean up what is old.
+    """Return the config that enables automatic cleanup.
 
     >>> auto_cleanup_config({"interval": 3, "older_than_seconds": 100})
     {'lance.auto_cleanup.interval': '3', 'lance.auto_cleanup.older_than': '1m 40s'}
     """
     unknown = sorted(set(options) - {"interval", "older_than_seconds", "retain_versions"})
     if unknown:
-        raise InvalidInputError("no setting of cleaning up has that name", name=unknown[0])
+        raise InvalidInputError("unknown auto cleanup option", name=unknown[0])
     config: dict[str, str] = {}
     if "interval" in options:
         config[f"{_CLEANUP}.interval"] = str(options["interval"])
@@ -76,12 +76,12 @@ _BLOB_MODES: Final = ("reference", "ingest")
 
 
 class BaseNameError(InvalidInputError, TypeError):
-    """A base was named by something else than text."""
+    """The name of a base path is not text."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """The arguments of a write, under pylance's names; see `write_dataset` for each."""
+    """The arguments of a write with the names of pylance; see `write_dataset`."""
 
     uri: str | os.PathLike[str] | LanceDataset | None
     mode: str | None = "create"
@@ -112,7 +112,7 @@ class WriteRequest:
     session: Session | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not available, and what cannot be."""
+        """Validate the arguments."""
         for name in self.__match_args__:
             given = getattr(self, name)
             if given is not None and name in KINDS:
@@ -120,7 +120,7 @@ class WriteRequest:
         named_table(self.uri, self.namespace_client, self.table_id)
         if self.external_blob_mode not in _BLOB_MODES:
             raise InvalidInputError(
-                "external_blob_mode is one of " + ", ".join(_BLOB_MODES),
+                "external_blob_mode must be one of " + ", ".join(_BLOB_MODES),
                 found=self.external_blob_mode,
             )
         if self.external_blob_mode == "ingest" and self.allow_external_blob_outside_bases:
@@ -135,29 +135,29 @@ class WriteRequest:
             )
 
     def check_session(self) -> None:
-        """Refuse a session beside a dataset that has another one."""
+        """Raise if the session differs from that of the destination dataset."""
         opened = self._opened
         if self.session is None or opened is None:
             return
         if not self.session.is_same_as(opened.session()):
             raise InvalidInputError(
-                "the session is not the destination dataset's own session; leave it out, or "
-                "pass the dataset's",
+                "the session differs from the session of the destination dataset; omit it or pass "
+                "the session of the dataset",
                 uri=opened.uri,
             )
 
     @property
     def _opened(self) -> LanceDataset | None:
-        """The dataset to write to, unless it was named."""
+        """The destination if it is an open dataset, else None."""
         return cast("LanceDataset", self.uri) if isinstance(self.uri, ArrowMethods) else None
 
     @property
-    def known(self) -> Snapshot | None:
-        """The version of the dataset to write to, unless that was named."""
+    def open_snapshot(self) -> Snapshot | None:
+        """The snapshot of the destination if it is an open dataset, else None."""
         return None if self._opened is None else self._opened.snapshot
 
     def write(self, rows: RowStream) -> Handle:
-        """Write rows, and return what looks at the new version."""
+        """Write rows, and return the dataset at the new version."""
         refuse_both(self.uri, self.namespace_client)
         if self.mode == "create" and isinstance(self.uri, str):
             renew_memory(self.uri, self.storage_options)
@@ -165,7 +165,7 @@ class WriteRequest:
         try:
             with self.showing_progress():
                 snapshot = ops.write_table.write_table(
-                    location, rows, self.write_mode, self.options, base=self.known
+                    location, rows, self.write_mode, self.options, base=self.open_snapshot
                 )
         except AlreadyExistsError as error:
             if self.table_id is None:
@@ -176,12 +176,12 @@ class WriteRequest:
         return Handle(snapshot, meter, options)
 
     def report(self, rows: RowStream) -> ChangeReport:
-        """Return what writing rows would do."""
+        """Report the changes of writing rows."""
         refuse_both(self.uri, self.namespace_client)
         return ops.write_table.report_write(self.locate()[0], rows, self.write_mode, self.options)
 
     def locate(self) -> tuple[TableLocation, IoMeter, OpenOptions]:
-        """Return where to write, what counts the requests, and how the table is opened."""
+        """Return the destination, its request meter, and the open options."""
         if self._opened is not None:
             handle = self._opened.handle
             return handle.location, handle.meter, handle.options
@@ -191,19 +191,19 @@ class WriteRequest:
         )
         uri = cast("str | os.PathLike[str] | None", self.uri)
         if uri is None:
-            assert named is not None, "one of the two was checked to be there"
+            assert named is not None, "either uri or table_id was validated"
             uri = named.uri_to_write(creates=self.write_mode is ops.write_table.WriteMode.CREATE)
         location, meter = locate(text_of(uri), options, self.session)
         return location, meter, options
 
     @property
     def write_mode(self) -> WriteMode:
-        """What to do with a table that is there."""
+        """The behavior for an existing table."""
         return ops.write_table.WriteMode.parse(self.mode)
 
     @property
     def options(self) -> WriteOptions:
-        """What the layers below need to know."""
+        """The options of the lower layers."""
         properties = dict(self.transaction_properties or {})
         return ops.write_table.WriteOptions(
             files=self._files(),
@@ -221,7 +221,7 @@ class WriteRequest:
         )
 
     def showing_progress(self) -> AbstractContextManager[object]:
-        """Show what is written within, as `progress` asks for."""
+        """Show the progress of the `with` block according to `progress`."""
         progress = self.progress
         return shown(None if isinstance(progress, FragmentWriteProgress) else progress)
 
@@ -238,8 +238,8 @@ class WriteRequest:
             data_cache_bytes=self.data_cache_bytes,
             max_page_bytes=self.max_page_bytes,
             pack_file_bytes=self.blob_pack_file_size_threshold,
-            on_begin=None if progress is None else _told(progress.begin),
-            on_complete=None if progress is None else _told(progress.complete),
+            on_begin=None if progress is None else _convert_callback(progress.begin),
+            on_complete=None if progress is None else _convert_callback(progress.complete),
         )
 
     def _version(self) -> FileVersion | None:
@@ -253,9 +253,11 @@ def _names(bases: Sequence[str] | None) -> tuple[str, ...]:
     names = tuple(bases or ())
     for name in names:
         if not isinstance(name, str):
-            raise BaseNameError("the name of a base must be a string", found=str(type(name)))
+            raise BaseNameError("the name of a base path must be a string", found=str(type(name)))
     return names
 
 
-def _told(tell: Callable[[FragmentMetadata], None]) -> Callable[[Fragment], None]:
-    return lambda fragment: tell(fragment_to_user(fragment))
+def _convert_callback(
+    callback: Callable[[FragmentMetadata], None],
+) -> Callable[[Fragment], None]:
+    return lambda fragment: callback(fragment_to_user(fragment))

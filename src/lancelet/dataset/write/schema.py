@@ -1,4 +1,4 @@
-"""The schema of a dataset with its field ids, as pylance's `LanceSchema`."""
+"""Schemas with field ids, with the API of pylance's `LanceSchema`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LanceField:
     """A field of a schema, with its id."""
 
     def __init__(self, field: Field) -> None:
-        """Show a field."""
+        """Wrap a field."""
         self._field = field
 
     def name(self) -> str:
@@ -27,11 +27,11 @@ class LanceField:
         return self._field.name
 
     def id(self) -> int:
-        """Return the id, which survives renames."""
+        """Return the id, which does not change when the field is renamed."""
         return int(self._field.id)
 
     def children(self) -> list[LanceField]:
-        """Return the fields within this one."""
+        """Return the child fields."""
         return [LanceField(child) for child in self._field.children]
 
     @property
@@ -40,7 +40,7 @@ class LanceField:
         return dict(self._field.metadata)
 
     def is_unenforced_primary_key(self) -> bool:
-        """Say whether the field is part of the primary key."""
+        """Return whether the field is part of the primary key."""
         return self._field.primary_key is not None
 
     def unenforced_primary_key_position(self) -> int | None:
@@ -48,7 +48,7 @@ class LanceField:
         return self._field.primary_key or None
 
     def is_unenforced_clustering_key(self) -> bool:
-        """Say whether the field is part of the clustering key."""
+        """Return whether the field is part of the clustering key."""
         return self._field.clustering_key is not None
 
     def unenforced_clustering_key_position(self) -> int | None:
@@ -60,11 +60,11 @@ class LanceField:
         return self._field.to_arrow()
 
     def __eq__(self, other: object) -> bool:
-        """Compare everything, ids included."""
+        """Compare all properties, including ids."""
         return isinstance(other, LanceField) and self._field == other._field
 
     def __hash__(self) -> int:
-        """Agree with equality."""
+        """Return a hash consistent with equality."""
         return hash(self._field)
 
     def __repr__(self) -> str:
@@ -76,33 +76,33 @@ class LanceSchema:
     """A schema with field ids."""
 
     def __init__(self, schema: Schema) -> None:
-        """Show a schema."""
+        """Wrap a schema."""
         self._schema = schema
 
     @property
     def stored(self) -> Schema:
-        """The schema as a table keeps it."""
+        """The internal schema."""
         return self._schema
 
     @staticmethod
     def from_pyarrow(schema: pa.Schema) -> LanceSchema:
-        """Return an Arrow schema with ids counted from 0."""
+        """Convert an Arrow schema; ids are assigned from 0."""
         return LanceSchema(Schema.from_arrow(schema))
 
     @staticmethod
     def _from_protos(metadata_json: str, *field_protos: bytes) -> LanceSchema:
-        """Return the schema of wire fields, as schemas that pylance pickled are made of."""
+        """Deserialize a schema that pylance pickled as protobuf fields."""
         try:
             metadata = {key: bytes(value) for key, value in json.loads(metadata_json).items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidInputError(
-                "the metadata of a schema is a JSON object of lists of bytes", found=metadata_json
+                "schema metadata must be a JSON object of byte lists", found=metadata_json
             ) from error
         try:
             protos = [parse_message(file_pb.Field, message) for message in field_protos]
             return LanceSchema(Schema.from_protos(protos, metadata))
         except CorruptDataError as error:
-            raise InvalidInputError(f"these are not the fields of a schema: {error}") from error
+            raise InvalidInputError(f"invalid schema fields: {error}") from error
 
     def to_pyarrow(self) -> pa.Schema:
         """Return the Arrow schema."""
@@ -120,7 +120,7 @@ class LanceSchema:
             return None
 
     def field_case_insensitive(self, name: str) -> LanceField | None:
-        """Return the field at a path, spelled in any case, or None."""
+        """Return the field at a case-insensitive path, or None."""
         for path, field in _paths(self._schema):
             if path.lower() == name.lower():
                 return LanceField(field)
@@ -138,15 +138,15 @@ class LanceSchema:
         ]
 
     def __eq__(self, other: object) -> bool:
-        """Compare everything, ids included."""
+        """Compare all properties, including ids."""
         return isinstance(other, LanceSchema) and self._schema == other._schema
 
     def __hash__(self) -> int:
-        """Agree with equality."""
+        """Return a hash consistent with equality."""
         return hash(self._schema.fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the schema that is shown."""
+        """Pickle the internal schema."""
         return (LanceSchema, (self._schema,))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Writing a dataset: `write_dataset` of pylance, and opening one: `dataset`."""
+"""The functions `write_dataset` and `dataset` of pylance."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def dataset(
     Args:
         uri: A path or URI.
         version: A number, a tag, or a pair of a branch and a number; by default the latest.
-        asof: A time, as `datetime` or ISO 8601 text: open the latest version of that time.
-        block_size: Has no effect: requests are as large as what they are for.
+        asof: A `datetime` or ISO 8601 text: open the latest version as of that time.
+        block_size: Has no effect: request sizes are chosen automatically.
         commit_lock: A lock held during commits, for stores without conditional puts.
         index_cache_size: Has no effect: the cache is limited in bytes.
         storage_options: Options of the object store, such as credentials.
@@ -61,21 +61,20 @@ def dataset(
         metadata_cache_size_bytes: The size of a metadata cache of its own.
         index_cache_size_bytes: The size of an index cache of its own.
         read_params: Has no effect: reads need no parameters.
-        session: The session whose caches are used; by default that of the process.
-        namespace_client: The namespace that knows the table, in place of `uri`.
+        session: The session with the caches to use; by default the process-wide session.
+        namespace_client: The namespace of the table, as an alternative to `uri`.
         table_id: The id of the table in the namespace.
         base_store_params: Storage options of base paths, by path.
-        durability: Of files on a disk: `flushed`, so that a commit that returned survives a loss of
-            power, or `written`, as pylance writes them. By default what the storage options say, or
-            `flushed`.
+        durability: For local files: `flushed`, so that commits survive a power loss, or `written`,
+            as in pylance. By default the value in the storage options, or `flushed`.
 
     Returns:
         The dataset at that version.
 
     Raises:
-        DatasetNotFoundError: If there is no dataset at the URI.
-        VersionNotFoundError: If the version was never committed, or was cleaned up.
-        RefNotFoundError: If no tag or branch has that name.
+        DatasetNotFoundError: If the URI contains no dataset.
+        VersionNotFoundError: If the version does not exist or was cleaned up.
+        RefNotFoundError: If the tag or branch does not exist.
 
     Example:
         ```python
@@ -147,21 +146,21 @@ def write_dataset(
     durability: Durability | None = None,
     dry_run: bool = False,
 ) -> LanceDataset | ChangeReport:
-    """Write rows as a new dataset, or append to or overwrite one.
+    """Write rows to a new dataset, or append to or overwrite an existing one.
 
-    Rows are converted to the types of the table where nothing is lost.
+    Rows are cast to the types of the table if no data is lost.
 
     Args:
         data_obj: The rows: an Arrow table, batches, a reader, a scanner, a dataset, a data frame of
             pandas or Polars, a Hugging Face dataset, a dict of columns, or a list of dicts.
         uri: A path or URI, or a dataset.
         schema: The schema to convert the rows to.
-        mode: `create` raises if the dataset exists, `append` adds rows, `overwrite` replaces schema
-            and rows. The last two create a dataset if there is none.
+        mode: `create` raises if the dataset exists, `append` adds rows, `overwrite` replaces the
+            schema and all rows. `append` and `overwrite` create a missing dataset.
         max_rows_per_file: The maximum number of rows per file.
-        max_rows_per_group: Rows of a batch within a file of version 0.1.
+        max_rows_per_group: The rows per row group in files of version 0.1.
         max_bytes_per_file: The approximate maximum size of a file.
-        data_cache_bytes: The bytes that may wait in memory for a page to fill.
+        data_cache_bytes: The maximum number of buffered bytes before pages are written.
         max_page_bytes: The maximum size of a page; see `LanceFileWriter`.
         commit_lock: A lock held during the commit, for stores without conditional puts.
         progress: Whether to show a progress bar; or a function called with `IndexProgress` events;
@@ -169,29 +168,29 @@ def write_dataset(
         storage_options: Options of the object store, such as credentials.
         data_storage_version: The version of data files: `stable`, `2.1` and so on.
         use_legacy_format: Deprecated: whether to write version 0.1.
-        enable_v2_manifest_paths: Whether a new dataset names manifests so that listings are newest
-            first.
-        enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
-        auto_cleanup_options: When a new dataset cleans old versions up automatically.
+        enable_v2_manifest_paths: Whether a new dataset uses manifest names that list the newest
+            version first.
+        enable_stable_row_ids: Whether a new dataset has stable row ids.
+        auto_cleanup_options: The automatic cleanup settings of a new dataset.
         commit_message: A message to record with the transaction.
         transaction_properties: Properties to record with the transaction.
         initial_bases: Base paths of a new dataset.
-        target_bases: Names or paths of the bases to write to, in turn; by default the folder of the
-            dataset.
-        target_all_bases: Write to all bases in turn, with the folder of the dataset if True,
-            without it if False.
+        target_bases: Names or paths of the base paths to write to, in rotation; by default the
+            folder of the dataset.
+        target_all_bases: Write to all base paths in rotation; True includes the folder of the
+            dataset, False excludes it.
         base_store_params: Storage options of base paths, by path.
-        external_blob_mode: `reference` leaves blobs given by URI where they are; `ingest` copies
-            their bytes.
-        allow_external_blob_outside_bases: Whether such blobs may lie outside of all bases.
-        blob_pack_file_size_threshold: The size of files shared by many blobs, if their field does
-            not set it.
-        namespace_client: The namespace that knows the table, in place of `uri`.
+        external_blob_mode: `reference` stores the URIs of external blobs; `ingest` copies their
+            bytes.
+        allow_external_blob_outside_bases: Whether external blobs may be outside of all base paths.
+        blob_pack_file_size_threshold: The maximum size of files shared by many blobs; fields may
+            override it.
+        namespace_client: The namespace of the table, as an alternative to `uri`.
         table_id: The id of the table in the namespace.
-        session: The session whose caches are used; by default that of the process.
-        durability: Of files on a disk: `flushed`, so that a commit that returned survives a loss of
-            power, or `written`, as pylance writes them. By default what the storage options say, or
-            `flushed`; an opened dataset keeps what it was opened with.
+        session: The session with the caches to use; by default the process-wide session.
+        durability: For local files: `flushed`, so that commits survive a power loss, or `written`,
+            as in pylance. By default the value in the storage options, or `flushed`. Fixed for an
+            open dataset.
         dry_run: Write nothing and return a report of what would be written.
 
     Returns:
@@ -199,8 +198,7 @@ def write_dataset(
 
     Raises:
         AlreadyExistsError: If the dataset exists and `mode` is `create`.
-        SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-            conversion.
+        SchemaMismatchError: If the rows do not match the schema, or a cast would lose data.
         CommitConflictError: If a concurrent commit changed the schema or overwrote the table.
 
     Example:
@@ -212,7 +210,7 @@ def write_dataset(
     session = session or Session()
     if durability is not None and isinstance(uri, LanceDataset):
         raise InvalidInputError(
-            "a dataset is as durable as it was opened; open it with `durability`", uri=uri.uri
+            "the durability of an open dataset is fixed; open it with `durability`", uri=uri.uri
         )
     request = WriteRequest(
         uri,

@@ -252,7 +252,7 @@ def test_wrong_arguments_are_errors(tmp_path: Path) -> None:
         dataset.changes(2, 1)
     with pytest.raises(InvalidInputError, match="newer"):
         dataset.delta(begin_version=2, end_version=1)
-    with pytest.raises(InvalidInputError, match="no such kind"):
+    with pytest.raises(InvalidInputError, match="unknown kind of change"):
         dataset.changes(1, kinds=["moved"])
     with pytest.raises(FieldNotFoundError):
         dataset.changes(1, columns=["nope"])

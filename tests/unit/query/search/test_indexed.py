@@ -149,7 +149,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"index_type": "IVF_PQ", "num_sub_vectors": 3}, ValueError, "divisible"),
         ({"index_type": "IVF_PQ", "num_sub_vectors": 2, "num_bits": 5}, ValueError, "bits"),
         ({"index_type": "IVF_RQ", "num_bits": 10}, ValueError, "bits"),
-        ({"num_partitions": 0}, ValueError, "above 0"),
+        ({"num_partitions": 0}, ValueError, "positive integer"),
         ({"ivf_centroids": np.zeros((3, 5))}, ValueError, "dimension"),
         ({"fragment_ids": [99]}, ValueError, "does not have these fragments"),
     ],

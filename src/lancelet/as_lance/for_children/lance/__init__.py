@@ -1,3 +1,3 @@
-"""Leads to lancelet in processes that were started where `lance` is lancelet."""
+"""Redirects `import lance` to lancelet in child processes."""
 
-import lancelet.as_lance  # noqa: F401 - puts another module in the place of this one
+import lancelet.as_lance  # noqa: F401 - replaces this module

@@ -1,5 +1,5 @@
-// The page: a view is a function that fills <main>. What is shown is in the address (#view?...),
-// so that the browser's own history, bookmarks and reloading work.
+// Each view is a function that fills <main>. The state is in the URL fragment (#view?...), which
+// supports history, bookmarks and reloads.
 
 const $ = (id) => document.getElementById(id);
 const state = { table: null, view: "rows", about: null, canWrite: false };
@@ -16,22 +16,22 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-async function ask(what, given = {}, method = "GET") {
-  const asked = new URLSearchParams({ table: state.table ?? "", at: $("at").value, ...given });
-  const reply = await fetch(`api/${what}?${asked}`, { method });
+async function request(endpoint, given = {}, method = "GET") {
+  const query = new URLSearchParams({ table: state.table ?? "", at: $("at").value, ...given });
+  const reply = await fetch(`api/${endpoint}?${query}`, { method });
   const found = await reply.json();
   if (!reply.ok) throw new Error(found.error);
   return found;
 }
 
-// A view asks the server and then shows what came. What comes after another view was chosen is
-// dropped: `turn` counts the choices, and each view is given a `show` that knows its own.
-let turn = 0;
+// Discard responses that arrive after another view was selected: `generation` counts selections,
+// and each view has a `show` function bound to its generation.
+let generation = 0;
 
 function painter() {
-  const mine = ++turn;
+  const own = ++generation;
   return (...children) => {
-    if (mine === turn) $("main").replaceChildren(...children.flat(Infinity).filter((child) => child != null));
+    if (own === generation) $("main").replaceChildren(...children.flat(Infinity).filter((child) => child != null));
   };
 }
 
@@ -50,9 +50,9 @@ const moment = (text) => text.replace("T", " ").slice(0, 19) + "Z";
 // Values
 
 function spark(values) {
-  const known = values.filter((value) => value !== null);
-  const low = Math.min(...known), span = Math.max(...known) - low || 1;
-  const points = values.map((value, place) => `${place},${value === null ? 10 : 20 - (20 * (value - low)) / span}`);
+  const finite = values.filter((value) => value !== null);
+  const low = Math.min(...finite), span = Math.max(...finite) - low || 1;
+  const points = values.map((value, index) => `${index},${value === null ? 10 : 20 - (20 * (value - low)) / span}`);
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("class", "spark");
   svg.setAttribute("viewBox", `0 0 ${Math.max(values.length - 1, 1)} 20`);
@@ -72,7 +72,7 @@ function shown(cell, column, row) {
   if (cell.number !== undefined) return element("td", { class: "number" }, cell.number);
   if (cell.vector) {
     const numbers = cell.vector.slice(0, 3).map((value) => value?.toPrecision(3) ?? "null").join(", ");
-    return element("td", { title: `[${numbers}, …] of ${cell.size}` }, spark(cell.vector), element("span", { class: "faint" }, `${cell.size} numbers`));
+    return element("td", { title: `[${numbers}, …] of ${cell.size}` }, spark(cell.vector), element("span", { class: "faint" }, `${cell.size} values`));
   }
   if (cell.image) return element("td", {}, element("img", { src: imageAddress(column, row), alt: `${column}, ${bytes(cell.bytes)}`, loading: "lazy" }));
   if (cell.binary !== undefined) return element("td", { class: "faint" }, `${cell.binary} (${bytes(cell.bytes)})`);
@@ -91,8 +91,8 @@ function unfolded(value) {
 }
 
 function detail(columns, cells, row) {
-  const items = columns.map((name, place) => {
-    const cell = cells[place];
+  const items = columns.map((name, index) => {
+    const cell = cells[index];
     let body;
     if (cell === null) body = element("span", { class: "faint" }, "null");
     else if (cell.image) body = element("img", { src: imageAddress(name, row), alt: name });
@@ -100,7 +100,7 @@ function detail(columns, cells, row) {
     else if (cell.vector) body = element("pre", {}, `[${cell.vector.join(", ")}${cell.size > cell.vector.length ? ", …" : ""}]`);
     else body = element("pre", {}, cell.text ?? cell.number ?? `${cell.binary} …`, cell.length ? `\n… ${number(cell.length)} characters` : "");
     const near = cell?.vector && row !== undefined
-      ? element("button", { type: "button", onclick: () => { $("details").close(); go("search", { column: name, row }); } }, "Rows near this one")
+      ? element("button", { type: "button", onclick: () => { $("details").close(); go("search", { column: name, row }); } }, "Similar rows")
       : null;
     return [element("h2", {}, name), body, near];
   });
@@ -119,19 +119,19 @@ function grid(found, { sortable = false, given = {} } = {}) {
       : name;
     return element("th", { scope: "col", class: about?.number ? "number" : null, "aria-sort": sortable ? sort : null }, label, element("small", {}, about?.type ?? ""));
   });
-  const body = found.rows.map((cells, place) => {
-    const row = found.addresses[place];
+  const body = found.rows.map((cells, index) => {
+    const row = found.addresses[index];
     return element("tr", {
-      tabindex: place === 0 ? 0 : -1,
+      tabindex: index === 0 ? 0 : -1,
       onclick: () => detail(found.columns, cells, row),
       onkeydown: (event) => {
         const rows = [...event.currentTarget.parentElement.children];
         const step = { ArrowDown: 1, ArrowUp: -1, Home: -rows.length, End: rows.length }[event.key];
         if (step) {
-          rows[Math.max(0, Math.min(rows.length - 1, place + step))].focus();
+          rows[Math.max(0, Math.min(rows.length - 1, index + step))].focus();
           event.preventDefault();
         } else if (event.key === "Enter") {
-          event.preventDefault(); // or it would press the button that the dialog gives the focus to
+          event.preventDefault(); // otherwise Enter would press the focused button of the dialog
           detail(found.columns, cells, row);
         }
       },
@@ -154,19 +154,19 @@ function field(label, name, given, attributes = {}) {
   return element("label", { class: attributes.wide ? "wide" : null }, label, element("input", { name, value: given[name] ?? "", ...attributes, wide: false }));
 }
 
-function asked(form) {
+function formValues(form) {
   return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
 }
 
 function filterField(given) {
-  const input = field("Filter (SQL)", "filter", given, { wide: true, list: "words", spellcheck: "false", autocomplete: "off", placeholder: "price > 3 AND name LIKE 'a%'" });
-  const list = element("datalist", { id: "words" });
+  const input = field("Filter (SQL)", "filter", given, { wide: true, list: "completions", spellcheck: "false", autocomplete: "off", placeholder: "price > 3 AND name LIKE 'a%'" });
+  const list = element("datalist", { id: "completions" });
   const box = input.querySelector("input");
-  // Complete the word at the end: the list's entries are the whole text with that word completed.
+  // Complete the last word; each list entry is the full text with the completed word.
   box.addEventListener("input", () => {
     const [, before, word] = box.value.match(/^(.*?)([\w.]*)$/s);
-    const known = [...state.about.columns.map((column) => column.name), ...state.about.words];
-    const fitting = word ? known.filter((each) => each.toLowerCase().startsWith(word.toLowerCase())) : [];
+    const completions = [...state.about.columns.map((column) => column.name), ...state.about.completions];
+    const fitting = word ? completions.filter((each) => each.toLowerCase().startsWith(word.toLowerCase())) : [];
     list.replaceChildren(...fitting.slice(0, 12).map((each) => element("option", { value: before + each })));
   });
   return [input, list];
@@ -175,11 +175,11 @@ function filterField(given) {
 const views = {
   async rows(show, given) {
     const offset = Number(given.offset ?? 0), limit = Number(given.limit ?? 50);
-    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("rows", asked(form)); } },
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("rows", formValues(form)); } },
       filterField(given), field("Rows", "limit", { limit: 50, ...given }, { type: "number", min: 1, max: 500 }), element("button", {}, "Show"));
-    show(form, element("p", { class: "faint" }, "Reading …"));
+    show(form, element("p", { class: "faint" }, "Loading …"));
     try {
-      const found = await ask("rows", given);
+      const found = await request("rows", given);
       const move = (to) => () => go("rows", { ...given, offset: to });
       const pager = element("div", { class: "pager" },
         element("button", { type: "button", disabled: offset === 0, onclick: move(0) }, "First"),
@@ -194,13 +194,13 @@ const views = {
   async search(show, given) {
     const vectors = state.about.columns.filter((column) => column.kind === "vector").map((column) => column.name);
     const column = element("select", { name: "column" }, vectors.map((name) => element("option", { selected: name === given.column }, name)));
-    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("search", asked(form)); } },
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("search", formValues(form)); } },
       field("Text", "text", given, { wide: true }),
-      vectors.length ? [element("label", {}, "Vectors", column), field("Vector", "vector", given, { placeholder: "0.1, 0.2, …" }), field("or near the row", "row", given)] : [],
+      vectors.length ? [element("label", {}, "Vectors", column), field("Vector", "vector", given, { placeholder: "0.1, 0.2, …" }), field("or similar to row", "row", given)] : [],
       filterField(given), element("button", {}, "Search"));
     if (!given.text && !given.vector && !given.row) return show(form);
     show(form, element("p", { class: "faint" }, "Searching …"));
-    try { show(form, grid(await ask("search", given))); } catch (error) { show(form, failed(error)); }
+    try { show(form, grid(await request("search", given))); } catch (error) { show(form, failed(error)); }
   },
 
   async schema(show) {
@@ -210,30 +210,30 @@ const views = {
   },
 
   async versions(show, given) {
-    const found = await ask("versions");
-    const known = found.versions.map((each) => each.version);
-    $("known-versions").replaceChildren(...known.map((version) => element("option", { value: version })));
-    const pick = (name, chosen) => element("select", { name }, known.map((version) => element("option", { selected: String(version) === String(chosen) }, version)));
-    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("versions", asked(form)); } },
-      element("label", {}, "From", pick("begin", given.begin ?? known[1])), element("label", {}, "to", pick("end", given.end ?? known[0])),
-      element("button", { disabled: known.length < 2 }, "Compare"));
+    const found = await request("versions");
+    const numbers = found.versions.map((each) => each.version);
+    $("version-numbers").replaceChildren(...numbers.map((version) => element("option", { value: version })));
+    const pick = (name, chosen) => element("select", { name }, numbers.map((version) => element("option", { selected: String(version) === String(chosen) }, version)));
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("versions", formValues(form)); } },
+      element("label", {}, "From", pick("begin", given.begin ?? numbers[1])), element("label", {}, "to", pick("end", given.end ?? numbers[0])),
+      element("button", { disabled: numbers.length < 2 }, "Compare"));
     const line = element("ol", { class: "line" }, found.versions.map((each) => element("li", {},
       element("strong", {}, `${each.version} `), each.tags.map((tag) => [element("span", { class: "tag" }, tag), " "]),
       `${each.operation}, ${number(each.rows)} rows in ${number(each.fragments)} fragments, ${bytes(each.bytes)} `,
       element("span", { class: "faint" }, moment(each.committed)), " ",
-      element("button", { type: "button", onclick: () => { $("at").value = each.version; open(); } }, "Look"))));
+      element("button", { type: "button", onclick: () => { $("at").value = each.version; open(); } }, "Open"))));
     const branches = found.branches.length
       ? [element("h2", {}, "Branches"), plain(["branch", "from", "version"], found.branches.map((each) => [each.name, each.parent ?? "main", each.version]))]
       : [];
     const parts = [form, element("h2", {}, found.branch ? `Branch ${found.branch}` : "Versions"), line, ...branches];
     show(parts);
     if (given.begin) {
-      try { form.after(element("pre", { id: "difference" }, (await ask("difference", given)).text)); } catch (error) { form.after(failed(error)); }
+      try { form.after(element("pre", { id: "difference" }, (await request("difference", given)).text)); } catch (error) { form.after(failed(error)); }
     }
   },
 
   async pages(show) {
-    const found = await ask("pages");
+    const found = await request("pages");
     const columns = new Map();
     for (const page of found.pages) columns.set(page.column, [...(columns.get(page.column) ?? []), page]);
     const total = found.pages.reduce((sum, page) => sum + page.bytes, 0) || 1;
@@ -245,43 +245,43 @@ const views = {
           pages.map((page) => element("span", { style: `flex:${page.bytes}`, title: `fragment ${page.fragment}, page ${page.page}: ${number(page.rows)} rows, ${bytes(page.bytes)}` }))),
         element("p", { class: "faint" }, kinds.join("; "))];
     });
-    show(parts, found.cut ? element("p", {}, "Only the first pages are shown.") : null);
+    show(parts, found.cut ? element("p", {}, "The list of pages is truncated.") : null);
   },
 
   async indices(show) {
-    const { indices } = await ask("indices");
-    if (!indices.length) return show(element("p", {}, "There are no indices."));
+    const { indices } = await request("indices");
+    if (!indices.length) return show(element("p", {}, "The table has no indices."));
     show(indices.map((index) => {
       const out = element("div", {});
       const measure = element("button", { type: "button", onclick: async () => {
         out.replaceChildren("Measuring …");
-        try { out.replaceChildren(element("pre", {}, (await ask("recall", { column: index.columns[0] })).text)); } catch (error) { out.replaceChildren(failed(error)); }
+        try { out.replaceChildren(element("pre", {}, (await request("recall", { column: index.columns[0] })).text)); } catch (error) { out.replaceChildren(failed(error)); }
       } }, "Measure recall");
       return [element("h2", {}, `${index.name}: ${index.type} on ${index.columns.join(", ")}`),
-        element("p", {}, `${number(index.indexed_rows)} rows indexed, ${number(index.other_rows)} not, ${index.segments} segments, ${bytes(index.bytes ?? 0)}`),
+        element("p", {}, `${number(index.indexed_rows)} indexed rows, ${number(index.other_rows)} unindexed rows, ${index.segments} segments, ${bytes(index.bytes ?? 0)}`),
         index.is_vector ? measure : null, out,
         element("details", {}, element("summary", {}, "Statistics"), element("pre", {}, JSON.stringify(index.statistics, null, 2)))];
     }).flat(Infinity));
   },
 
   async plan(show, given) {
-    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("plan", asked(form)); } },
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("plan", formValues(form)); } },
       filterField(given), field("Columns", "columns", given, { placeholder: "all" }),
-      element("label", {}, "Run it", element("input", { type: "checkbox", name: "measure", value: "1", checked: given.measure === "1" })), element("button", {}, "Explain"));
+      element("label", {}, "Measure", element("input", { type: "checkbox", name: "measure", value: "1", checked: given.measure === "1" })), element("button", {}, "Explain"));
     show(form);
-    try { show(form, element("pre", { id: "plan" }, (await ask("plan", given)).text)); } catch (error) { show(form, failed(error)); }
+    try { show(form, element("pre", { id: "plan" }, (await request("plan", given)).text)); } catch (error) { show(form, failed(error)); }
   },
 
   async health(show, given) {
     const levels = ["present", "footers", "checksums", "decode", "indices"];
-    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("health", asked(form)); } },
-      element("label", {}, "How deep", element("select", { name: "level" }, levels.map((level) => element("option", { selected: level === (given.level ?? "footers") }, level)))), element("button", {}, "Check"));
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("health", formValues(form)); } },
+      element("label", {}, "Level", element("select", { name: "level" }, levels.map((level) => element("option", { selected: level === (given.level ?? "footers") }, level)))), element("button", {}, "Check"));
     show(form, element("p", { class: "faint" }, "Checking …"));
     try {
-      const { findings } = await ask("check", given);
+      const { findings } = await request("check", given);
       show(form, findings.length
         ? plain(["severity", "path", "what", "advice"], findings.map((each) => [each.severity, each.path, each.what, each.advice]))
-        : element("p", { class: "good", id: "healthy" }, "Nothing wrong was found."));
+        : element("p", { class: "good", id: "healthy" }, "No problems found."));
     } catch (error) { show(form, failed(error)); }
   },
 
@@ -290,8 +290,8 @@ const views = {
     const out = element("div", { id: "outcome" });
     const act = async (apply) => {
       try {
-        const done = await ask("change", { ...asked(form), apply }, "POST");
-        out.replaceChildren(element("p", { class: done.applied ? "good" : null }, done.applied ? `Done: version ${done.version}.` : "This would happen; nothing has changed:"), element("pre", {}, done.text));
+        const done = await request("change", { ...formValues(form), apply }, "POST");
+        out.replaceChildren(element("p", { class: done.applied ? "good" : null }, done.applied ? `Done: version ${done.version}.` : "Preview; nothing has changed:"), element("pre", {}, done.text));
         if (done.applied) { $("at").value = ""; await describe(); }
       } catch (error) { out.replaceChildren(failed(error)); }
     };
@@ -304,7 +304,7 @@ const views = {
   },
 };
 
-// Where we are
+// Navigation
 
 function go(view, given = {}) {
   const address = `#${view}?${new URLSearchParams({ t: state.table, ...given })}`;
@@ -312,7 +312,7 @@ function go(view, given = {}) {
 }
 
 async function describe() {
-  state.about = await ask("describe");
+  state.about = await request("describe");
   const about = state.about;
   $("summary").textContent = `version ${about.version}, ${number(about.rows)} rows, ${about.columns.length} columns, ${about.fragments} fragments, ${bytes(about.bytes)}, file version ${about.file_version}`;
   document.title = `${state.table} · lancelet`;
@@ -335,7 +335,7 @@ async function route() {
 }
 
 async function start() {
-  const names = { rows: "Rows", search: "Search", schema: "Schema", versions: "Versions", pages: "Bytes", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
+  const names = { rows: "Rows", search: "Search", schema: "Schema", versions: "Versions", pages: "Encodings", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
   $("views").append(...Object.entries(names).map(([view, label]) => element("button", { type: "button", role: "tab", id: `view-${view}`, onclick: () => go(view) }, label)));
   $("close").addEventListener("click", () => $("details").close());
   $("at").addEventListener("change", open);
@@ -347,12 +347,12 @@ async function start() {
   });
   addEventListener("hashchange", route);
   try {
-    const found = await ask("list_tables");
+    const found = await request("list_tables");
     state.canWrite = found.can_write;
     $("tables").replaceChildren(...found.tables.map((name) => element("option", {}, name)));
-    if (!found.tables.length) return painter()(element("p", {}, `There are no tables in ${found.root}.`));
-    const wanted = new URLSearchParams(location.hash.split("?")[1]).get("t");
-    state.table = found.tables.includes(wanted) ? wanted : found.tables[0];
+    if (!found.tables.length) return painter()(element("p", {}, `No tables in ${found.root}.`));
+    const requested = new URLSearchParams(location.hash.split("?")[1]).get("t");
+    state.table = found.tables.includes(requested) ? requested : found.tables[0];
     $("tables").value = state.table;
     await open();
   } catch (error) { painter()(failed(error)); }
