@@ -112,14 +112,14 @@ class Slices:
         return Slices(source, np.zeros(count, np.int64), np.full(count, source.nbytes))
 
 
-Reading: TypeAlias = Generator[Ranges, Slices, T]
+ReadCoroutine: TypeAlias = Generator[Ranges, Slices, T]
 """A suspended decoder: yields ranges to read, receives their slices, returns `T`."""
 
 Fetch: TypeAlias = Callable[[Ranges], Slices]
 """Reads ranges of one file."""
 
 
-def run(coroutine: Reading[T], fetch: Fetch) -> T:
+def run(coroutine: ReadCoroutine[T], fetch: Fetch) -> T:
     """Run one decoder to completion."""
     try:
         ranges = next(coroutine)
@@ -130,7 +130,7 @@ def run(coroutine: Reading[T], fetch: Fetch) -> T:
         return result
 
 
-def run_together(coroutines: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
+def run_together(coroutines: Sequence[ReadCoroutine[T]], fetch: Fetch) -> list[T]:
     """Run decoders of one file concurrently, with one merged request per step.
 
     >>> def read(position):
@@ -147,12 +147,12 @@ def run_together(coroutines: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
     )
 
 
-def read_together(coroutines: Sequence[Reading[T]]) -> Reading[list[T]]:
+def read_together(coroutines: Sequence[ReadCoroutine[T]]) -> ReadCoroutine[list[T]]:
     """Combine decoders into one, which merges their requests in every step."""
     if len(coroutines) == 1:
         return [(yield from coroutines[0])]
     results: dict[int, T] = {}
-    pending: list[tuple[int, Reading[T], Ranges]] = []
+    pending: list[tuple[int, ReadCoroutine[T], Ranges]] = []
     for index, coroutine in enumerate(coroutines):
         try:
             pending.append((index, coroutine, next(coroutine)))
@@ -160,7 +160,7 @@ def read_together(coroutines: Sequence[Reading[T]]) -> Reading[list[T]]:
             results[index] = stop.value
     while pending:
         slices = yield Ranges.concat([ranges for _, _, ranges in pending])
-        still_pending: list[tuple[int, Reading[T], Ranges]] = []
+        still_pending: list[tuple[int, ReadCoroutine[T], Ranges]] = []
         start = 0
         for index, coroutine, ranges in pending:
             stop_at = start + len(ranges)

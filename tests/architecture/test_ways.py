@@ -1,9 +1,9 @@
 """Pages are read in the ways that are listed here, and written in those: one more is a decision.
 
 Decoders do no I/O: what turns bytes of a page into arrays is a generator that asks for ranges (a
-`Reading`), finds values that are stored as Arrow has them (`places`), or hands pages to native
-plans. What a view cannot do is done by kernels. So these tables say who does any of that, and a
-module or a class that begins to has to be added to them, which should be refused unless
+`ReadCoroutine`), finds values that are stored as Arrow has them (`places`), or hands pages to
+native plans. What a view cannot do is done by kernels. So these tables say who does any of that,
+and a module or a class that begins to has to be added to them, which should be refused unless
 decision records 21 and 25, on the ways there were, have something to say for it.
 """
 
@@ -77,7 +77,7 @@ READERS = {
     "file/v2/column_metadata.py": {"_resolve", "decode_column"},
     "file/v2/metadata.py": {"FileMetadata", "read_metadata"},
 }
-"""The classes and functions that are a `Reading`, or have methods that are."""
+"""The classes and functions that are a `ReadCoroutine`, or have methods that are."""
 
 WRITERS = {
     "encodings/encode_field.py": {"_to_encoded_pages"},  # pages of 2.1 and later
@@ -153,7 +153,7 @@ def owners(is_one: Callable[[ast.AST], bool], *layers: str) -> dict[str, set[str
 
 def is_reading(node: ast.AST) -> bool:
     returned = node.returns if isinstance(node, ast.FunctionDef) else None
-    return returned is not None and ast.unparse(returned).startswith("Reading[")
+    return returned is not None and ast.unparse(returned).startswith("ReadCoroutine[")
 
 
 def makes_pages(node: ast.AST) -> bool:

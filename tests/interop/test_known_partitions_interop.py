@@ -131,6 +131,8 @@ def test_arguments_of_others_are_ignored_with_a_warning(path):
     dataset = lancelet.dataset(path)
     dataset.create_scalar_index("id", "BTREE")
     dataset.insert(pa.table({"id": [ROWS], "v": lists(matrix(1, 5))}))
-    with pytest.warns(UserWarning, match="optimize_indices ignores the unknown argument 'nonsense'"):
+    with pytest.warns(
+        UserWarning, match="optimize_indices ignores the unknown argument 'nonsense'"
+    ):
         dataset.optimize.optimize_indices(nonsense=1)
     assert dataset.stats.index_stats("id_idx")["num_unindexed_rows"] == 0

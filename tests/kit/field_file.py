@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Ranges, Reading, Slices, run
+from lancelet.buffers import Bytes, Ranges, ReadCoroutine, Slices, run
 from lancelet.encodings import v2_1, v2_3
 from lancelet.encodings.base import FieldReader, Rows, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError
@@ -101,7 +101,7 @@ class FieldFile:
         """Read rows, from the state of a fresh reader with what the memo has."""
         return self.run(self.reader().read(rows))
 
-    def run(self, reading: Reading[T]) -> T:
+    def run(self, reading: ReadCoroutine[T]) -> T:
         """Drive a reading over the bytes, counting."""
         source = np.frombuffer(bytes(self.data), np.uint8)
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
 from lancelet.values import dataclass
 
@@ -202,7 +202,7 @@ class FieldReader(Protocol):
     def num_rows(self) -> int:
         """The number of rows of the field in this file."""
 
-    def read(self, rows: Rows) -> Reading[pa.Array]:
+    def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:
         """Read rows, in order, as one array.
 
         At most two rounds of ranges for 2.1 and later: page metadata missing from the cache, then

@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Reading
+from lancelet.buffers import Int64s, ReadCoroutine
 from lancelet.encodings.arrow import plain_bits
 from lancelet.encodings.base import Memo, RowIndices, RowRange, Rows
 from lancelet.encodings.column_slices import ColumnSlices
@@ -49,10 +49,10 @@ _numbers = itertools.count(1)
 class BundledPages(Protocol):
     """Reads pages without lists, like `structural.PageReader`, and also column slices."""
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows of the concatenated pages."""
 
-    def read_slices(self, slices: ColumnSlices) -> Reading[tuple[LeafRows, Int64s]]:
+    def read_slices(self, slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
         """Read column slices; also return the start of each slice in the result."""
 
 
@@ -102,7 +102,7 @@ class Bundle:
     def _pages(self) -> BundledPages:
         return self._open_pages()
 
-    def read(self, rows: Rows) -> Reading[list[pa.Array]]:
+    def read(self, rows: Rows) -> ReadCoroutine[list[pa.Array]]:
         """Read rows of the columns, in order, as one array per column.
 
         Errors of a damaged page do not identify the column.

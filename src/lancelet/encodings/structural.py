@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Ranges, Reading, read_together
+from lancelet.buffers import Int64s, Ranges, ReadCoroutine, read_together
 from lancelet.encodings.base import (
     FieldReader,
     Memo,
@@ -60,7 +60,7 @@ PageRows: TypeAlias = LeafRows | pa.Array
 class PageReader(Protocol):
     """Reads rows of a run of pages of one layout."""
 
-    def read(self, rows: Rows) -> Reading[PageRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[PageRows]:
         """Read rows relative to the first page; at least one row is requested."""
 
     def value_ranges(self, rows: Int64s) -> Ranges | None:  # noqa: ARG002
@@ -121,7 +121,7 @@ class StructuralReader(FieldReader):
         """The number of rows of the field in this file."""
         return self._num_rows
 
-    def read(self, rows: Rows) -> Reading[pa.Array]:
+    def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:
         """Read rows, in order, as one array."""
         self._check(rows)
         if len(rows) == 0:
@@ -206,7 +206,7 @@ class _LeafReader:
     def num_rows(self) -> int:
         return int(self.bounds[-1])
 
-    def read(self, rows: Rows) -> Reading[pa.Array]:
+    def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:
         parts = self._parts(rows)
         if len(parts) == 1:
             page_rows = yield from self._run(parts[0].run).read(self._page_rows(parts[0].rows))

@@ -1,13 +1,13 @@
-"""What reading rows will ask of storage, told by the decoders, which are asked and not run.
+"""Estimates of the requests and bytes of a read, derived from the first ranges of each decoder.
 
-A decoder says first which ranges it wants. Those are its data, unless it has to read the heads of
-pages before: then the first ranges are far too small to be all of the column.
+The first ranges that a decoder requests are either its data or the headers of pages. The bytes
+requested for all rows distinguish the two cases:
 
-    rows 7, 90    first ranges  2 of 480 bytes      of all rows: 3184 bytes of 3212     as it says
-    rows 7, 90    first range   1 of 28 bytes       of all rows:   28 bytes of 3212     heads
+    rows 7, 90    first ranges  2 of 480 bytes      for all rows: 3184 of 3212 bytes    data
+    rows 7, 90    first range   1 of 28 bytes       for all rows:   28 of 3212 bytes    headers
 
-A head has some bytes for each chunk of its page, so it tells too how many chunks there are, of
-which each row that is taken wants one.
+A header has a few bytes for each chunk of its page, so its size gives the number of chunks. Each
+row of a take reads one chunk.
 """
 
 from __future__ import annotations
@@ -15,37 +15,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from lancelet.buffers import Reading
+from lancelet.buffers import ReadCoroutine
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.bundle import Bundle
 from lancelet.file.selection import OpenedField, Selection
 from lancelet.io.metered import IoCounts
 
 _HEAD_BYTES: Final = 4
-"""What the head of a page says of a chunk; two bytes in files of version 2.1."""
+"""The header bytes for each chunk of a page; two bytes in files of version 2.1."""
 
-_Read: TypeAlias = Callable[[Rows], Reading[object]]
-
-
-def expected_of_units(selection: Selection, parts: Sequence[Rows]) -> IoCounts:
-    """Return about what reading rows of all fields of a selection asks for, part by part."""
-    found, wanted = IoCounts(), [rows for rows in parts if len(rows)]
-    for unit in selection.units if wanted else ():
-        found += _expected(unit, wanted, RowRange(0, selection.num_rows))
-    return found
+_Read: TypeAlias = Callable[[Rows], ReadCoroutine[object]]
 
 
-def _expected(unit: OpenedField | Bundle, parts: Sequence[Rows], everything: RowRange) -> IoCounts:
+def estimate_selection_reads(selection: Selection, parts: Sequence[Rows]) -> IoCounts:
+    """Estimate the requests and bytes to read parts of all fields of a selection."""
+    total, non_empty = IoCounts(), [rows for rows in parts if len(rows)]
+    for unit in selection.units if non_empty else ():
+        total += _estimate_unit(unit, non_empty, RowRange(0, selection.num_rows))
+    return total
+
+
+def _estimate_unit(
+    unit: OpenedField | Bundle, parts: Sequence[Rows], all_rows: RowRange
+) -> IoCounts:
     if isinstance(unit, OpenedField):
         read: _Read = unit.reader.read
-        stored = unit.reader.encoded_bytes(everything)
+        stored = unit.reader.encoded_bytes(all_rows)
     else:
         read, stored = unit.read, unit.encoded_bytes
     first = [_first_ranges(read, rows) for rows in parts]
-    whole = _first_ranges(read, everything)
+    whole = _first_ranges(read, all_rows)
     if 2 * whole.read_bytes >= stored:
         return sum(first, IoCounts())
-    # Heads are read once, for whichever part comes first.
+    # Headers are read only once, for the first part.
     found = max(first, key=lambda each: each.read_bytes)
     chunks = max(1, whole.read_bytes // _HEAD_BYTES)
     for rows, heads in zip(parts, first, strict=True):
@@ -53,13 +55,13 @@ def _expected(unit: OpenedField | Bundle, parts: Sequence[Rows], everything: Row
             touched = min(chunks, len(rows))
             found += IoCounts(touched, stored * touched // chunks)
         else:
-            found += IoCounts(heads.read_iops, stored * len(rows) // len(everything))
+            found += IoCounts(heads.read_iops, stored * len(rows) // len(all_rows))
     return found
 
 
 def _first_ranges(read: _Read, rows: Rows) -> IoCounts:
-    """Return how many ranges a decoder wants first, and their bytes; some want none."""
-    reading = read(rows)
-    ranges = next(reading, None)
-    reading.close()
+    """Return the number and bytes of the first ranges that a decoder requests."""
+    coroutine = read(rows)
+    ranges = next(coroutine, None)
+    coroutine.close()
     return IoCounts() if ranges is None else IoCounts(len(ranges), int(ranges.size.sum()))

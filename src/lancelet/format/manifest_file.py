@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges, Reading, Slices, run
+from lancelet.buffers import Bytes, Ranges, ReadCoroutine, Slices, run
 from lancelet.errors import CorruptDataError
 from lancelet.format.index_metadata import IndexSection
 from lancelet.format.manifest import (
@@ -57,7 +57,7 @@ class StoredManifest:
     """The cached index section; its memory use is estimated from the file size."""
 
 
-def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
+def read_manifest(file_bytes: int) -> ReadCoroutine[StoredManifest]:
     """Read the manifest of a file in one round of requests, or two if it exceeds the tail."""
     message, position = yield from _read_message(file_bytes)
     manifest, positions = parse_manifest(message)
@@ -78,7 +78,7 @@ def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
     return outline, IndexSection() if section is None else IndexSection.parse(section.data)
 
 
-def _read_message(file_bytes: int) -> Reading[tuple[Bytes, int]]:
+def _read_message(file_bytes: int) -> ReadCoroutine[tuple[Bytes, int]]:
     """Read the serialized manifest of a file, and return its position."""
     tail_bytes = min(file_bytes, TAIL_BYTES)
     slices = yield Ranges.of((file_bytes - tail_bytes, tail_bytes))
@@ -110,7 +110,7 @@ def _check_positions(positions: SectionPositions, position: int) -> None:
             )
 
 
-def read_indices(stored: StoredManifest) -> Reading[IndexSection]:
+def read_indices(stored: StoredManifest) -> ReadCoroutine[IndexSection]:
     """Read the index section of a manifest file and cache it; empty if the file has none."""
     section = yield from _read_section(
         stored.positions.index, stored.positions, stored.position, stored.file_bytes
@@ -120,7 +120,7 @@ def read_indices(stored: StoredManifest) -> Reading[IndexSection]:
     return indices
 
 
-def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
+def read_transaction(stored: StoredManifest) -> ReadCoroutine[Transaction | None]:
     """Read the transaction of a manifest file, or return None."""
     section = yield from _read_section(
         stored.positions.transaction, stored.positions, stored.position, stored.file_bytes
@@ -128,7 +128,7 @@ def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
     return None if section is None else Transaction.parse(section.data)
 
 
-def read_auxiliary_data(stored: StoredManifest) -> Reading[dict[str, bytes]]:
+def read_auxiliary_data(stored: StoredManifest) -> ReadCoroutine[dict[str, bytes]]:
     """Read the auxiliary data of a version, or return an empty dictionary."""
     section = yield from _read_section(
         stored.manifest.version_aux_data or None,
@@ -221,7 +221,7 @@ def _parse_footer(tail: Bytes, file_bytes: int) -> int:
 
 def _read_section(
     position: int | None, positions: SectionPositions, end: int, file_bytes: int
-) -> Reading[Bytes | None]:
+) -> ReadCoroutine[Bytes | None]:
     """Read the section at `position`; it must end before the next section.
 
     All sections end before `end`, the position of the manifest.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import NO_RANGES, Bytes, Int64s, Ranges, Reading, Slices
+from lancelet.buffers import NO_RANGES, Bytes, Int64s, Ranges, ReadCoroutine, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
@@ -50,7 +50,7 @@ class ConstantPage(PageReader):
         self._layout = layout
         self._leaf = leaf
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the page."""
         page, layout = self._page, self._layout
         layers = layout.layers
@@ -160,13 +160,13 @@ class ConstantPages:
         self._layers = layers
         self._data_type = leaf.data_type
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""
         yield from ()  # a generator without reads
         assert isinstance(rows, RowIndices)
         return self._repeat_values(self._bounds.searchsorted(rows.rows, side="right") - 1)
 
-    def read_slices(self, slices: ColumnSlices) -> Reading[tuple[LeafRows, Int64s]]:
+    def read_slices(self, slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
         """Read column slices; also return the start of each slice in the result."""
         yield from ()  # a generator without reads
         starts = np.arange(len(slices.start)) * slices.count

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, Rows, StoredPage, Variable
@@ -92,7 +92,7 @@ class FullZipPage(PageReader):
             )
         assert len(pages) == 1 or not self._has_index
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""
         if isinstance(rows, RowIndices) and not self._has_index:
             return self._decode((yield self._row_byte_ranges(rows.rows)), len(rows))
@@ -105,7 +105,7 @@ class FullZipPage(PageReader):
         slices = yield ranges
         return self._decode(slices, ranges_of_rows.num_rows)
 
-    def read_slices(self, column_slices: ColumnSlices) -> Reading[tuple[LeafRows, Int64s]]:
+    def read_slices(self, column_slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
         """Read column slices of fixed-width rows; also return the start of each slice."""
         num_slices = len(column_slices.start)
         row_ranges = RowRanges(column_slices.start, np.full(num_slices, column_slices.count))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
@@ -152,7 +152,7 @@ class MiniBlockPages(PageReader):
         """The number of rows of the pages."""
         return int(self._pages.length.sum())
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the first page."""
         head = yield from self.read_metadata(rows)
         if head.rows is not None and self._packed is not None and isinstance(rows, RowIndices):
@@ -172,7 +172,7 @@ class MiniBlockPages(PageReader):
         values = self._take_values(head, target, decoded, slots, validity)
         return LeafRows(layers, repetition, definition, values)
 
-    def read_slices(self, slices: ColumnSlices) -> Reading[tuple[LeafRows, Int64s]]:
+    def read_slices(self, slices: ColumnSlices) -> ReadCoroutine[tuple[LeafRows, Int64s]]:
         """Read column slices of rows that are values; also return their starts in the result.
 
         The result has all values of the decoded chunks.
@@ -193,7 +193,7 @@ class MiniBlockPages(PageReader):
 
     def _read_lists(
         self, head: PageMetadata, index: RepetitionIndex, packed: _PackedLevels, rows: Int64s
-    ) -> Reading[LeafRows]:
+    ) -> ReadCoroutine[LeafRows]:
         """Read single rows of lists, with one kernel call for the levels.
 
         A fast path of `read` for bit-packed levels, which all known writers use.
@@ -228,7 +228,7 @@ class MiniBlockPages(PageReader):
 
     def read_slots(
         self, head: PageMetadata, slots: Rows, validity: Bytes | None
-    ) -> Reading[pa.Array]:
+    ) -> ReadCoroutine[pa.Array]:
         """Read values of a page without levels, null where `validity` bits are 0."""
         if not len(slots):
             return pa.array([], self._leaf.data_type)
@@ -237,7 +237,7 @@ class MiniBlockPages(PageReader):
         entries = self._entries_of(slots, head, target, decoded)
         return self._take_values(head, target, decoded, entries, validity)
 
-    def read_metadata(self, rows: Rows | ColumnSlices) -> Reading[PageMetadata]:
+    def read_metadata(self, rows: Rows | ColumnSlices) -> ReadCoroutine[PageMetadata]:
         """Return the page metadata with these rows, reading what is not cached."""
         memo = self._leaf.memo
         # The metadata cache controls the lifetime; a weak reference avoids lookups meanwhile.
@@ -256,7 +256,7 @@ class MiniBlockPages(PageReader):
                 memo.put(self._key, head, value_bytes=head.num_bytes)
         return head
 
-    def _read_chunks(self, head: PageMetadata, target: _Target) -> Reading[_Decoded]:
+    def _read_chunks(self, head: PageMetadata, target: _Target) -> ReadCoroutine[_Decoded]:
         chunks, layout = target.chunks, self._layout
         position, size = head.position[chunks], head.size[chunks]
         if target.positions is None and int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading, read_together
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, read_together
 from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth, RowRange, Rows, Variable
@@ -39,7 +39,7 @@ class Node(Protocol):
     bounds: Int64s
     """The first value of each batch, followed by the number of values."""
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read the values of `ranges`."""
 
     def encoded_bytes(self, first: int, stop: int) -> int:
@@ -62,7 +62,7 @@ class FieldReader(base.FieldReader):
         """The number of rows of the field in this file."""
         return int(self._node.bounds[-1])
 
-    def read(self, rows: Rows) -> Reading[pa.Array]:
+    def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:
         """Read rows, in order, as one array."""
         return (yield from _read(self._node, RowRanges.of_rows(rows, num_rows=self.num_rows)))
 
@@ -106,7 +106,7 @@ def _open(field: Field, batches: StoredBatches, *, bounds: Int64s | None) -> Nod
     return _Plain(field, batches, data_type)
 
 
-def _read(node: Node, ranges: RowRanges) -> Reading[pa.Array]:
+def _read(node: Node, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
     if not ranges.num_rows:
         return pa.array([], node.data_type)
     return (yield from node.read(ranges))
@@ -129,7 +129,7 @@ class _Plain:
             )
         batches.check_within(field, self._pages, (values * width + 7) >> 3)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         parts = ranges.split(self.bounds)
         local = RowRanges(parts.start * self._items, parts.count * self._items)
         position = self._pages.position[parts.part]
@@ -152,7 +152,7 @@ class _Null:
         self.data_type = field.storage_type
         self.bounds = _bounds(batches.pages_of(field).length)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         yield from ()
         return pa.nulls(ranges.num_rows, self.data_type)
 
@@ -173,7 +173,7 @@ class _Binary:
         self.bounds = _bounds(values)
         batches.check_within(field, self._pages, (values + 1) * 8)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         parts = ranges.split(self.bounds)
         edges = yield from _read_edges(parts, self._pages, np.dtype("<i8"))
         data_ranges = self._data_ranges(parts, edges)
@@ -222,7 +222,7 @@ class _List:
         batches.check_within(field, self._pages, (values + 1) * width)
         self._items = _open(field.children[0], batches, bounds=None)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         parts = ranges.split(self.bounds)
         edges = yield from _read_edges(parts, self._pages, self._offset_type)
         first_item = self._items.bounds[parts.part]
@@ -277,7 +277,7 @@ class _Struct:
             )
         self.bounds = child_bounds[0]
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         children = yield from read_together([child.read(ranges) for child in self._children])
         return pa.Array.from_buffers(self.data_type, ranges.num_rows, [None], children=children)
 
@@ -302,7 +302,7 @@ class _Dictionary:
             )
         self._values = values
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         keys = yield from self._keys.read(ranges)
         bounds = pc.min_max(keys).as_py()
         if not len(self._values) and bounds["min"] == bounds["max"] == 0:
@@ -352,7 +352,7 @@ class _Edges:
 
 def _read_edges(
     parts: PartRanges, pages: FieldPages, kind: np.dtype[np.int64] | np.dtype[np.int32]
-) -> Reading[_Edges]:
+) -> ReadCoroutine[_Edges]:
     requested = RowRanges(parts.start, parts.count + 1)
     slices = yield requested.byte_ranges(pages.position[parts.part], kind.itemsize)
     raw = _as_type(gather(slices), kind)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth
@@ -45,7 +45,7 @@ class Flat:
         buffer.check_holds(count * bits, count=count)
         return Flat(data_type, bits, buffer)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read values; a single range of a mapped file is not copied."""
         position = self.buffer.position
         if self.bits == 1:
@@ -94,7 +94,7 @@ class CompressedFlat:
             )
         return CompressedFlat(data_type, bits, buffer, scheme, count, cache)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read values; the first read decompresses and caches the entire page."""
         decompressed = self.cache.get(_Decompressed)
         if decompressed is None or decompressed.position != self.buffer.position:
@@ -140,7 +140,7 @@ class Bitpacked:
         buffer.check_holds(count * width, count=count)
         return Bitpacked(data_type, width, message.signed, buffer)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read values."""
         slices = yield ranges.bit_ranges(self.buffer.position, self.width)
         first_bit = (np.cumsum(slices.size) - slices.size) * 8 + ((ranges.start * self.width) & 7)
@@ -174,7 +174,7 @@ class BitpackedForNonNeg:
         buffer.check_holds(-(-count // _CHUNK) * _CHUNK * width, count=count)
         return BitpackedForNonNeg(data_type, width, buffer)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read the chunks that contain the values."""
         last = -(-(ranges.start + ranges.count) // _CHUNK)
         first = np.maximum(ranges.start // _CHUNK, np.concatenate(([0], last[:-1])))

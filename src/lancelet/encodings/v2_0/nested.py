@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Bytes, Reading, read_together
+from lancelet.buffers import Bytes, ReadCoroutine, read_together
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
 from lancelet.encodings.gather import gather
@@ -25,7 +25,7 @@ class AllNull:
 
     data_type: pa.DataType
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Return nulls."""
         yield from ()
         num_bytes = ranges.num_rows * _null_bytes(self.data_type)
@@ -47,7 +47,7 @@ class SomeNull:
     validity: Decoder
     values: Decoder
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read values and bitmap in one round."""
         validity, values = yield from read_together(
             [self.validity.read(ranges), self.values.read(ranges)]
@@ -64,7 +64,7 @@ class FixedSizeListItems:
     data_type: pa.DataType
     items: Decoder
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read the items of the lists."""
         items = yield from self.items.read(ranges.times(self.data_type.list_size))
         return pa.Array.from_buffers(self.data_type, ranges.num_rows, [None], children=[items])
@@ -89,7 +89,7 @@ class Dictionary:
     num_items: int
     cache: PageCache
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read indices, and all items on the first read."""
         cached = self.cache.get(_Items)
         if cached is None:
@@ -147,7 +147,7 @@ class PackedStruct:
         buffer.check_holds(count * 8 * packed_bytes(data_type), count=count)
         return PackedStruct(data_type, buffer)
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read rows and split them into children."""
         row_bytes = packed_bytes(self.data_type)
         slices = yield ranges.byte_ranges(self.buffer.position, row_bytes)

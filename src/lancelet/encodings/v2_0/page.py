@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Reading
+from lancelet.buffers import ReadCoroutine
 from lancelet.encodings.base import Memo, StoredColumn, StoredPage
 from lancelet.encodings.row_ranges import RowRanges
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -24,7 +24,7 @@ COLUMN_ENCODING_URL = "/lance.encodings.ColumnEncoding"
 class Decoder(Protocol):
     """Reads values of one page by position."""
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read the values of `ranges`, which must be within the page."""
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Ranges, Reading, read_together
+from lancelet.buffers import Int64s, Ranges, ReadCoroutine, read_together
 from lancelet.encodings import base
 from lancelet.encodings.arrow import arrow_from_block, is_variable, validity_bits
 from lancelet.encodings.base import (
@@ -57,7 +57,7 @@ class Node(Protocol):
     data_type: pa.DataType
     num_rows: int
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read the rows of `ranges`."""
 
 
@@ -80,7 +80,7 @@ class FieldReader(base.FieldReader):
         """The number of rows of the field in this file."""
         return self._node.num_rows
 
-    def read(self, rows: Rows) -> Reading[pa.Array]:
+    def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:
         """Read rows, in order, as one array."""
         ranges = RowRanges.of_rows(rows, num_rows=self.num_rows)
         return (yield from _read(self._node, ranges))
@@ -124,7 +124,7 @@ def _open(field: Field, columns: list[StoredColumn], memo: Memo | None) -> Node:
     return _Leaf(field.storage_type, column, memo)
 
 
-def _read(node: Node, ranges: RowRanges) -> Reading[pa.Array]:
+def _read(node: Node, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
     if not ranges.num_rows:
         return pa.array([], node.data_type)
     return (yield from node.read(ranges))
@@ -178,7 +178,7 @@ class _Leaf:
         self._memo = memo
         self._decoders: dict[int, Decoder] = {}
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         parts = yield from read_together(
             [self._decoder(index).read(part) for index, part in self._pages.overlapping(ranges)]
         )
@@ -213,7 +213,7 @@ class _Struct:
                     found_rows=node.num_rows,
                 )
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         children = yield from read_together([child.read(ranges) for child in self._children])
         return pa.Array.from_buffers(self.data_type, ranges.num_rows, [None], children=children)
 
@@ -250,7 +250,7 @@ class _List:
                 found_items=items.num_rows,
             )
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         parts = self._pages.overlapping(ranges)
         extents = yield from read_together(
             [self._offsets[index].read(part) for index, part in parts]
@@ -310,7 +310,7 @@ class _ByteLists:
         self._lists = _List(pa.large_list(pa.uint8()), column, items)
         self.num_rows = self._lists.num_rows
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         lists = yield from self._lists.read(ranges)
         offsets = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1)
         data = np.frombuffer(lists.values.buffers()[1], np.uint8, len(lists.values))
@@ -328,7 +328,7 @@ class _Blob:
         self.num_rows = descriptors.num_rows
         self._descriptors = descriptors
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         descriptors = yield from self._descriptors.read(ranges)
         position = descriptors.field(0).to_numpy().view(np.int64)
         size = descriptors.field(1).to_numpy().view(np.int64)

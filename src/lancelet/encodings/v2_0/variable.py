@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Reading
+from lancelet.buffers import Bytes, Int64s, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow, validity_bits
 from lancelet.encodings.base import Variable
@@ -55,7 +55,7 @@ class EndOffsets:
     limit: int
     """The maximum end offset."""
 
-    def read(self, ranges: RowRanges) -> Reading[Extents]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[Extents]:
         """Read the start and end of the values of rows."""
         if not ranges.num_rows:
             empty = np.empty(0, np.int64)
@@ -103,7 +103,7 @@ class Binary:
     ends: EndOffsets
     data: Decoder
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read offsets, then bytes."""
         extents = yield from self.ends.read(ranges)
         data = np.empty(0, np.uint8)
@@ -122,7 +122,7 @@ class Fsst:
     """Reads the codes as large binary."""
     symbol_table: bytes
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read codes and decode them."""
         codes = yield from self.codes.read(ranges)
         encoding = pb21.CompressiveEncoding()
@@ -142,7 +142,7 @@ class FixedSizeBinary:
     data: Decoder
     byte_width: int
 
-    def read(self, ranges: RowRanges) -> Reading[pa.Array]:
+    def read(self, ranges: RowRanges) -> ReadCoroutine[pa.Array]:
         """Read values."""
         data = _array_bytes((yield from self.data.read(ranges.times(self.byte_width))))
         offsets = np.arange(ranges.num_rows + 1, dtype=np.int64) * self.byte_width

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
 from lancelet.encodings.base import (
@@ -71,7 +71,7 @@ class BlobPage(PageReader):
         self._layers = layers
         self._leaf = leaf
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> ReadCoroutine[LeafRows]:
         """Read rows relative to the first row of the page."""
         inner = yield from self._inner.read(rows)
         assert isinstance(inner, LeafRows), "pages of 2.1 have levels"

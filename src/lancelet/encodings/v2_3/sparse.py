@@ -14,7 +14,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading, read_together
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, read_together
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.leaf import LeafContext, Selection
 from lancelet.encodings.levels import (
@@ -84,7 +84,7 @@ class SparsePage(PageReader):
         self._ranges = Ranges(page.position[first:stop], page.size[first:stop])
         _check_path(leaf.path, message)
 
-    def read(self, rows: Rows) -> Reading[pa.Array]:
+    def read(self, rows: Rows) -> ReadCoroutine[pa.Array]:
         """Read rows relative to the first row of the page."""
         layers, metadata = yield from read_together(
             [self._read_layers(), self._values.read_metadata()]
@@ -93,7 +93,7 @@ class SparsePage(PageReader):
         values = yield from self._values.read(metadata, slots, levels[-1].valid, layers)
         return _ascend(self._leaf.path, levels, values)
 
-    def _read_layers(self) -> Reading[SparseLayers]:
+    def _read_layers(self) -> ReadCoroutine[SparseLayers]:
         memo = self._leaf.memo
         layers = None if memo is None else memo.get(self._key, SparseLayers)
         if layers is None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine
 from lancelet.encodings import registry
 from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding
@@ -42,12 +42,12 @@ class SparseValues(Protocol):
     num_buffers: int
     """The number of page buffers of the values, which precede those of the structure."""
 
-    def read_metadata(self) -> Reading[Any]:
+    def read_metadata(self) -> ReadCoroutine[Any]:
         """Read the page metadata."""
 
     def read(
         self, metadata: Any, slots: Selection, valid: Flags | None, layers: SparseLayers
-    ) -> Reading[pa.Array]:
+    ) -> ReadCoroutine[pa.Array]:
         """Read the values of slots, null where `valid` is false."""
 
 
@@ -59,13 +59,13 @@ class ChunkedValues:
         self._page = page
         self.num_buffers = num_buffers
 
-    def read_metadata(self) -> Reading[PageMetadata]:
+    def read_metadata(self) -> ReadCoroutine[PageMetadata]:
         """Read the chunk positions and the dictionary."""
         return (yield from self._page.read_metadata(RowRange(0, self._page.num_rows)))
 
     def read(
         self, metadata: PageMetadata, slots: Selection, valid: Flags | None, layers: SparseLayers
-    ) -> Reading[pa.Array]:
+    ) -> ReadCoroutine[pa.Array]:
         """Read the values of slots."""
         del layers
         return (yield from self._page.read_slots(metadata, _rows(slots), _bits(valid)))
@@ -90,13 +90,13 @@ class ZippedValues:
         self._leaf = leaf
         self.num_buffers = num_buffers
 
-    def read_metadata(self) -> Reading[None]:
+    def read_metadata(self) -> ReadCoroutine[None]:
         """Read nothing: the row index is read on demand."""
         return _read_nothing()
 
     def read(
         self, metadata: None, slots: Selection, valid: Flags | None, layers: SparseLayers
-    ) -> Reading[pa.Array]:
+    ) -> ReadCoroutine[pa.Array]:
         """Read the values of the valid slots, and insert nulls."""
         del metadata
         if isinstance(slots, slice):
@@ -159,7 +159,7 @@ class IndexedValues:
         self._ranges = Ranges(page.position[first], page.size[first])
         self.num_buffers = num_buffers
 
-    def read_metadata(self) -> Reading[SlotIndices]:
+    def read_metadata(self) -> ReadCoroutine[SlotIndices]:
         """Read the value index of each slot."""
         memo = self._leaf.memo
         indices = None if memo is None else memo.get(self._key, SlotIndices)
@@ -176,7 +176,7 @@ class IndexedValues:
 
     def read(
         self, metadata: SlotIndices, slots: Selection, valid: Flags | None, layers: SparseLayers
-    ) -> Reading[pa.Array]:
+    ) -> ReadCoroutine[pa.Array]:
         """Read each distinct value of the slots once, and expand."""
         del layers
         indices = metadata.each[slots]
@@ -208,13 +208,13 @@ class ConstantValues:
         self._value = value
         self._leaf = leaf
 
-    def read_metadata(self) -> Reading[None]:
+    def read_metadata(self) -> ReadCoroutine[None]:
         """Read nothing: the value is in the message."""
         return _read_nothing()
 
     def read(
         self, metadata: None, slots: Selection, valid: Flags | None, layers: SparseLayers
-    ) -> Reading[pa.Array]:
+    ) -> ReadCoroutine[pa.Array]:
         """Repeat the value."""
         del metadata, layers
         yield from ()
@@ -229,7 +229,7 @@ class ConstantValues:
         return pa.nulls(count, data_type)
 
 
-def _read_nothing() -> Reading[None]:
+def _read_nothing() -> ReadCoroutine[None]:
     yield from ()
 
 

@@ -1,14 +1,14 @@
-"""Page statistics: the nulls, least and greatest value of every batch of a field.
+"""Page statistics: null count, minimum and maximum of each batch of a field.
 
-Each covered field becomes a struct named by the field's id, with a row per batch, and these
-structs are written with the encodings of the format itself:
+The statistics of a field are a struct column, named after the field id, with a row per batch. The
+columns are written with the regular encodings:
 
     field 7, batches [3, null] and [-0.0, nan]
     "7": {null_count 1, min_value 3.0, max_value 3.0}, {0, -0.0, 0.0}
 
-Writers leave nulls and NaN out, while readers see a null number as some other number, since the
-format stores no nulls. So what may be concluded from a batch is not quite what is stored:
-`zone_statistics` gives bounds only where they hold for what is read.
+The format does not store nulls of numbers, which are read as arbitrary numbers, but writers exclude
+them from the bounds. `zone_statistics` therefore returns only bounds that are valid for the values
+returned by readers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Ranges, Reading, read_together
+from lancelet.buffers import Ranges, ReadCoroutine, read_together
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.v0_1 import StoredBatches, is_variable, open_field
 from lancelet.errors import CorruptDataError
@@ -37,10 +37,10 @@ MAX_VALUE: Final = "max_value"
 
 
 class StatisticsCollector:
-    """Statistics of the batches that were written so far."""
+    """Collects statistics while a file is written."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
-        """Cover those of the fields, and of the children of structs, whose type is covered."""
+        """Collect statistics of fields and struct children with supported types."""
         covered = [node for top in fields for node in _reachable(top)]
         self._fields = sorted(
             (node for node in covered if is_covered(node.storage_type)), key=lambda node: node.id
@@ -50,12 +50,12 @@ class StatisticsCollector:
     def add_batches(
         self, fields: Sequence[Field], arrays: Sequence[pa.Array], batch_rows: int
     ) -> None:
-        """Add batches of `batch_rows` and what remains, given as an array per top-level field."""
+        """Add batches of `batch_rows` rows, given one array per top-level field."""
         for node, array in zip(fields, arrays, strict=True):
             self._add(node, array, batch_rows)
 
     def finish(self) -> tuple[Schema, list[pa.Array]] | None:
-        """Return the fields of the statistics and their values, or None if there are none."""
+        """Return the schema and columns of the statistics, or None without statistics."""
         if not self._fields or not self._bounds[self._fields[0].id]:
             return None
         arrays = [self._array_of(node) for node in self._fields]
@@ -89,16 +89,16 @@ class StatisticsCollector:
         return pa.StructArray.from_arrays(children, fields=fields)
 
 
-def read_statistics(metadata: FileMetadata) -> Reading[Mapping[int, pa.StructArray]]:
-    """Read what a file stores for each covered field, a row per batch."""
+def read_statistics(metadata: FileMetadata) -> ReadCoroutine[Mapping[int, pa.StructArray]]:
+    """Read the statistics of all fields by field id, with a row per batch."""
     stored = metadata.statistics
     if stored is None or not metadata.num_batches or not stored.fields:
         return {}
     if min(stored.fields) < 0:
-        raise CorruptDataError("the statistics of the file name an impossible field")
+        raise CorruptDataError("the statistics of the file contain an invalid field id")
     ids = range(max(stored.fields) + 1)
-    place = table_range(stored.page_table_position, ids, 1, file_bytes=metadata.file_bytes)
-    pages = parse_table((yield Ranges.of(place)).slice_bytes(0), ids, 1)
+    table = table_range(stored.page_table_position, ids, 1, file_bytes=metadata.file_bytes)
+    pages = parse_table((yield Ranges.of(table)).slice_bytes(0), ids, 1)
     rows = np.array([0, metadata.num_batches], np.int64)
     batches = StoredBatches(rows, pages, {}, metadata.file_bytes)
     fields = [
@@ -106,9 +106,9 @@ def read_statistics(metadata: FileMetadata) -> Reading[Mapping[int, pa.StructArr
         for node in Schema.from_protos(stored.schema).fields
         if node.name.isdecimal() and _is_statistics(node)
     ]
-    everything = RowRange(0, metadata.num_batches)
+    all_batches = RowRange(0, metadata.num_batches)
     arrays = yield from read_together(
-        [open_field(node, batches).read(everything) for node in fields]
+        [open_field(node, batches).read(all_batches) for node in fields]
     )
     return {int(node.name): array for node, array in zip(fields, arrays, strict=True)}
 
@@ -116,30 +116,30 @@ def read_statistics(metadata: FileMetadata) -> Reading[Mapping[int, pa.StructArr
 def zone_statistics(
     field: Field, stored: pa.StructArray, metadata: FileMetadata
 ) -> ZoneStatistics | None:
-    """Return what holds for the values of a field as they are read, or None if nothing does."""
+    """Return the statistics that are valid for the values of a field, or None."""
     rows = np.diff(metadata.bounds)
     data_type = field.storage_type
     minimum, maximum = stored.field(MIN_VALUE), stored.field(MAX_VALUE)
     if minimum.type != data_type or maximum.type != data_type:
         return None
-    # Zones are of one size, with a shorter one at the end; other batches cannot be told so.
+    # Zones have equal sizes, except for a shorter last zone; other batches are not supported.
     if (rows[:-1] != rows[0]).any() or rows[-1] > rows[0]:
         return None
     nulls = stored.field(NULL_COUNT).to_numpy()
     if is_variable(data_type):
         null_count, minimum, maximum = _bounds_of_text(field, nulls, minimum, maximum)
     else:
-        # A null is read as a number that the bounds leave out, and as no null.
+        # Nulls are read as arbitrary numbers, which the bounds exclude.
         has_nulls = pa.array(nulls > 0)
-        nothing = pa.scalar(None, data_type)
-        minimum = pc.if_else(has_nulls, nothing, minimum)
-        maximum = pc.if_else(has_nulls, nothing, maximum)
+        null = pa.scalar(None, data_type)
+        minimum = pc.if_else(has_nulls, null, minimum)
+        maximum = pc.if_else(has_nulls, null, maximum)
         null_count = np.zeros(len(rows), np.int64)
     return ZoneStatistics(
         rows_per_zone=int(rows[0]),
         num_rows=int(metadata.bounds[-1]),
         null_count=null_count,
-        # NaN are not counted, so there may be as many as there are rows.
+        # NaN is not counted, so each row may be NaN.
         nan_count=rows if pa.types.is_floating(data_type) else None,
         minimum=minimum,
         maximum=maximum,
@@ -149,7 +149,7 @@ def zone_statistics(
 def _bounds_of_text(
     field: Field, nulls: np.ndarray, minimum: pa.Array, maximum: pa.Array
 ) -> tuple[np.ndarray, pa.Array, pa.Array]:
-    """Return null counts and bounds of strings, among which empty ones are read as nulls."""
+    """Return null counts and bounds of strings; empty strings are read as nulls."""
     empty_max = pc.equal(pc.fill_null(pc.binary_length(maximum), 0), 0)
     maximum = pc.if_else(empty_max, pa.scalar(None, maximum.type), maximum)
     if not field.nullable:
@@ -168,7 +168,7 @@ def _is_statistics(node: Field) -> bool:
 
 
 def _reachable(node: Field) -> Iterator[Field]:
-    """Yield the fields that are reached through structs alone."""
+    """Yield the leaf fields that are not nested in lists."""
     if node.logical_type != STRUCT:
         yield node
         return

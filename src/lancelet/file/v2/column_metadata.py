@@ -1,16 +1,16 @@
-"""The metadata of one column: which pages it has, where their buffers are, how they are encoded.
+"""Column metadata: the pages of a column, with the positions and encodings of their buffers.
 
-A page knows how many rows it has, not where they begin, so that is a running sum:
+Pages store their number of rows; the first row is a running sum:
 
     pages      length 100, length 50
     first_row       0        100
 
-An encoding is an envelope (`Any`: a type name and a message) that is stored in the metadata
-itself, or, as the format allows and no known writer does, elsewhere in the file. Decoding is
-therefore a `Reading`: it asks for bytes only in the second case.
+An encoding is an envelope (`Any`: a type name and a message), stored in the metadata. The format
+also allows encodings elsewhere in the file, although no known writer uses this. Decoding is a
+coroutine that requests bytes only in that case.
 
-A file may have ten thousand columns, whose metadata are decoded at once, into columns of numbers
-(`decode_plain_columns`), if they are what all known writers write.
+Metadata of many columns is decoded to arrays in one call (`decode_plain_columns`), if it has the
+structure that all known writers produce.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, ReadCoroutine, Slices
 from lancelet.encodings.base import StoredColumn, StoredPage
 from lancelet.encodings.row_ranges import expand
 from lancelet.encodings.stored_pages import StoredPages, to_bounds
@@ -33,26 +33,26 @@ from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
 from lancelet.values import dataclass
 
-# Numbers of fields, of `ColumnMetadata` and of `Encoding`.
+# Protobuf field numbers of `ColumnMetadata` and `Encoding`.
 _OWN_ENCODING, _PAGES, _DIRECT, _BYTES_OF_DIRECT = 1, 2, 2, 1
 _NONE: Final = np.empty(0, np.int64)
 
 _COLUMN_ENCODING_URL: Final = "/lance.encodings.ColumnEncoding"
 _ROWS_MAX: Final = 1 << 62
-_ENCODINGS_KEPT: Final = 64
+_CACHED_ENCODINGS: Final = 64
 
 PLAIN_COLUMN_ENCODING: Final = wire_pb.Any(
     type_url=_COLUMN_ENCODING_URL,
     value=encodings20_pb.ColumnEncoding(values=encodings20_pb.ColumnValues()).SerializeToString(),
 ).SerializeToString()
-"""The envelope of a column whose pages are just its values."""
+"""The encoding of columns without column-level data."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenPages:
-    """Pages that are described alike and are in the file: one of each of some columns.
+    """Written pages with the same encoding and length, one for each of some columns.
 
-    Page i has its buffer k at `positions[k][i]`, of `sizes[k][i]` bytes.
+    Buffer k of page i is at `positions[k][i]` and has `sizes[k][i]` bytes.
     """
 
     columns: Sequence[int]
@@ -66,9 +66,9 @@ class WrittenPages:
 def encode_columns(
     pages: Sequence[WrittenPages], encodings: Sequence[bytes]
 ) -> tuple[Bytes, Int64s]:
-    """Return the metadata of all columns back to back as they are stored, and where each ends.
+    """Return the concatenated metadata of all columns, and the end of each column.
 
-    `encodings` are those of the columns. The pages of a column are in the order that is given.
+    `encodings` are the encodings of the columns. The pages of a column retain their order.
     """
     heads: dict[bytes, int] = {}
     column_heads = np.array([heads.setdefault(each, len(heads)) for each in encodings], np.int64)
@@ -101,8 +101,8 @@ def encode_columns(
     )
 
 
-def decode_column(data: Bytes, *, index: int, file_bytes: int) -> Reading[StoredColumn]:
-    """Decode the metadata of a column; every buffer is known to lie within the file."""
+def decode_column(data: Bytes, *, index: int, file_bytes: int) -> ReadCoroutine[StoredColumn]:
+    """Decode the metadata of a column, or raise if a buffer is outside of the file."""
     try:
         message = file2_pb.ColumnMetadata.FromString(data.tobytes())
     except DecodeError as error:
@@ -114,7 +114,7 @@ def decode_column(data: Bytes, *, index: int, file_bytes: int) -> Reading[Stored
     first_rows = list(accumulate(lengths, initial=0))
     if first_rows[-1] > _ROWS_MAX:
         raise CorruptDataError(
-            "the pages of a column claim too many rows", column=index, rows=first_rows[-1]
+            "the pages of a column declare too many rows", column=index, rows=first_rows[-1]
         )
     buffers = _buffers([message, *message.pages], file_bytes=file_bytes, column=index)
     pages = tuple(
@@ -128,18 +128,18 @@ def decode_column(data: Bytes, *, index: int, file_bytes: int) -> Reading[Stored
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainColumns:
-    """Columns that are nothing but pages; column i has those from `edges[i]` to `edges[i + 1]`."""
+    """Columns without column-level buffers; column i has pages `edges[i]` to `edges[i + 1]`."""
 
     indices: Sequence[int]
     encodings: Sequence[bytes]
     pages: StoredPages
     edges: Int64s
 
-    def column(self, place: int) -> StoredColumn:
-        """Return one of the columns."""
-        start, stop = self.edges[place : place + 2].tolist()
+    def column(self, index: int) -> StoredColumn:
+        """Return a column by its position in `indices`."""
+        start, stop = self.edges[index : index + 2].tolist()
         pages = self.pages.part(start, stop)
-        return StoredColumn(self.indices[place], self.encodings[place], pages, _NONE, _NONE)
+        return StoredColumn(self.indices[index], self.encodings[index], pages, _NONE, _NONE)
 
 
 def decode_plain_columns(
@@ -147,8 +147,8 @@ def decode_plain_columns(
 ) -> PlainColumns | None:
     """Decode the metadata of many columns, or return None if not all of them are plain.
 
-    What has encodings that lie elsewhere, buffers of its own or any damage is not plain, and for
-    `decode_column` to judge.
+    Columns with separately stored encodings, column-level buffers or damage are not plain;
+    `decode_column` handles them.
     """
     if int(metadata.size.sum()) > file_bytes:
         return None
@@ -165,20 +165,20 @@ def _plain_columns(
     owner, position, size = kernels.find_parts_in(metadata, _PAGES)
     pages = Slices(source, position, size)
     own_encodings, encodings = _encodings_in(metadata, _OWN_ENCODING), _encodings_in(pages, 4)
-    found_offsets, found_sizes = _numbers_in(pages, 1), _numbers_in(pages, 2)
+    packed_offsets, packed_sizes = _numbers_in(pages, 1), _numbers_in(pages, 2)
     own_buffers = [len(kernels.find_parts_in(metadata, field)[0]) for field in (3, 4)]
     unpacked = kernels.read_varints(metadata, np.array([0, 3, 0, 4]))[1].any()
     numbers, present = kernels.read_varints(pages, np.array([0, 3, 0, 5, 0, 1, 0, 2]))
     if own_encodings is None or encodings is None or any(own_buffers) or unpacked:
         return None
-    if present[2:].any() or found_offsets is None or found_sizes is None:
+    if present[2:].any() or packed_offsets is None or packed_sizes is None:
         return None
-    (counts, offsets), (size_counts, sizes) = found_offsets, found_sizes
+    (counts, offsets), (size_counts, sizes) = packed_offsets, packed_sizes
     length, limit = numbers[0], np.uint64(file_bytes)
-    is_sound = np.array_equal(counts, size_counts) and not (
+    is_valid = np.array_equal(counts, size_counts) and not (
         (offsets > limit).any() or (sizes > limit - offsets).any() or (length > _ROWS_MAX).any()
     )
-    if not is_sound or float(length.sum(dtype=np.float64)) > _ROWS_MAX:
+    if not is_valid or float(length.sum(dtype=np.float64)) > _ROWS_MAX:
         return None
     kinds: dict[bytes, int] = {}
     kind = [kinds.setdefault(encoding, len(kinds)) for encoding in encodings]
@@ -196,13 +196,13 @@ def _plain_columns(
 
 
 def _encodings_in(messages: Slices, field: int) -> list[bytes] | None:
-    """Return the bytes that each message has in place as an encoding, if every one has."""
+    """Return the encodings stored in each message, or None if one is stored elsewhere."""
     found = messages
     for number in (field, _DIRECT, _BYTES_OF_DIRECT):
         owner, position, size = kernels.find_parts_in(found, number)
         if not np.array_equal(owner, np.arange(len(messages))):
             return None
-        # An encoding is one of several kinds, of which the last wins, so it must be alone.
+        # In a oneof, the last field wins, so the encoding must be the only field.
         head = 2 + (size >= 1 << 7) + (size >= 1 << 14) + (size >= 1 << 21) + (size >= 1 << 28)
         if number != field and not np.array_equal(size + head, found.size):
             return None
@@ -213,7 +213,7 @@ def _encodings_in(messages: Slices, field: int) -> list[bytes] | None:
 
 
 def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.uint64]] | None:
-    """Return how many numbers each message has packed into a field, and all of them."""
+    """Return the counts and values of a packed field of each message."""
     owner, position, size = kernels.find_parts_in(messages, field)
     if len(owner) > 1 and not (owner[1:] > owner[:-1]).all():
         return None
@@ -223,15 +223,15 @@ def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.ui
     return counts, values
 
 
-@lru_cache(_ENCODINGS_KEPT)
+@lru_cache(_CACHED_ENCODINGS)
 def _direct(encoding: bytes) -> bytes:
-    """Return the message around an encoding."""
+    """Return the serialized `Encoding` message of an encoding."""
     direct = file2_pb.DirectEncoding(encoding=encoding)
     return file2_pb.Encoding(direct=direct).SerializeToString()
 
 
-def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> Reading[list[bytes]]:
-    """Return the bytes of encodings, reading those that are stored elsewhere in one round."""
+def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> ReadCoroutine[list[bytes]]:
+    """Return the encodings; those stored elsewhere are read in one request."""
     deferred = [
         (message.indirect.buffer_location, message.indirect.buffer_length)
         for message in messages
@@ -240,14 +240,14 @@ def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> Reading[l
     fetched: Slices | None = None
     if deferred:
         if max(map(max, deferred)) > _ROWS_MAX:
-            raise CorruptDataError("an encoding lies outside of the file", column=column)
+            raise CorruptDataError("an encoding is outside of the file", column=column)
         fetched = yield Ranges.of(*deferred)
     found: list[bytes] = []
-    taken = 0
+    next_slice = 0
     for message in messages:
         if fetched is not None and message.HasField("indirect"):
-            found.append(fetched.slice_bytes(taken).tobytes())
-            taken += 1
+            found.append(fetched.slice_bytes(next_slice).tobytes())
+            next_slice += 1
         else:
             found.append(message.direct.encoding)
     return found
@@ -259,7 +259,7 @@ def _buffers(
     file_bytes: int,
     column: int,
 ) -> list[tuple[Int64s, Int64s]]:
-    """Return positions and sizes of the buffers of each owner, all as views of two arrays."""
+    """Return the positions and sizes of the buffers of each owner."""
     bounds = [0]
     offsets: list[int] = []
     sizes: list[int] = []
@@ -268,7 +268,7 @@ def _buffers(
         sizes += owner.buffer_sizes
         if len(offsets) != len(sizes):
             raise CorruptDataError(
-                "a page has a different number of positions and sizes of buffers",
+                "a page has a different number of buffer positions and sizes",
                 column=column,
                 positions=len(owner.buffer_offsets),
                 sizes=len(owner.buffer_sizes),
@@ -277,7 +277,7 @@ def _buffers(
     for offset, size in zip(offsets, sizes, strict=True):
         if offset + size > file_bytes:
             raise CorruptDataError(
-                "a buffer of a page lies outside of the file; was it cut short by a copy?",
+                "a page buffer is outside of the file; was it truncated by a copy?",
                 column=column,
                 position=offset,
                 size=size,

@@ -1,13 +1,12 @@
-"""What is read when a 2.x file is opened: everything behind its last page.
+"""Reading the metadata of 2.x files.
 
-One read of the tail usually holds it all. Its size is a guess; when the guess was too small, one
-more read fetches the rest:
+The metadata follows the last page. The size of the tail is estimated, so opening usually takes one
+read; if the estimate is too small, a second read fetches the rest:
 
     pages ... | checksums | descriptor | column metadata | tables | footer
-                     <------------- the tail, read at once ------------->
+                     <------------- tail, read in one request ---------->
 
-Of the column metadata only the places are kept. The metadata of a column are decoded when the
-column is first wanted, since a table may have thousands of columns and a query wants three.
+Column metadata is decoded when a column is first read, because most queries read few columns.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Bytes, Ranges, Reading, Slices
+from lancelet.buffers import Bytes, Ranges, ReadCoroutine, Slices
 from lancelet.encodings.base import StoredColumn
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
-    CHECKSUMS_MARK,
+    CHECKSUM_MARKER,
     Checksums,
     check_no_checksums,
     is_checksum_size,
@@ -44,7 +43,7 @@ _EAGER_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileMetadata:
-    """The parsed tail of a file, and the bytes of it that were read."""
+    """The parsed metadata of a file, and the bytes of its tail."""
 
     footer: Footer
     columns: Ranges
@@ -54,17 +53,17 @@ class FileMetadata:
     tail: Bytes
     checksums: Checksums | None
     name_checksum: int | None = None
-    """What the file keeps of the name that its table gave it, if it does."""
+    """The checksum of the file name, or None if the file does not store one."""
 
     @property
     def tail_position(self) -> int:
-        """Where the bytes that were kept begin."""
+        """The file position of the tail."""
         return self.file_bytes - self.tail.nbytes
 
     def in_tail(self, ranges: Ranges) -> Slices | None:
-        """Return the bytes of ranges if all of them lie in the tail, or None.
+        """Return the bytes of ranges if all of them are in the tail, or None.
 
-        A small file is its tail, so opening it has read all of it, and no store is asked again.
+        The tail of a small file is the whole file, so reading it needs no further requests.
         """
         start, size = ranges.position, ranges.size
         lie_in = (start >= self.tail_position) & (size >= 0) & (size <= self.file_bytes - start)
@@ -72,36 +71,36 @@ class FileMetadata:
             return None
         return Slices(self.tail, start - self.tail_position, size)
 
-    def read_column(self, index: int) -> Reading[StoredColumn]:
-        """Decode the metadata of one column; asks for nothing that opening has read."""
+    def read_column(self, index: int) -> ReadCoroutine[StoredColumn]:
+        """Decode the metadata of one column; reads bytes only if they are not in the tail."""
         metadata = yield from self.read_stored([index])
         data = metadata.slice_bytes(0)
         return (yield from decode_column(data, index=index, file_bytes=self.file_bytes))
 
-    def read_plain_columns(self, indices: Sequence[int]) -> Reading[PlainColumns | None]:
-        """Decode the metadata of many columns at once, or return None if some are not plain."""
+    def read_plain_columns(self, indices: Sequence[int]) -> ReadCoroutine[PlainColumns | None]:
+        """Decode the metadata of many columns, or return None if some are not plain."""
         metadata = yield from self.read_stored(indices)
         return decode_plain_columns(metadata, indices, file_bytes=self.file_bytes)
 
-    def read_stored(self, indices: Sequence[int]) -> Reading[Slices]:
-        """Return the metadata of columns as they are stored."""
+    def read_stored(self, indices: Sequence[int]) -> ReadCoroutine[Slices]:
+        """Return the serialized metadata of columns."""
         if max(indices) >= len(self.columns):
             raise CorruptDataError(
-                "a field is said to be in a column that the file does not have",
+                "a column index exceeds the number of columns of the file",
                 column=max(indices),
                 num_columns=len(self.columns),
             )
-        which = np.asarray(indices)
-        position, size = self.columns.position[which], self.columns.size[which]
+        rows = np.asarray(indices)
+        position, size = self.columns.position[rows], self.columns.size[rows]
         if int(position.min()) >= self.tail_position:
             return Slices(self.tail, position - self.tail_position, size)
         return (yield Ranges(position, size))
 
     def buffer_range(self, index: int) -> tuple[int, int]:
-        """Return position and size of a global buffer."""
+        """Return the position and size of a global buffer."""
         if not 0 <= index < len(self.buffers):
             raise InvalidInputError(
-                "the file has no global buffer of that index",
+                "the global buffer index is out of range",
                 index=index,
                 num_global_buffers=len(self.buffers),
             )
@@ -109,10 +108,10 @@ class FileMetadata:
 
 
 def tail_size(file_bytes: int | None, *, num_columns: int | None = None) -> int:
-    """Guess how many bytes at the end of a file hold its metadata, checksums included.
+    """Estimate the size of the tail with the metadata and checksums.
 
-    Where the size of the file is known, the tail begins at the border of a checksummed block,
-    so that it can be verified as it is.
+    If the file size is given, the tail starts at a block boundary, so it can be verified without
+    further reads.
     """
     if file_bytes is None:
         return _TAIL_BYTES
@@ -124,26 +123,26 @@ def tail_size(file_bytes: int | None, *, num_columns: int | None = None) -> int:
 
 def read_metadata(
     tail: Bytes, *, file_bytes: int, with_checksums: bool = True
-) -> Reading[FileMetadata]:
-    """Parse the tail of a file of `file_bytes`, and read what it turns out to lack."""
+) -> ReadCoroutine[FileMetadata]:
+    """Parse the tail of a file, and read missing metadata."""
     start = file_bytes - tail.nbytes
     footer = parse_footer(tail, file_bytes=file_bytes)
-    missing = _first_wanted(footer, start, file_bytes=file_bytes)
+    missing = _eager_start(footer, start, file_bytes=file_bytes)
     if missing < start:
         tail = (yield Ranges.of((missing, file_bytes - missing))).slice_bytes(0)
         start = missing
     columns, buffers = _tables(footer, tail, start)
     if not len(buffers):
-        raise CorruptDataError("the file has no descriptor of its schema", file_bytes=file_bytes)
-    wanted = [range_at(buffers, 0)]
+        raise CorruptDataError("the file has no descriptor", file_bytes=file_bytes)
+    ranges = [range_at(buffers, 0)]
     checksums = range_at(buffers, len(buffers) - 1)
     if with_checksums and len(buffers) > 1 and is_checksum_size(checksums[1], file_bytes):
-        wanted.append(checksums)
+        ranges.append(checksums)
     found = [
         tail[position - start : position - start + size] if position >= start else None
-        for position, size in wanted
+        for position, size in ranges
     ]
-    unknown = [place for place, data in zip(wanted, found, strict=True) if data is None]
+    unknown = [range_ for range_, data in zip(ranges, found, strict=True) if data is None]
     if unknown:
         fetched = yield Ranges.of(*unknown)
         later = iter([fetched.slice_bytes(index) for index in range(len(fetched))])
@@ -155,13 +154,13 @@ def read_metadata(
     descriptor = found[0].tobytes()
     if with_checksums and parsed is None:
         check_no_checksums(tail, descriptor, position=start, file_bytes=file_bytes)
-    _, name = split_name_checksum(descriptor.removesuffix(CHECKSUMS_MARK))
+    _, name = split_name_checksum(descriptor.removesuffix(CHECKSUM_MARKER))
     message = _descriptor(descriptor)
     return FileMetadata(footer, columns, buffers, message, file_bytes, tail, parsed, name)
 
 
-def _first_wanted(footer: Footer, start: int, *, file_bytes: int) -> int:
-    """Return where the metadata begin that should be read eagerly, given that `start` on is."""
+def _eager_start(footer: Footer, start: int, *, file_bytes: int) -> int:
+    """Return the start of the metadata to read eagerly; the tail starts at `start`."""
     if min(footer.column_metadata, footer.column_table) >= start:
         return start
     if file_bytes - footer.column_metadata <= _EAGER_BYTES:
@@ -172,8 +171,8 @@ def _first_wanted(footer: Footer, start: int, *, file_bytes: int) -> int:
 def _tables(footer: Footer, tail: Bytes, start: int) -> tuple[Ranges, Ranges]:
     limit = start + tail.nbytes - FOOTER_BYTES
     tables = [
-        parse_table(tail[position - start : position - start + size], limit=limit, what=what)
-        for (position, size), what in (
+        parse_table(tail[position - start : position - start + size], limit=limit, content=content)
+        for (position, size), content in (
             (footer.column_table_range, "column's metadata"),
             (footer.buffer_table_range, "global buffer"),
         )
