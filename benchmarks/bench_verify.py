@@ -115,7 +115,7 @@ def block_costs() -> dict[str, dict[str, float]]:
         checksums = Checksums(size, 0, HASHED_BYTES, np.zeros(HASHED_BYTES // size, np.uint32))
         scan = measure(lambda size=size: crc32c_blocks(data, size)).wall_ms
         take = measure(
-            lambda checksums=checksums, blocks=blocks, size=size: checksums.wrong_blocks(
+            lambda checksums=checksums, blocks=blocks, size=size: checksums.damaged_blocks(
                 blocks, data, blocks * size
             )
         ).wall_ms

@@ -32,7 +32,7 @@ READERS = {
         "IndexedValues",
         "SparseValues",
         "ZippedValues",
-        "_read_nothing",
+        "_empty_read",
     },
     # The same pages, of columns that are alike: as if they were one column.
     "encodings/bundle.py": {"Bundle", "BundledPages"},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lancelet.io.trace_events import LISTENERS
+from lancelet.io.trace_events import EVENT_SINKS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,7 +27,7 @@ def python_blocks(page):
 def no_listeners_afterwards():
     """Remove the listeners that a page registers."""
     yield
-    LISTENERS.forget()
+    EVENT_SINKS.clear()
 
 
 @pytest.mark.usefixtures("no_listeners_afterwards")

@@ -43,7 +43,7 @@ def _lists(rng: np.random.Generator, count: int, longest: int) -> list[object]:
 
 def _without_plans(path: Path, **options: Any) -> LanceFileReader:
     reader = LanceFileReader(path, **options)
-    reader._reader._watched = None
+    reader._reader._mapped_file = None
     return reader
 
 

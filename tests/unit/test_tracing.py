@@ -57,13 +57,13 @@ def test_events_are_told_in_order_and_written_for_chrome(traced):
 
 def test_nobody_is_told_without_listeners():
     from lancelet.io.memory import MemoryStore
-    from lancelet.io.trace_events import Listeners
+    from lancelet.io.trace_events import EventSinks
 
-    listeners = Listeners()
+    sinks = EventSinks()
     store = MemoryStore.unnamed()
-    assert listeners.watched(store) is store
-    listeners.tell("target", event="lost")
+    assert sinks.wrap(store) is store
+    sinks.emit("target", event="lost")
     told = []
-    listeners.add(told.append)
-    listeners.tell("target", event="heard")
+    sinks.add(told.append)
+    sinks.emit("target", event="heard")
     assert [event.args["event"] for event in told] == ["heard"]

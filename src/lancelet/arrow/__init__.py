@@ -1,6 +1,6 @@
-"""Arrow extension types of Lance: bfloat16 numbers, and images."""
+"""Arrow extension types of Lance: bfloat16 numbers and images."""
 
-# ruff: noqa: TC004 - what needs pandas is imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - the pandas classes are imported lazily; this import is for type checkers
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 register()
 if find_spec("pandas") is not None:
-    # Registers the dtype, so that pandas finds it by its name.
+    # Registers the dtype with pandas.
     import_module("lancelet.arrow.pandas_bfloat16")
 
 __all__ = [

@@ -3,9 +3,9 @@
     float32  1.1   0 01111111 00011001100110011001101
     bfloat16       0 01111111 0001101                    1.1015625, rounded to nearest even
 
-Arrow has no such type, so a column of it is `fixed_size_binary(2)` with the extension name
-`lance.bfloat16`, as every reader of Lance knows it. NumPy has none either: arrays come out in
-the dtype of the package `ml_dtypes`, which is needed for that alone.
+Arrow has no bfloat16 type, so columns are `fixed_size_binary(2)` with the extension name
+`lance.bfloat16`, like in pylance. NumPy has none either: conversion to NumPy uses the dtype of the
+package `ml_dtypes`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BFloat16:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Make a number of its two bytes, little-endian."""
+        """Create a number from two little-endian bytes."""
         if len(data) != 2:
             raise InvalidInputError("a bfloat16 is two bytes: expected 2 bytes", found=len(data))
         number = cls(0)
@@ -79,7 +79,7 @@ class BFloat16:
         return float(_floats_of(np.array([self._bits], np.uint16))[0])
 
     def to_bytes(self) -> bytes:
-        """Return the two bytes of the number, little-endian."""
+        """Return the number as two little-endian bytes."""
         return self._bits.to_bytes(2, "little")
 
     def __float__(self) -> float:
@@ -108,7 +108,7 @@ class BFloat16Type(pa.ExtensionType):  # type: ignore[misc]  # pyarrow's stubs l
     """The Arrow type of bfloat16 columns."""
 
     def __init__(self) -> None:
-        """Make the type; it has no parameters."""
+        """Create the type."""
         super().__init__(pa.binary(2), "lance.bfloat16")
 
     def __arrow_ext_serialize__(self) -> bytes:
@@ -124,8 +124,8 @@ class BFloat16Type(pa.ExtensionType):  # type: ignore[misc]  # pyarrow's stubs l
         return cls()
 
     def to_pandas_dtype(self) -> Any:
-        """Return the dtype that columns of the type have in pandas."""
-        from lancelet.arrow.pandas_bfloat16 import PandasBFloat16Type  # noqa: PLC0415 - it needs pandas
+        """Return the pandas dtype."""
+        from lancelet.arrow.pandas_bfloat16 import PandasBFloat16Type  # noqa: PLC0415 - requires pandas
 
         return PandasBFloat16Type()
 
@@ -140,7 +140,7 @@ class BFloat16Scalar(pa.ExtensionScalar):  # type: ignore[misc]  # pyarrow's stu
     """One value of a bfloat16 column."""
 
     def as_py(self, **kwargs: Any) -> BFloat16 | None:
-        """Return the number, or None for a null."""
+        """Return the number, or None if it is null."""
         del kwargs
         return None if self.value is None else BFloat16.from_bytes(self.value.as_py())
 
@@ -168,7 +168,7 @@ class BFloat16Array(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs
         return "[\n" + ",\n".join(shown) + "\n]"
 
     def to_numpy(self, zero_copy_only: bool = False, writable: bool = False) -> npt.NDArray[Any]:  # noqa: ARG002 - Arrow's signature
-        """Return the numbers in the dtype of `ml_dtypes`; nulls cannot be shown there."""
+        """Return an array with the dtype of `ml_dtypes`; raise if the array contains nulls."""
         if self.null_count:
             raise InvalidInputError(
                 "NumPy arrays cannot hold nulls; fill or drop them first", nulls=self.null_count
@@ -183,7 +183,7 @@ class BFloat16Array(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs
 
     @classmethod
     def from_numpy(cls, array: npt.NDArray[Any]) -> BFloat16Array:
-        """Make an array of a one-dimensional NumPy array of the dtype of `ml_dtypes`."""
+        """Create an array from a one-dimensional NumPy array with the dtype of `ml_dtypes`."""
         if array.dtype != _ml_dtypes_bfloat16():
             raise InvalidInputError("the array must be of dtype bfloat16", found=str(array.dtype))
         if array.ndim != 1:
@@ -210,7 +210,7 @@ def _array_of_bits(
 
 
 def bfloat16_array(values: Iterable[SupportsFloat | None]) -> BFloat16Array:
-    """Make an array of numbers and Nones, each rounded to the nearest bfloat16.
+    """Create an array from numbers and None, rounded to the nearest bfloat16.
 
     >>> bfloat16_array([1.1, None, 3.4]).to_pylist()
     [BFloat16(1.1015625), None, BFloat16(3.40625)]
@@ -222,7 +222,7 @@ def bfloat16_array(values: Iterable[SupportsFloat | None]) -> BFloat16Array:
 
 
 def cast(arr: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: Any) -> pa.Array:
-    """Cast as `pyarrow.compute.cast` does, and also to and from bfloat16, alone or in vectors.
+    """Cast like `pyarrow.compute.cast`, with support for bfloat16 numbers and vectors.
 
     >>> cast(pa.array([1.5, None]), "bfloat16").to_pylist()
     [BFloat16(1.5), None]
@@ -234,7 +234,7 @@ def cast(arr: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: An
             raise InvalidInputError(
                 "bfloat16 casts to floating point only", target=str(target_type)
             )
-        floats = _floats_of(arr._bits())  # noqa: SLF001 - our own class
+        floats = _floats_of(arr._bits())  # noqa: SLF001 - same module
         mask = arr.is_null().to_numpy(zero_copy_only=False)
         return pa.array(floats, pa.float32(), mask=mask).cast(target_type)
     if isinstance(target_type, pa.FixedSizeListType) and pa.types.is_fixed_size_list(arr.type):

@@ -1,10 +1,10 @@
-r"""Images as Arrow extension types: where they are, their encoded bytes, or their pixels.
+r"""Arrow extension types of images: URIs, encoded images and tensors.
 
     ImageURIArray ["file:///a/1.png"]      read_uris()
     EncodedImageArray [b"\x89PNG.."]       to_tensor()
     FixedShapeImageTensorArray             to_numpy() of shape (1, height, width, channels)
 
-Encoding and decoding is the work of a function that the caller gives, or of Pillow.
+Images are encoded and decoded by Pillow or a user function.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _WEB: Final = ("http://", "https://")
 _WAIT_SECONDS: Final = 60
 
 Decoder: TypeAlias = Callable[[pa.Array], npt.NDArray[Any]]
-"""Makes pixels of encoded images: one array with a first axis of images."""
+"""Decodes images to an array of pixels; the first axis is the image."""
 
 Encoder: TypeAlias = Callable[[npt.NDArray[Any]], pa.Array]
-"""Makes encoded images of pixels."""
+"""Encodes an array of pixels."""
 
 
 class ImageTypeError(InvalidInputError, TypeError):
-    """A value cannot be images."""
+    """A value cannot be converted to images."""
 
 
 class _ImageType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow's stubs leave the base untyped
-    """What the types of images share: how they are pickled, and that most have no parameters."""
+    """The base class of image types."""
 
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
@@ -58,10 +58,10 @@ class _ImageType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow's stubs lea
 
 
 class ImageURIType(_ImageType):
-    """The type of columns that say where images are."""
+    """The type of columns with URIs of images."""
 
     def __init__(self, storage_type: pa.DataType = pa.string()) -> None:  # noqa: B008 - a constant
-        """Make the type over `string` or `large_string`."""
+        """Create the type with the storage type `string` or `large_string`."""
         if storage_type not in {pa.string(), pa.large_string()}:
             raise InvalidInputError("storage_type must be a string type", found=str(storage_type))
         super().__init__(storage_type, "lance.arrow.image_uri")
@@ -74,10 +74,10 @@ class ImageURIType(_ImageType):
 
 
 class EncodedImageType(_ImageType):
-    """The type of columns that hold images as files would."""
+    """The type of columns with encoded images."""
 
     def __init__(self, storage_type: pa.DataType = pa.binary()) -> None:  # noqa: B008 - a constant
-        """Make the type over `binary` or `large_binary`."""
+        """Create the type with the storage type `binary` or `large_binary`."""
         if storage_type not in {pa.binary(), pa.large_binary()}:
             raise InvalidInputError("storage_type must be a binary type", found=str(storage_type))
         super().__init__(storage_type, "lance.arrow.encoded_image")
@@ -90,12 +90,12 @@ class EncodedImageType(_ImageType):
 
 
 class FixedShapeImageTensorType(_ImageType):
-    """The type of columns that hold the pixels of images of one shape."""
+    """The type of columns with pixels of images of equal shape."""
 
     def __init__(self, arrow_type: pa.DataType, shape: Sequence[int]) -> None:
-        """Make the type of images of a shape, with pixels of a type."""
+        """Create the type with the type of pixels and the shape of images."""
         if not len(shape):
-            raise InvalidInputError("an image has at least one dimension")
+            raise InvalidInputError("an image must have at least one dimension")
         self.shape = shape
         self.arrow_type = arrow_type
         length = int(np.prod(shape, dtype=np.int64))
@@ -116,7 +116,7 @@ class FixedShapeImageTensorType(_ImageType):
 
 
 class ImageArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs leave the base untyped
-    """Images, in one of three forms."""
+    """The base class of image arrays."""
 
     def __repr__(self) -> str:
         return f"<lance.arrow.{type(self).__name__} object at 0x{id(self):016x}>\n{self._shown()}"
@@ -126,7 +126,7 @@ class ImageArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs le
 
     @classmethod
     def from_array(cls, images: Any) -> ImageArray:
-        """Return URIs, bytes or tensors as images."""
+        """Convert URIs, encoded images or tensors to an image array."""
         if isinstance(images, ImageArray):
             return images
         if isinstance(images, pa.StringArray | pa.LargeStringArray):
@@ -145,24 +145,24 @@ class ImageArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs le
 
 
 class ImageURIArray(ImageArray):
-    """Where images are: files of this machine, of a store that Arrow knows, or on the web."""
+    """URIs of images: local files, files of Arrow file systems, or HTTP URLs."""
 
     @classmethod
     def from_uris(cls, uris: Any) -> ImageURIArray:
-        """Return an array of URIs.
+        """Create an array of URIs.
 
         >>> ImageURIArray.from_uris(["file:///a/1.png"]).to_pylist()
         ['file:///a/1.png']
         """
         if not isinstance(uris, Iterable):
-            raise ImageTypeError("URIs are an array or a list", found=type(uris).__name__)
+            raise ImageTypeError("URIs must be an array or a list", found=type(uris).__name__)
         if not isinstance(uris, pa.StringArray | pa.LargeStringArray):
             uris = pa.array([str(uri) for uri in uris], pa.string())
         images: ImageURIArray = _from_storage(ImageURIType(uris.type), uris)
         return images
 
     def read_uris(self, storage_type: pa.DataType = pa.binary()) -> EncodedImageArray:  # noqa: B008 - a constant
-        """Return the bytes of the images; more than 2 GiB of them need `large_binary`."""
+        """Read the images; more than 2 GiB require `large_binary`."""
         data = [None if uri is None else _read(uri) for uri in self.storage.to_pylist()]
         images: EncodedImageArray = _from_storage(
             EncodedImageType(storage_type), pa.array(data, storage_type)
@@ -171,7 +171,7 @@ class ImageURIArray(ImageArray):
 
 
 class EncodedImageArray(ImageArray):
-    """Images as files would hold them, of any format; which one is seen in the bytes."""
+    """Encoded images of any format."""
 
     def _shown(self) -> str:
         first = self[0].as_py() if len(self) else None
@@ -183,15 +183,15 @@ class EncodedImageArray(ImageArray):
         try:
             image = _pillow().open(io.BytesIO(first))
         except OSError:
-            # Bytes of a format that Pillow does not know are shown as they are.
+            # Pillow does not support the format.
             return data
         return f"[{image!r}, ..]\n{data}"
 
     def to_tensor(self, decoder: Decoder | None = None) -> FixedShapeImageTensorArray:
-        """Return the pixels; all images have one shape.
+        """Decode the images, which must have the same shape.
 
         Args:
-            decoder: Makes pixels of an array of bytes; by default Pillow does.
+            decoder: Decodes an array of bytes to pixels; Pillow by default.
         """
         decoded = (decoder or _decode_with_pillow)(self.storage)
         tensors = (
@@ -205,10 +205,10 @@ class EncodedImageArray(ImageArray):
 
 
 class FixedShapeImageTensorArray(ImageArray):
-    """The pixels of images of one shape."""
+    """Pixels of images of equal shape."""
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """Return the pixels, with a first axis of images."""
+        """Return an array of pixels; the first axis is the image."""
         tensor_type = pa.fixed_shape_tensor(self.storage.type.value_type, self.type.shape)
         pixels: npt.NDArray[Any] = pa.ExtensionArray.from_storage(
             tensor_type, self.storage
@@ -220,10 +220,10 @@ class FixedShapeImageTensorArray(ImageArray):
         encoder: Encoder | None = None,
         storage_type: pa.DataType = pa.binary(),  # noqa: B008 - a constant
     ) -> EncodedImageArray:
-        """Return the images encoded, as PNG unless an encoder is given.
+        """Encode the images; the default format is PNG.
 
         Args:
-            encoder: Makes an array of bytes of pixels; by default Pillow does.
+            encoder: Encodes pixels to an array of bytes; Pillow by default.
             storage_type: `binary`, or `large_binary` for more than 2 GiB.
         """
         encoded = (encoder or _encode_with_pillow)(self.to_numpy()).cast(storage_type)
@@ -235,16 +235,16 @@ class ImageScalar(pa.ExtensionScalar):  # type: ignore[misc]  # pyarrow's stubs 
     """One image of an array."""
 
     def as_py(self, **kwargs: Any) -> Any:
-        """Return the URI, the bytes, or the pixels in a row."""
+        """Return the URI, the encoded bytes, or a flat list of pixels."""
         return None if self.value is None else self.value.as_py(**kwargs)
 
 
 class ImageURIScalar(ImageScalar):
-    """Where one image is."""
+    """The URI of one image."""
 
 
 class EncodedImageScalar(ImageScalar):
-    """The bytes of one image."""
+    """One encoded image."""
 
 
 class FixedShapeImageTensorScalar(ImageScalar):
@@ -268,7 +268,7 @@ def _read(uri: str) -> bytes:
             stored: bytes = file.read()
             return stored
     except OSError as error:
-        raise StorageError("an image cannot be read", uri=uri) from error
+        raise StorageError("cannot read an image", uri=uri) from error
 
 
 def _pillow() -> Any:
@@ -276,7 +276,7 @@ def _pillow() -> Any:
         from PIL import Image  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise InvalidInputError(
-            "images are decoded and encoded by Pillow; install it, or pass a function"
+            "Pillow is required to decode and encode images; install it, or pass a function"
         ) from error
     return Image
 

@@ -1,6 +1,6 @@
-"""bfloat16 in pandas: an extension array that holds one of Arrow.
+"""A pandas extension array of bfloat16, backed by an Arrow array.
 
-It is imported when a column is first turned into pandas, so that pandas need not be installed.
+The module is imported on first conversion to pandas, because pandas is optional.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from lancelet.errors import InvalidInputError
 _NAME = "lance.bfloat16"
 
 
-class PlaceError(InvalidInputError, IndexError):
-    """A place in an array is outside of it."""
+class IndexRangeError(InvalidInputError, IndexError):
+    """An index is out of range."""
 
 
 class DtypeNameError(InvalidInputError, TypeError):
-    """A name is that of another dtype; pandas asks them all."""
+    """The name of another dtype; pandas tries all registered dtypes."""
 
 
 @register_extension_dtype
-class PandasBFloat16Type(ExtensionDtype):  # type: ignore[misc]  # pandas has no types for it
+class PandasBFloat16Type(ExtensionDtype):  # type: ignore[misc]  # pandas is untyped
     """The dtype of bfloat16 columns in pandas."""
 
     kind = "f"
@@ -43,7 +43,7 @@ class PandasBFloat16Type(ExtensionDtype):  # type: ignore[misc]  # pandas has no
 
     @property
     def type(self) -> builtins.type[BFloat16]:
-        """The class of the numbers."""
+        """The scalar type."""
         return BFloat16
 
     def __from_arrow__(self, array: pa.Array | pa.ChunkedArray) -> PandasBFloat16Array:
@@ -51,24 +51,24 @@ class PandasBFloat16Type(ExtensionDtype):  # type: ignore[misc]  # pandas has no
 
     @classmethod
     def construct_array_type(cls) -> builtins.type[PandasBFloat16Array]:
-        """Return the class of arrays of the dtype."""
+        """Return the array class of the dtype."""
         return PandasBFloat16Array
 
     @classmethod
     def construct_from_string(cls, string: str) -> Self:
-        """Return the dtype for its name."""
+        """Return the dtype, or raise if the name differs."""
         if string != _NAME:
-            raise DtypeNameError("the dtype has another name", name=string, known=_NAME)
+            raise DtypeNameError("unknown dtype name", name=string, known=_NAME)
         return cls()
 
 
-class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas has no types for it
+class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas is untyped
     """An array of bfloat16 numbers in pandas."""
 
     dtype: ClassVar[PandasBFloat16Type] = PandasBFloat16Type()
 
     def __init__(self, data: pa.Array | pa.ChunkedArray) -> None:
-        """Hold an array of Arrow."""
+        """Wrap an Arrow array."""
         if isinstance(data, pa.ChunkedArray):
             storage = [chunk.storage for chunk in data.chunks]
             whole = pa.concat_arrays(storage) if storage else pa.array([], pa.binary(2))
@@ -88,7 +88,7 @@ class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas has n
 
     @classmethod
     def from_numpy(cls, array: npt.NDArray[Any]) -> PandasBFloat16Array:
-        """Make an array of one of NumPy of the dtype of `ml_dtypes`."""
+        """Create an array from a NumPy array with the dtype of `ml_dtypes`."""
         return cls(BFloat16Array.from_numpy(array))
 
     def __getitem__(self, item: Any) -> Any:
@@ -99,28 +99,32 @@ class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas has n
         chosen = np.asarray(item)
         return self._at(np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen)
 
-    def _at(self, places: npt.NDArray[Any]) -> PandasBFloat16Array:
-        kept = self.data.storage.take(pa.array(places, pa.int64()))
-        return PandasBFloat16Array(pa.ExtensionArray.from_storage(BFloat16Type(), kept))
+    def _at(self, indices: npt.NDArray[Any]) -> PandasBFloat16Array:
+        taken = self.data.storage.take(pa.array(indices, pa.int64()))
+        return PandasBFloat16Array(pa.ExtensionArray.from_storage(BFloat16Type(), taken))
 
     def take(
         self, indices: Sequence[int], *, allow_fill: bool = False, fill_value: Any = None
     ) -> PandasBFloat16Array:
         """Return the values at indices, with nulls at -1 if `allow_fill` is set."""
-        places = np.asarray(indices, np.int64)
-        outside = (places < -1 if allow_fill else places < -len(self)) | (places >= len(self))
-        if outside.any():
-            raise PlaceError("an index is out of range of the array", place=int(places[outside][0]))
+        positions = np.asarray(indices, np.int64)
+        out_of_range = (positions < -1 if allow_fill else positions < -len(self)) | (
+            positions >= len(self)
+        )
+        if out_of_range.any():
+            raise IndexRangeError("an index is out of range", index=int(positions[out_of_range][0]))
         if not allow_fill:
-            return self._at(np.where(places < 0, places + len(self), places))
+            return self._at(np.where(positions < 0, positions + len(self), positions))
         if fill_value is None or fill_value is self.dtype.na_value:
-            kept = self.data.storage.take(pa.array(places, pa.int64(), mask=places < 0))
-            return PandasBFloat16Array(pa.ExtensionArray.from_storage(BFloat16Type(), kept))
+            taken = self.data.storage.take(pa.array(positions, pa.int64(), mask=positions < 0))
+            return PandasBFloat16Array(pa.ExtensionArray.from_storage(BFloat16Type(), taken))
         values = self.data.to_pylist()
-        return self._from_sequence(fill_value if at < 0 else values[at] for at in places.tolist())
+        return self._from_sequence(
+            fill_value if index < 0 else values[index] for index in positions.tolist()
+        )
 
     def copy(self) -> PandasBFloat16Array:
-        """Return another array of the same numbers, which never change."""
+        """Return an array that shares the immutable data."""
         return PandasBFloat16Array(self.data)
 
     def __len__(self) -> int:
@@ -129,20 +133,20 @@ class PandasBFloat16Array(ExtensionArray):  # type: ignore[misc]  # pandas has n
     def __eq__(self, other: object) -> Any:
         return np.array([mine == theirs for mine, theirs in zip(self, other, strict=True)])  # type: ignore[call-overload]  # pandas passes arrays
 
-    __hash__ = None  # type: ignore[assignment]  # arrays of pandas have no hash
+    __hash__ = None  # type: ignore[assignment]  # pandas arrays are not hashable
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the numbers take."""
+        """The size of the data in bytes."""
         return int(self.data.nbytes)
 
     def isna(self) -> npt.NDArray[np.bool_]:
-        """Return which numbers are missing."""
+        """Return a mask of missing values."""
         missing: npt.NDArray[np.bool_] = self.data.is_null().to_numpy(zero_copy_only=False)
         return missing
 
     def to_numpy(self, *args: Any, **kwargs: Any) -> npt.NDArray[Any]:
-        """Return the numbers in the dtype of `ml_dtypes`."""
+        """Return a NumPy array with the dtype of `ml_dtypes`."""
         del args, kwargs
         return self.data.to_numpy()
 

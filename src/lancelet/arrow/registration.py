@@ -1,4 +1,4 @@
-"""Making Arrow know the types of Lance."""
+"""Registration of the extension types with pyarrow."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from lancelet.arrow.images import EncodedImageType, FixedShapeImageTensorType, I
 
 
 def register() -> None:
-    """Make Arrow know the types, each unless another library has registered it already."""
+    """Register the extension types that are not yet registered by another library."""
     for data_type in (
         BFloat16Type(),
         ImageURIType(),
@@ -17,5 +17,5 @@ def register() -> None:
         try:
             pa.register_extension_type(data_type)
         except pa.ArrowKeyError:
-            # Another reader of Lance in this process was first; its type means the same.
+            # Already registered by pylance, with the same meaning.
             continue

@@ -184,7 +184,7 @@ def _column_kinds(columns: Columns, bundle_key: BundleKey) -> Int64s:
     if not len(full) or columns.num_rows * len(columns.fields) >= _ROWS_MAX:
         return column_kinds
     page_kind, starts = numbers[pages.encoding], edges[full]
-    # All pages of a column must be alike and non-empty, and have as many rows as the table.
+    # All pages of a column must have the same encoding, be non-empty, and add up to the table.
     kind_min, kind_max = (reduce.reduceat(page_kind, starts) for reduce in (np.minimum, np.maximum))
     rows = np.add.reduceat(pages.length, starts)
     shortest = np.minimum.reduceat(pages.length, starts)

@@ -1,6 +1,6 @@
-"""One data file of any generation, and the names of pylance's `lance.file`."""
+"""Readers and writers of data files of all versions, with the API of `lance.file` in pylance."""
 
-# ruff: noqa: TC004 - names are imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - lazy imports; the imports below are for type checkers only
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,7 @@
-"""The file reader of pylance's `lance.file`: same names, arguments and defaults.
+"""The file reader of pylance's `lance.file`, with the same names, arguments and defaults.
 
-It takes its arguments in the reference's form, turns them into values of the layers below and
-delegates. Damage is found by the checksums that our own files carry; `verify=` says how much is
-compared with them.
+The reader validates its arguments and delegates to `lancelet.file.v2`. Files written by lancelet
+contain checksums; `verify=` selects whether all, some or none of the data is verified.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ _LARGE_BINARY: Final = "large_binary"
 
 
 class ColumnNotFoundError(FieldNotFoundError, OSError):
-    """A reader was asked for a column that the file does not have."""
+    """The file does not contain the requested column."""
 
 
 class NamespaceClient(Protocol):
-    """What a catalog offers that knows where tables are; see `lancelet.namespace`."""
+    """A client of a catalog that resolves table locations; see `lancelet.namespace`."""
 
     def describe_table(self, request: Any) -> Any:
-        """Return location and storage options of a table."""
+        """Return the location and storage options of a table."""
 
 
 class ReaderResults:
@@ -72,14 +71,14 @@ class ReaderResults:
         open_stream: Callable[[], pa.RecordBatchReader],
         read_table: Callable[[], pa.Table],
     ) -> None:
-        """Wrap two ways to read the same rows; reading all at once is the cheaper one."""
+        """Wrap a function that streams the rows and a cheaper one that reads them as a table."""
         self._open_stream = open_stream
         self._read_table = read_table
         self._stream: pa.RecordBatchReader | None = None
 
     @property
     def reader(self) -> pa.RecordBatchReader:
-        """The stream of batches, begun when it is first asked for."""
+        """The stream of batches, opened on first access."""
         if self._stream is None:
             self._stream = self._open_stream()
         return self._stream
@@ -91,7 +90,7 @@ class ReaderResults:
             A `pyarrow.RecordBatchReader`.
 
         Raises:
-            CorruptDataError: If a checksum does not match, or bytes are not what the format allows.
+            CorruptDataError: If a checksum does not match or the data violates the format.
 
         Example:
             ```python
@@ -105,10 +104,10 @@ class ReaderResults:
         """Return the rows as an Arrow table.
 
         Returns:
-            The rows, chunked as they were decoded.
+            The rows, with one chunk per decoded part.
 
         Raises:
-            CorruptDataError: If a checksum does not match, or bytes are not what the format allows.
+            CorruptDataError: If a checksum does not match or the data violates the format.
 
         Example:
             ```python
@@ -119,10 +118,10 @@ class ReaderResults:
 
 
 class LanceFileReader:
-    """Reads a data file of version 2.0 or later that is known by its path.
+    """Reads a single data file of version 2.0 or later.
 
-    A data file is a part of a dataset; to read a dataset, open that. Values come as they are
-    stored, so JSON columns are binary here.
+    A data file is part of a dataset; use `lancelet.dataset` to read a dataset. Values are returned
+    in their storage type, so JSON columns are binary.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class LanceFileReader:
         verify: str = "full",
         _inner_reader: FileReader | None = None,
     ) -> None:
-        """Open the file at a path or URI, to read all columns or those named.
+        """Open the file at a path or URI.
 
         Args:
             path: A path on this machine, or a URI.
@@ -144,12 +143,12 @@ class LanceFileReader:
             columns: Paths of the columns to read, such as `a.b`; None reads all.
             namespace_client: Finds storage options for a table; needs `table_id`.
             table_id: The table's identifier in the namespace.
-            verify: How much of what is read is compared with the file's checksums: all of it
-                ("full"), a random part ("sample"), nothing ("off"). Each block is verified once.
+            verify: The blocks to compare with their checksums: all blocks read ("full"), a random
+                sample ("sample") or none ("off"). Each block is verified once.
         """
         if _inner_reader is None:
             if path is None:
-                raise ArgumentTypeError("a reader needs the path of a file")
+                raise ArgumentTypeError("the path of the file is required")
             store, name = store_of(path, storage_options, namespace_client, table_id)
             _inner_reader = open_file(store, name, verify=verify)
         self._reader = _inner_reader
@@ -163,20 +162,20 @@ class LanceFileReader:
 
         Args:
             batch_size: The maximum number of rows per batch.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            batch_readahead: Ignored; read-ahead is limited by bytes.
 
         Returns:
-            The results; nothing is read yet.
+            The results, which are read lazily.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is out of range.
 
         Example:
             ```python
             LanceFileReader(file).read_all(batch_size=1000).to_table()
             ```
         """
-        del batch_readahead  # reading ahead is bounded by bytes, not by batches
+        del batch_readahead  # read-ahead is limited by bytes, not by batches
         return self._results(RowRange(0, self.num_rows()), batch_size)
 
     def read_range(
@@ -188,10 +187,10 @@ class LanceFileReader:
             start: The index of the first row.
             num_rows: The number of rows.
             batch_size: The maximum number of rows per batch.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            batch_readahead: Ignored; read-ahead is limited by bytes.
 
         Returns:
-            The results; nothing is read yet.
+            The results, which are read lazily.
 
         Raises:
             IndexError: If a row index is out of range.
@@ -214,10 +213,10 @@ class LanceFileReader:
         Args:
             indices: Row indices, strictly ascending.
             batch_size: The maximum number of rows per batch.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            batch_readahead: Ignored; read-ahead is limited by bytes.
 
         Returns:
-            The results; nothing is read yet.
+            The results, which are read lazily.
 
         Raises:
             IndexError: If a row index is out of range.
@@ -230,7 +229,7 @@ class LanceFileReader:
         del batch_readahead
         rows = row_numbers("indices", indices)
         if len(rows) > 1 and not bool((rows[1:] > rows[:-1]).all()):
-            raise InvalidInputError("the indices of rows must ascend, each at most once")
+            raise InvalidInputError("row indices must be strictly ascending")
         if len(rows):
             whole_number("indices", rows[0])
         return self._results(RowIndices(rows), batch_size)
@@ -250,7 +249,7 @@ class LanceFileReader:
             return describe_metadata(self._reader, self._schema.to_arrow())
 
     def file_statistics(self) -> LanceFileStatistics:
-        """Return the number of pages and bytes of each column.
+        """Return the number of pages and the size of each column.
 
         Returns:
             The statistics.
@@ -272,7 +271,7 @@ class LanceFileReader:
             The bytes.
 
         Raises:
-            IndexError: If a row index is out of range.
+            IndexError: If the index is out of range.
 
         Example:
             ```python
@@ -283,7 +282,7 @@ class LanceFileReader:
         return self._reader.global_buffer(index).tobytes()
 
     def zone_statistics(self, column: str) -> ZoneStatistics | None:
-        """Return the statistics of a column per zone of rows.
+        """Return the statistics of a column for each zone of rows.
 
         Args:
             column: The path of the column, such as `a.b`.
@@ -292,7 +291,7 @@ class LanceFileReader:
             The statistics, or None if the file has none.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If the column does not exist.
 
         Example:
             ```python
@@ -302,7 +301,7 @@ class LanceFileReader:
         return self._reader.zone_statistics(self._leaf(column))
 
     def page_statistics(self, column: str) -> PageStatistics | None:
-        """Return the statistics of a column per page.
+        """Return the statistics of a column for each page.
 
         Args:
             column: The path of the column, such as `a.b`.
@@ -311,7 +310,7 @@ class LanceFileReader:
             The statistics, or None if the file has none.
 
         Raises:
-            FieldNotFoundError: If there is no such column.
+            FieldNotFoundError: If the column does not exist.
 
         Example:
             ```python
@@ -361,7 +360,7 @@ class LanceFileReader:
 
 @contextmanager
 def _named(reader: FileReader) -> Iterator[None]:
-    """Add the path to errors of those who know only what the file says."""
+    """Add the path and version of the file to errors."""
     try:
         yield
     except LanceletError as error:
@@ -370,7 +369,7 @@ def _named(reader: FileReader) -> Iterator[None]:
 
 
 def open_file(store: Store, path: str, *, verify: str) -> FileReader:
-    """Open a file that is known by its path alone, which those of 0.1 cannot be."""
+    """Open a file of version 2.0 or later without its dataset."""
     reader = open_data_file(store, path, verify=_verify(verify))
     if not isinstance(reader, FileReader):
         raise UnsupportedError(
@@ -385,7 +384,7 @@ def store_of(
     namespace_client: NamespaceClient | None,
     table_id: Sequence[str] | None,
 ) -> tuple[Store, str]:
-    """Return the store that a path or URI is in, and the path there."""
+    """Return the store of a path or URI, and the path within the store."""
     if storage_options is not None:
         storage_options = store_settings("storage_options", storage_options)
     if table_id is not None:
@@ -404,7 +403,7 @@ def _verify(selector: str) -> Verify:
         return Verify(selector)
     except ValueError as error:
         raise InvalidInputError(
-            "how much is verified is not known", verify=selector, known=[v.value for v in Verify]
+            "unknown verification mode", verify=selector, known=[v.value for v in Verify]
         ) from error
 
 
@@ -421,14 +420,14 @@ def _projection(schema: Schema, columns: Sequence[str] | None) -> Schema:
 
 
 def _schema_as_stored(schema: Schema) -> Schema:
-    """Return the very same schema, if nothing in it is seen otherwise."""
+    """Return a schema with storage types; schemas without JSON are returned unchanged."""
     if not any(node.logical_type == logical_type.JSON for node in schema.walk()):
         return schema
     return Schema(tuple(_as_stored(field) for field in schema.fields), schema.metadata)
 
 
 def _as_stored(field: Field) -> Field:
-    """Return a field whose JSON values are seen as the binary they are stored as."""
+    """Return a field with the type of JSON values replaced by large binary."""
     field = field.with_children(_as_stored(child) for child in field.children)
     if field.logical_type == logical_type.JSON:
         return replace(field, logical_type=_LARGE_BINARY)

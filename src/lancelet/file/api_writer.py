@@ -1,8 +1,8 @@
-"""The file writer of pylance's `lance.file`: same names, arguments and defaults.
+"""The file writer of pylance's `lance.file`, with the same names, arguments and defaults.
 
-It takes its arguments in the reference's form, turns them into values of the layers below and
-delegates. One thing differs on purpose: a writer whose `with` block fails leaves no file. One is
-added: `encoding_report()` says what was chosen and why.
+The writer validates its arguments and delegates to `lancelet.file.v2`. Unlike in pylance, an
+exception in the `with` block discards the file. The additional method `encoding_report()` lists
+the encoding of each page and the rejected candidates.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def stable_version() -> str:
 
 
 class LanceFileWriter:
-    """Writes a data file of version 2.0 or later, from as many threads as the caller likes.
+    """Writes a data file of version 2.0 or later. The writer is thread-safe.
 
     Attributes:
-        size_bytes: The size of the file, known once it is closed.
+        size_bytes: The size of the closed file; None before.
     """
 
     def __init__(
@@ -57,24 +57,24 @@ class LanceFileWriter:
         keep_original_array: bool | None = None,
         _store: tuple[Store, str] | None = None,
     ) -> None:
-        """Start a file; without a schema, that of the first batch is used.
+        """Start a file; the default schema is that of the first batch.
 
         Args:
             path: A path on this machine, or a URI.
-            schema: The schema of the rows to come.
-            data_cache_bytes: Bytes that may wait in memory for their page to fill; 8 MiB a column.
-            version: The file version; `stable_version()` if not given.
+            schema: The schema of the file.
+            data_cache_bytes: Bytes to buffer before pages are encoded; 8 MiB per column by default.
+            version: The file version; `stable_version()` by default.
             storage_options: Settings of the store, such as credentials.
             namespace_client: Finds storage options for a table; needs `table_id`.
             table_id: The table's identifier in the namespace.
-            max_page_bytes: The most bytes of values in a page of 2.0; later versions use 32 MiB.
-            keep_original_array: Has no effect; arrays are never copied to be kept.
+            max_page_bytes: The maximum page size in files of version 2.0; 32 MiB in later ones.
+            keep_original_array: Ignored; buffered arrays are never copied.
         """
         if keep_original_array is not None:
             instance("keep_original_array", keep_original_array, bool)
         if _store is None:
             if path is None:
-                raise ArgumentTypeError("a writer needs the path of a file")
+                raise ArgumentTypeError("the path of the file is required")
             _store = store_of(path, storage_options, namespace_client, table_id)
         self._store, self._path = _store
         if data_cache_bytes is not None:
@@ -86,7 +86,7 @@ class LanceFileWriter:
             data_cache_bytes=data_cache_bytes,
             max_page_bytes=max_page_bytes,
         )
-        # Columns are cut into pages one batch at a time; what encodes them runs side by side.
+        # Batches are split into pages by one thread at a time; encoding runs in parallel.
         self._lock = RLock()
         self._metadata: dict[str, str] = {}
         self._buffers: list[bytes] = []
@@ -100,11 +100,11 @@ class LanceFileWriter:
         """Write rows.
 
         Args:
-            batch: The rows, of the schema of the file.
+            batch: The rows, with the schema of the file.
 
         Raises:
-            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
-                conversion.
+            SchemaMismatchError: If the rows do not match the schema, or a conversion would change
+                a value.
 
         Example:
             ```python
@@ -123,7 +123,7 @@ class LanceFileWriter:
         """Write the metadata and make the file visible.
 
         Returns:
-            The number of rows, or None if the file was closed already.
+            The number of rows, or None if the file is already closed.
 
         Example:
             ```python
@@ -163,13 +163,13 @@ class LanceFileWriter:
             self._metadata[key] = value
 
     def add_global_buffer(self, data: bytes) -> int:
-        """Add a global buffer, for data of your own.
+        """Add a global buffer with application data.
 
         Args:
             data: The bytes.
 
         Returns:
-            The index of the buffer, from 1.
+            The index of the buffer; the first one is 1.
 
         Example:
             ```python
@@ -187,9 +187,9 @@ class LanceFileWriter:
             return len(self._buffers)
 
     def encoding_report(self) -> tuple[ColumnChoice, ...]:
-        """Return how each page was encoded, what that saved, and which encodings were rejected.
+        """Return the encoding, size and rejected candidates of each page.
 
-        The report is complete once the file is closed.
+        The report is complete after the file is closed.
 
         Returns:
             A `ColumnChoice` per page.
@@ -215,7 +215,7 @@ class LanceFileWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the file, or leave none behind if an error passes."""
+        """Close the file, or discard it if an exception was raised."""
         if kind is None:
             self.close()
         elif not self.closed:
@@ -224,8 +224,8 @@ class LanceFileWriter:
                 self._writer.abort()
 
     def _start(self, schema: pa.Schema) -> FileWriter:
-        # Binary that asks for blob encoding stays binary in a file on its own; that 2.2 datasets
-        # make blob structs of it is theirs to decide.
+        # Datasets of version 2.2 convert binary columns with blob encoding to blob structs; a file
+        # without a dataset stores them as binary.
         self._writer = create_data_file(
             self._store, self._path, Schema.from_arrow(schema), self._options
         )

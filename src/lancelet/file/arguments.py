@@ -1,7 +1,7 @@
-"""Checks of what callers of the public readers and writers pass, made before anything is done.
+"""Validation of arguments of the public readers and writers.
 
-What has another type raises `ArgumentTypeError`, a number that does not fit its bits
-`OutOfRangeError`; both are `InvalidInputError`s and the built-in classes that pylance raises.
+Wrong types raise `ArgumentTypeError`, and integers out of range raise `OutOfRangeError`. Both are
+subclasses of `InvalidInputError` and of the built-in classes raised by pylance.
 
 >>> whole_number("batch_size", np.int32(7), least=1, bits=32)
 7
@@ -28,44 +28,44 @@ T = TypeVar("T")
 
 
 class ArgumentTypeError(InvalidInputError, TypeError):
-    """An argument has another type than it must have."""
+    """An argument has an unsupported type."""
 
 
 class OutOfRangeError(InvalidInputError, OverflowError):
-    """A number is negative, or larger than the largest of its kind."""
+    """A number is negative, or exceeds the maximum of its integer type."""
 
 
 def instance(name: str, value: object, *types: type[T]) -> T:
-    """Return a value that must be of one of some types."""
+    """Return the value, or raise if it is not an instance of `types`."""
     if isinstance(value, types):
         return value
     raise _wrong_type(name, value, " or ".join(each.__name__ for each in types))
 
 
 def flag(name: str, value: object) -> bool:
-    """Return a value that must be true or false, which a number or a text is not."""
+    """Return the value as a bool, or raise if it is not a Python or NumPy bool."""
     return bool(instance(name, value, bool, np.bool_))
 
 
 def text(name: str, value: object) -> str:
-    """Return a value that must be a string."""
+    """Return the value, or raise if it is not a string."""
     return instance(name, value, str)
 
 
 def texts(name: str, values: object) -> list[str]:
-    """Return values that must be a sequence of strings, and not a single one."""
+    """Return the values as a list, or raise unless they are an iterable of strings."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise _wrong_type(name, values, "sequence of str")
     return [text(name, value) for value in values]
 
 
 def settings(name: str, values: object) -> dict[str, str]:
-    """Return values that must be a mapping of strings to strings."""
+    """Return the values as a dict, or raise unless they map strings to strings."""
     return {text(name, key): text(name, value) for key, value in mapping(name, values).items()}
 
 
 def store_settings(name: str, values: object) -> dict[str, Any]:
-    """Return storage options: strings by their names, but for `fsspec`, which has its own check."""
+    """Return storage options as a dict of strings; `fsspec` is validated by its store."""
     return {
         text(name, key): value if key == FSSPEC else text(f"{name}[{key!r}]", value)
         for key, value in mapping(name, values).items()
@@ -73,7 +73,7 @@ def store_settings(name: str, values: object) -> dict[str, Any]:
 
 
 def edits(name: str, values: object) -> dict[str, str | None]:
-    """Return values that must be a mapping of strings to strings, or to None to take one away.
+    """Return the values as a dict, or raise unless they map strings to strings or None.
 
     >>> edits("values", {"owner": "ann", "stage": None})
     {'owner': 'ann', 'stage': None}
@@ -85,16 +85,16 @@ def edits(name: str, values: object) -> dict[str, str | None]:
 
 
 def mapping(name: str, values: object) -> Mapping[Any, Any]:
-    """Return values that must be a mapping."""
+    """Return the values, or raise if they are not a mapping."""
     if not isinstance(values, Mapping):
         raise _wrong_type(name, values, "mapping")
     return values
 
 
 def integer(name: str, value: object) -> int:
-    """Return a value that must be a whole number of 64 bits, with a sign."""
+    """Return the value as an int, or raise if it is not a signed 64-bit integer."""
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # what it is for
+        number = operator.index(value)  # type: ignore[arg-type]  # raises TypeError
     except TypeError as error:
         raise _wrong_type(name, value, "int") from error
     if not -(1 << 63) <= number < 1 << 63:
@@ -103,9 +103,9 @@ def integer(name: str, value: object) -> int:
 
 
 def whole_number(name: str, value: object, *, least: int = 0, bits: int = 64) -> int:
-    """Return a value that must be a whole number of so many bits without a sign."""
+    """Return the value as an int, or raise if it is not an unsigned integer of `bits` bits."""
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # what it is for
+        number = operator.index(value)  # type: ignore[arg-type]  # raises TypeError
     except TypeError as error:
         raise _wrong_type(name, value, "int") from error
     if not 0 <= number < 1 << bits:
@@ -118,18 +118,18 @@ def whole_number(name: str, value: object, *, least: int = 0, bits: int = 64) ->
 
 
 def bytes_of(name: str, value: object) -> BytesLike:
-    """Return a value that must be bytes, or a list of numbers that are such."""
+    """Return the value as bytes; lists of integers from 0 to 255 are converted."""
     if isinstance(value, list | tuple):
         return bytes(whole_number(name, number, bits=8) for number in value)
     try:
-        memoryview(value)  # type: ignore[arg-type]  # what it is for
+        memoryview(value)  # type: ignore[arg-type]  # raises TypeError
     except TypeError as error:
         raise _wrong_type(name, value, "bytes-like object") from error
-    return value  # type: ignore[return-value]  # it has the buffer protocol
+    return value  # type: ignore[return-value]  # supports the buffer protocol
 
 
 def row_numbers(name: str, values: Sequence[int]) -> Int64s:
-    """Return numbers of rows; fractions and texts are not rounded or parsed to some row."""
+    """Return row indices as an array; floats and strings raise instead of being converted."""
     try:
         rows = np.asarray(values)
     except ValueError as error:  # sequences of several lengths
@@ -137,7 +137,7 @@ def row_numbers(name: str, values: Sequence[int]) -> Int64s:
     if rows.ndim != 1:
         raise _wrong_type(name, values, "sequence of int")
     if rows.dtype.kind not in "biu":
-        # Also what is too large for any type of NumPy.
+        # Includes integers too large for any NumPy integer type.
         rows = np.array([whole_number(name, row) for row in rows.tolist()], np.uint64)
     if rows.dtype == np.uint64:
         rows = np.minimum(rows, np.uint64(np.iinfo(np.int64).max))

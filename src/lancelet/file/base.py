@@ -1,13 +1,13 @@
-"""What every reader of a data file offers, whatever the generation of the file.
+"""The protocols of data file readers and writers, common to all file versions.
 
-A data file is columns of rows. Fields are asked for as (pruned) trees of the schema, rows as
-a range or as single rows; what comes back are Arrow arrays, one per field.
+A reader takes (pruned) fields of the schema and a range or list of rows, and returns one Arrow
+array per field.
 
     reader.read([city, tags], rows=RowRange(100, 200))        two arrays of 100 values
     reader.read([city], rows=RowIndices(np.array([7, 3, 7])))  three values, in this order
 
-The rows asked for by index may repeat and come in any order; decoders only ever see ascending,
-distinct ones (`distinct_rows`).
+Row indices may repeat and may be unordered. `distinct_rows` sorts and deduplicates them for the
+decoders.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from lancelet.values import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneStatistics:
-    """What is known of a field per zone: `rows_per_zone` rows each, the last zone what remains.
+    """Statistics of a field for each zone of `rows_per_zone` rows; the last zone may be shorter.
 
-    `minimum` and `maximum` bound the values from below and above; null where nothing is known,
-    or where a zone has no value to bound. NaN is in no bounds: `nan_count` says where it occurs,
-    and is None for types without it. Strings are cut, so a bound need not be a value.
+    `minimum` and `maximum` are lower and upper bounds. A bound is null if it is unknown or if the
+    zone has no values. Bounds exclude NaN; `nan_count` is None for types without NaN. Bounds of
+    strings are truncated and need not be values of the zone.
     """
 
     rows_per_zone: int
@@ -43,22 +43,22 @@ class ZoneStatistics:
     maximum: pa.Array
 
     def __len__(self) -> int:
-        """Return how many zones there are."""
+        """Return the number of zones."""
         return len(self.null_count)
 
     @property
     def edges(self) -> Int64s:
-        """The first row of each zone, and the number of rows behind."""
+        """The first row of each zone, followed by the number of rows."""
         starts = np.arange(len(self), dtype=np.int64) * self.rows_per_zone
         return np.append(starts, self.num_rows)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory they take, about."""
+        """The approximate memory usage in bytes."""
         return 16 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
 
     def as_pages(self) -> PageStatistics:
-        """Return the statistics of a file whose zones are its pages."""
+        """Return the statistics as page statistics, for files with one page per zone."""
         return PageStatistics(
             self.edges, self.null_count, self.nan_count, self.minimum, self.maximum
         )
@@ -66,9 +66,9 @@ class ZoneStatistics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageStatistics:
-    """What is known of a field per page of its column; see `ZoneStatistics`.
+    """Statistics of a field for each page of its column; see `ZoneStatistics`.
 
-    Page i has the rows from `edges[i]` to `edges[i + 1]`.
+    Page i contains the rows from `edges[i]` to `edges[i + 1]`.
     """
 
     edges: Int64s
@@ -78,18 +78,18 @@ class PageStatistics:
     maximum: pa.Array
 
     def __len__(self) -> int:
-        """Return how many pages there are."""
+        """Return the number of pages."""
         return len(self.null_count)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory they take, about."""
+        """The approximate memory usage in bytes."""
         return 24 * len(self) + int(self.minimum.nbytes + self.maximum.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSummary:
-    """What was written to a data file."""
+    """The number of rows and the size of a written data file."""
 
     num_rows: int
     size_bytes: int
@@ -100,31 +100,31 @@ class DataFileWriter(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """The fields that are written."""
+        """The schema of the file."""
 
     @property
     def placement(self) -> Mapping[int, int]:
-        """The column of each field that owns one, by the id of the field."""
+        """Column indices by field id, for fields that own a column."""
 
     @property
     def num_rows(self) -> int:
-        """How many rows were taken so far."""
+        """The number of rows written so far, including buffered rows."""
 
     def reaches(self, num_bytes: int) -> bool:
-        """Whether so many bytes are in the file; rows that wait to be cut do not count."""
+        """Return whether the file has at least `num_bytes` bytes, without buffered rows."""
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Take rows; the columns are found by name, and others are left alone."""
+        """Write rows; columns are matched by name, and additional columns are ignored."""
 
     def finish(self) -> WriteSummary:
-        """Write what still waits and the metadata, and make the file visible."""
+        """Write buffered rows and the metadata, and make the file visible."""
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Discard the file."""
 
 
 class DataFileReader(Protocol):
-    """Reads one data file, from as many threads as the caller likes."""
+    """Reads one data file. Readers are thread-safe."""
 
     @property
     def path(self) -> str:
@@ -132,59 +132,59 @@ class DataFileReader(Protocol):
 
     @property
     def version(self) -> FileVersion:
-        """The version of the format that the file was written in."""
+        """The version of the file format."""
 
     @property
     def num_rows(self) -> int:
-        """How many rows the file has."""
+        """The number of rows."""
 
     @property
     def schema(self) -> Schema:
-        """The fields that can be read."""
+        """The schema of the readable fields."""
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """The ids of the fields that own columns of the file, in the order of the columns."""
+        """The ids of the fields that own a column, in column order."""
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
-        """Return the values of fields as one array each."""
+        """Return one array per field."""
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
-        """Return the values of fields as they were decoded, without joining the pieces."""
+        """Return one chunked array per field, without concatenating the decoded chunks."""
 
     def iter_batches(
         self, fields: Sequence[Field], rows: Rows, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches in the order of the rows, decoding a few of them ahead.
+        """Yield batches in row order, decoding ahead.
 
-        Each batch but the last has `batch_size` rows; without one, as many as are decoded at a
-        time, which is the cheapest.
+        All batches except the last have `batch_size` rows. By default, batches are the decoded
+        splits, which avoids copies.
         """
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Estimate the encoded bytes of the rows."""
 
     def estimate_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
-        """Return about what reading some rows, and then others, would ask of storage."""
+        """Estimate the requests and bytes to read each of `parts`."""
 
     def opening_reads(self) -> IoCounts:
-        """Return what opening the file once more would ask of storage."""
+        """Return the requests and bytes to open the file again."""
 
     def statistics_reads(self) -> IoCounts:
-        """Return what was read for statistics of zones so far."""
+        """Return the requests and bytes read for zone statistics so far."""
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return what the file knows of a field per zone, or None."""
+        """Return the zone statistics of a field, or None if the file has none."""
 
     def page_statistics(self, field: Field) -> PageStatistics | None:
-        """Return what the file knows of a field per page of its column, or None."""
+        """Return the page statistics of a field, or None if the file has none."""
 
     def close(self) -> None:
-        """Give back what the reader holds; arrays that were read stay valid."""
+        """Release the resources of the reader; returned arrays stay valid."""
 
 
 def check_rows(rows: Rows, *, num_rows: int) -> None:
-    """Raise unless all rows are in a file of `num_rows` rows.
+    """Raise if a row is out of range for a file of `num_rows` rows.
 
     >>> check_rows(RowRange(0, 4), num_rows=3)
     Traceback (most recent call last):
@@ -214,9 +214,9 @@ def check_rows(rows: Rows, *, num_rows: int) -> None:
 
 
 def distinct_rows(indices: Int64s) -> tuple[RowIndices, Int64s | None]:
-    """Return rows ascending and distinct, and where each of `indices` is among them.
+    """Return the sorted distinct rows, and the position of each of `indices` in them.
 
-    The second value is None when the rows were ascending and distinct already.
+    The second value is None if `indices` are already strictly ascending.
 
     >>> rows, where = distinct_rows(np.array([7, 3, 7]))
     >>> rows.rows.tolist(), where.tolist()
@@ -224,5 +224,5 @@ def distinct_rows(indices: Int64s) -> tuple[RowIndices, Int64s | None]:
     """
     if len(indices) < 2 or bool((indices[1:] > indices[:-1]).all()):
         return RowIndices(indices), None
-    ascending, where = np.unique(indices, return_inverse=True)
-    return RowIndices(ascending), where.astype(np.int64)
+    ascending, inverse = np.unique(indices, return_inverse=True)
+    return RowIndices(ascending), inverse.astype(np.int64)

@@ -1,10 +1,10 @@
-"""Cutting a stream of batches into batches of one size.
+"""Splitting a stream of batches into batches of a fixed size.
 
     in      5 rows, 5 rows, 2 rows
     size 4  4 rows, 1+3 rows, 2+2 rows
 
-Rows are copied only where a batch is made of several. Rows that are large can end a batch before
-its size is reached, so that no more than some bytes and one batch that came in are held.
+Rows are copied only if an output batch combines several input batches. A byte limit ends batches
+of large rows early, which bounds the buffered memory to the limit and one input batch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 def rebatch(
     batches: Iterable[pa.RecordBatch], size: int, *, bytes_max: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches as batches of `size` rows; the last has what remains.
+    """Yield the rows as batches of `size` rows; the last batch may be shorter.
 
-    With `bytes_max` batches also end where so many bytes are held.
+    With `bytes_max`, a batch also ends when it reaches this number of bytes.
 
     >>> batch = pa.record_batch({"x": [1, 2, 3]})
     >>> [part.num_rows for part in rebatch([batch, batch], 4)]

@@ -1,10 +1,10 @@
-"""Where blobs are, as a column to write: each row says what kind it is and where its bytes lie.
+"""Blob descriptors: columns that reference blobs instead of containing them.
 
 null
-packed       blob id 7, position 5, size 6      in a sidecar that many share
-dedicated    blob id 3, size 99                 a sidecar of its own
-inline       the bytes                          they go into the data file
-managed      a path, position 1, size 2         an object that the table has already
+packed       blob id 7, position 5, size 6      a range of a shared sidecar file
+dedicated    blob id 3, size 99                 a sidecar file with a single blob
+inline       the bytes                          written to the data file
+managed      a path, position 1, size 2         a range of an existing object of the table
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPE: Final = pa.struct(
 
 @dataclass(frozen=True, slots=True, init=False)
 class BlobDescriptor:
-    """Where a blob is that was written ahead of its row; writers of sidecars return these."""
+    """The location of a blob in a sidecar file, returned by the blob writers."""
 
     kind: int | None
     blob_id: int | None
@@ -48,7 +48,7 @@ class BlobDescriptor:
     offset: int | None
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Refuse: only writers know where blobs are."""
+        """Raise; only blob writers create descriptors."""
         raise TypeError("cannot create 'BlobDescriptor' instances")
 
     @classmethod
@@ -63,17 +63,17 @@ class BlobDescriptor:
 
     @classmethod
     def null(cls) -> BlobDescriptor:
-        """Return the descriptor of no blob."""
+        """Return the descriptor of a null value."""
         return cls._of(None, None, None, None)
 
     @classmethod
     def packed(cls, blob_id: int, offset: int, size: int) -> BlobDescriptor:
-        """Return the descriptor of a blob that shares its sidecar."""
+        """Return the descriptor of a blob in a shared sidecar file."""
         return cls._of(_PACKED, blob_id, size, offset)
 
     @classmethod
     def dedicated(cls, blob_id: int, size: int) -> BlobDescriptor:
-        """Return the descriptor of a blob that has a sidecar of its own."""
+        """Return the descriptor of a blob with its own sidecar file."""
         return cls._of(_DEDICATED, blob_id, size, None)
 
     def __repr__(self) -> str:
@@ -85,10 +85,10 @@ class BlobDescriptor:
 
 
 class BlobDescriptorArrayBuilder:
-    """Makes the column of a field of blobs, row by row, without their bytes being moved."""
+    """Builds a blob column from descriptors, without copying the blobs."""
 
     def __init__(self, column: str) -> None:
-        """Make the column of that name."""
+        """Start a column with the given name."""
         name = text("column", column)
         self._field = pa.field(name, _TYPE, metadata={NAME_KEY: BLOB_V2})
         self._columns: dict[str, list[Any]] | None = {part.name: [] for part in _TYPE}
@@ -100,39 +100,39 @@ class BlobDescriptorArrayBuilder:
         return self._field
 
     def append(self, value: BlobDescriptor) -> None:
-        """Append what a writer of sidecars returned."""
+        """Append a descriptor returned by a blob writer."""
         self.extend([value])
 
     def extend(self, values: Sequence[BlobDescriptor]) -> None:
-        """Append what a writer of sidecars returned, in order."""
+        """Append descriptors returned by blob writers."""
         for value in values:
             instance("value", value, BlobDescriptor)
         for value in values:
             self._add(value.kind, blob_id=value.blob_id, size=value.size, position=value.offset)
 
     def append_null(self) -> None:
-        """Append no blob."""
+        """Append a null value."""
         self._add(None)
 
     def append_inline(self, data: BytesLike | Sequence[int]) -> None:
-        """Append bytes that go into the data file."""
+        """Append a blob that is stored in the data file."""
         self._add(_INLINE, data=bytes(bytes_of("data", data)))
 
     def append_dedicated(self, blob_id: int, size: int) -> None:
-        """Append a blob that has a sidecar of its own."""
+        """Append a blob with its own sidecar file."""
         number = blob_id_of(blob_id)
         self._add(_DEDICATED, blob_id=number, size=whole_number("size", size))
 
     def append_managed(
         self, uri: str, offset: int, size: int, *, base_id: int | None = None
     ) -> None:
-        """Append a range of an object that the table has already; nothing is copied.
+        """Append a range of an existing object of the table without copying it.
 
         Args:
-            uri: Its path, relative to the table or to a base of it.
-            offset: Where the range starts.
-            size: How long it is.
-            base_id: The id of the base, if it is not the table itself.
+            uri: The path of the object, relative to the table or to the base path.
+            offset: The start of the range in bytes.
+            size: The length of the range in bytes.
+            base_id: The id of the base path; None for the table itself.
         """
         start, length = whole_number("offset", offset), whole_number("size", size)
         base = None if base_id is None else whole_number("base_id", base_id, bits=32)
@@ -140,7 +140,7 @@ class BlobDescriptorArrayBuilder:
         self._add(kind, uri=_managed_path(uri), blob_id=base, size=length, position=start)
 
     def extend_packed(self, blob_id: int, offsets: Sequence[int], sizes: Sequence[int]) -> None:
-        """Append blobs that share a sidecar, by where they start in it and how long they are."""
+        """Append blobs of a shared sidecar file, given their offsets and sizes."""
         number = blob_id_of(blob_id)
         starts = row_numbers("offsets", offsets).tolist()
         lengths = row_numbers("sizes", sizes).tolist()
@@ -159,7 +159,7 @@ class BlobDescriptorArrayBuilder:
         )
 
     def finish(self) -> pa.StructArray:
-        """Return the column; nothing can be appended to it any more."""
+        """Return the column and close the builder."""
         columns = self._open()
         arrays = [pa.array(columns[part.name], part.type) for part in _TYPE]
         self._columns = None
@@ -199,7 +199,7 @@ class BlobDescriptorArrayBuilder:
 
 
 def blob_id_of(given: object) -> int:
-    """Return the id of a sidecar, which is not 0."""
+    """Return the id of a sidecar file, or raise if it is 0."""
     number = whole_number("blob_id", given, bits=32)
     if number == 0:
         raise InvalidInputError("Blob id 0 is reserved: it is for blobs that are somewhere else")

@@ -1,7 +1,7 @@
-"""Writing blobs into sidecars ahead of the rows that will point to them.
+"""Writing blobs to sidecar files before the rows that reference them.
 
 packed = session.open_packed_blob_writer("data/abc.lance", blob_id=1)
-packed.write_blobs(pa.array([b"ab", None, b"c"]))     abc in the sidecar
+packed.write_blobs(pa.array([b"ab", None, b"c"]))     "abc" in the sidecar file
 packed.finish_array("image")                          0:2, null, 2:3 as a column
 """
 
@@ -20,7 +20,7 @@ from lancelet.io.uri import join, parse_uri
 
 
 class _SidecarWriter:
-    """What both public writers of sidecars share: an open file that is finished once."""
+    """The open sidecar file of a blob writer."""
 
     def __init__(self, store: Store, path: str, blob_id: int) -> None:
         path, blob_id = text("path", path), blob_id_of(blob_id)
@@ -34,16 +34,16 @@ class _SidecarWriter:
 
     @property
     def blob_id(self) -> int:
-        """The id of the sidecar."""
+        """The id of the sidecar file."""
         return self._blob_id
 
     @property
     def path(self) -> str:
-        """The path of the sidecar, from the root of its bucket or disk."""
+        """The path of the sidecar file, from the root of its bucket or file system."""
         return join(self._root, self._path)
 
     def _write(self, data: BytesLike) -> tuple[int, int]:
-        """Append bytes, and return their position and size."""
+        """Append bytes and return their position and size."""
         self._check_open()
         position = self._writer.position
         self._writer.write(data)
@@ -60,17 +60,17 @@ class _SidecarWriter:
 
 
 class PackedBlobWriter(_SidecarWriter):
-    """Writes many blobs into one sidecar, ahead of the rows that will point to them."""
+    """Writes many blobs to one sidecar file, before the rows that reference them."""
 
     def __init__(self, store: Store, path: str, blob_id: int) -> None:
-        """Write beside the data file at `path`."""
+        """Open the sidecar file of the data file at `path`."""
         super().__init__(store, path, blob_id)
         self._blobs: list[BlobDescriptor] = []
         self._field: pa.Field | None = None
 
     @property
     def field(self) -> pa.Field:
-        """The field of the array that `finish_array` returned."""
+        """The field of the array returned by `finish_array`."""
         if self._field is None:
             raise InvalidInputError("the field is available after finish_array", path=self._path)
         return self._field
@@ -83,17 +83,17 @@ class PackedBlobWriter(_SidecarWriter):
     def write_blobs(self, payloads: pa.Array | pa.ChunkedArray) -> None:
         """Append the values of an array; nulls become null blobs."""
         self._check_open()
-        # What is wrong with any chunk is found before the first of them is written.
+        # All chunks are validated before the first one is written.
         for chunk in _binary_chunks(payloads):
             self._write_chunk(chunk)
 
     def finish(self) -> list[BlobDescriptor]:
-        """Make the sidecar visible and return where each blob is."""
+        """Make the sidecar file visible and return the descriptors of its blobs."""
         self._close()
         return self._blobs
 
     def finish_array(self, field_name: str) -> pa.StructArray:
-        """Make the sidecar visible and return the blobs as a column to be written."""
+        """Make the sidecar file visible and return its blobs as a column."""
         builder = BlobDescriptorArrayBuilder(field_name)
         self._close()
         builder.extend(self._blobs)
@@ -101,7 +101,7 @@ class PackedBlobWriter(_SidecarWriter):
         return builder.finish()
 
     def _write_chunk(self, chunk: pa.LargeBinaryArray) -> None:
-        # Without the nulls, since these may have bytes too.
+        # Null values are dropped because they may have bytes as well.
         values = chunk.drop_null()
         position = self._writer.position
         offsets = np.zeros(1, np.int64)
@@ -114,9 +114,9 @@ class PackedBlobWriter(_SidecarWriter):
         sizes = iter(np.diff(offsets).tolist())
         self._blobs += [
             BlobDescriptor.packed(self._blob_id, next(starts), next(sizes))
-            if is_there
+            if is_valid
             else BlobDescriptor.null()
-            for is_there in chunk.is_valid().to_pylist()
+            for is_valid in chunk.is_valid().to_pylist()
         ]
 
 
@@ -124,11 +124,11 @@ class DedicatedBlobWriter(_SidecarWriter):
     """Writes one large blob to its own sidecar file, in parts."""
 
     def write(self, data: BytesLike) -> None:
-        """Append a piece of the blob."""
+        """Append bytes to the blob."""
         self._write(as_memoryview(bytes_of("data", data)))
 
     def finish(self) -> BlobDescriptor:
-        """Make the sidecar visible and return where the blob is."""
+        """Make the sidecar file visible and return the descriptor of the blob."""
         size = self._writer.position
         self._close()
         return BlobDescriptor.dedicated(self._blob_id, size)
@@ -154,12 +154,12 @@ def _is_binary(data_type: pa.DataType) -> bool:
     )
 
 
-def _checked(chunk: pa.Array, which: str) -> pa.LargeBinaryArray:
-    """Return a chunk that was checked: reading offsets that lie would end the process."""
+def _checked(chunk: pa.Array, label: str) -> pa.LargeBinaryArray:
+    """Return a validated chunk; reading invalid offsets would crash the process."""
     try:
         chunk.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
-            f"Packed blob payload {which} has invalid Arrow data: {error}"
+            f"Packed blob payload {label} has invalid Arrow data: {error}"
         ) from error
     return pc.cast(chunk, pa.large_binary())

@@ -1,14 +1,14 @@
-"""What a 2.x file says of itself, in the shapes of pylance's `lance.file`.
+"""Metadata of 2.x files in the classes of pylance's `lance.file`.
 
-Protobuf messages as text in the form in which the reference shows encodings.
+Encodings are formatted like the debug output of pylance:
 
     Flat {
         bits_per_value: 32,
         data: None,
     }
 
-A message within a message is `Some(...)` or `None`, and a choice between fields names the one
-that was made. It is for people to read; nothing parses it.
+Nested messages are formatted as `Some(...)` or `None`, and a oneof shows the field that is set.
+The text is for display only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENVELOPES: Final[dict[str, type[Message]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LanceBufferDescriptor:
-    """Where a buffer is in the file."""
+    """The position and size of a buffer in the file."""
 
     position: int
     size: int
@@ -46,7 +46,7 @@ class LanceBufferDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class LancePageMetadata:
-    """The buffers of a page, and its encoding in words."""
+    """The buffers of a page, and a description of its encoding."""
 
     buffers: list[LanceBufferDescriptor]
     encoding: str
@@ -54,7 +54,7 @@ class LancePageMetadata:
 
 @dataclass(frozen=True, slots=True)
 class LanceColumnMetadata:
-    """The pages of a column, and buffers that belong to all of them."""
+    """The pages and the column-level buffers of a column."""
 
     column_buffers: list[LanceBufferDescriptor]
     pages: list[LancePageMetadata]
@@ -62,7 +62,7 @@ class LanceColumnMetadata:
 
 @dataclass(frozen=True, slots=True)
 class LanceColumnStatistics:
-    """How large a column is in the file."""
+    """The number of pages and the encoded size of a column."""
 
     num_pages: int
     size_bytes: int
@@ -73,7 +73,7 @@ class LanceColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class LanceFileStatistics:
-    """How large each column of a file is."""
+    """The statistics of all columns of a file."""
 
     columns: list[LanceColumnStatistics]
 
@@ -83,7 +83,7 @@ class LanceFileStatistics:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LanceFileMetadata:
-    """Everything that the end of a file says of the rest."""
+    """The metadata of a file: schema, sizes, buffers and columns."""
 
     schema: pa.Schema
     num_rows: int
@@ -100,7 +100,7 @@ class LanceFileMetadata:
 
 
 def describe_metadata(reader: FileReader, schema: pa.Schema) -> LanceFileMetadata:
-    """Return the metadata of an open file, all columns decoded."""
+    """Return the metadata of an open file with the metadata of all columns."""
     metadata = reader.metadata
     footer = metadata.footer
     buffers = [_descriptor(*range_at(metadata.buffers, i)) for i in range(len(metadata.buffers))]
@@ -120,7 +120,7 @@ def describe_metadata(reader: FileReader, schema: pa.Schema) -> LanceFileMetadat
 
 
 def describe_statistics(reader: FileReader) -> LanceFileStatistics:
-    """Return how large each column of an open file is."""
+    """Return the statistics of all columns of an open file."""
     return LanceFileStatistics(
         [
             LanceColumnStatistics(
@@ -193,19 +193,19 @@ def _buffer_lines(name: str, buffers: list[LanceBufferDescriptor], *, indent: st
 
 
 def encoding_text(envelope: bytes) -> str:
-    """Return the message in an envelope as text."""
+    """Return a text description of an encoded page layout."""
     try:
-        sealed = wire_pb.Any.FromString(envelope)
-        kind = _ENVELOPES.get(sealed.type_url)
+        envelope_message = wire_pb.Any.FromString(envelope)
+        kind = _ENVELOPES.get(envelope_message.type_url)
         if kind is None:
-            raise UnsupportedError("an encoding is of an unknown kind", found=sealed.type_url)
-        return message_text(kind.FromString(sealed.value))
+            raise UnsupportedError("unknown encoding type", found=envelope_message.type_url)
+        return message_text(kind.FromString(envelope_message.value))
     except DecodeError as error:
         raise CorruptDataError("an encoding cannot be parsed", bytes=len(envelope)) from error
 
 
 def message_text(message: Message) -> str:
-    """Return a message as text.
+    """Return a text description of a message.
 
     >>> print(message_text(encodings21_pb.Flat(bits_per_value=8)))
     Flat {
@@ -222,7 +222,7 @@ def _fields(message: Message) -> Iterator[str]:
     choices_seen: set[str] = set()
     for descriptor in message.DESCRIPTOR.fields:
         choice = descriptor.containing_oneof
-        # An optional number is, on the wire, a choice between itself and nothing.
+        # Protobuf represents an optional scalar as a oneof with a single field.
         if choice is None or choice.name == f"_{descriptor.name}":
             yield f"{descriptor.name}: {_field(message, descriptor)},"
         elif choice.name not in choices_seen:
@@ -255,9 +255,9 @@ def _value(value: Any, descriptor: Any) -> str:
     if isinstance(value, Message):
         return message_text(value)
     if descriptor.enum_type is not None:
-        known = descriptor.enum_type.values_by_number.get(value)
+        enum_value = descriptor.enum_type.values_by_number.get(value)
         prefix = _ENUM_PREFIXES.get(descriptor.enum_type.name, "")
-        return str(value) if known is None else prefix + _camel(known.name)
+        return str(value) if enum_value is None else prefix + _camel(enum_value.name)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):
@@ -266,7 +266,7 @@ def _value(value: Any, descriptor: Any) -> str:
 
 
 def _escaped(value: bytes) -> str:
-    r"""Return bytes as the reference shows them, in the escapes of its language.
+    r"""Return bytes with the escape sequences of Rust, as pylance prints them.
 
     >>> print(_escaped(bytes([0, 97, 34])))
     \0a\"

@@ -1,8 +1,8 @@
-"""Heads of pages that were prepared once, kept in the cache of a session.
+"""A cache of decoded page headers.
 
-What a decoder works out from the head of a page (where its chunks are, say) is the same at every
-read. It is kept for as long as the budget of all caches allows, under a name that belongs to one
-open reader, since a file of the same path may be another file the next time it is opened.
+Decoders derive data such as chunk positions from the header of a page. It is cached within the
+memory limit of the process. The keys are scoped to one open reader, because the file at a path may
+have been replaced when it is opened again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CachedHeads:
-    """The memo of one open file.
+    """The cached page headers of one open file.
 
     >>> heads = CachedHeads(LruCache(10_000))
     >>> heads.put((0, 3), [7, 9], value_bytes=16)
@@ -24,14 +24,14 @@ class CachedHeads:
     """
 
     def __init__(self, cache: LruCache = CACHE) -> None:
-        """Keep values in a cache."""
+        """Open a scope of `cache`."""
         self._scope = cache.scope()
 
     def get(self, key: tuple[int, int], kind: type[T]) -> T | None:
-        """Return what was kept under `(column index, page index)`."""
+        """Return the cached value of `(column index, page index)`, or None."""
         found = self._scope.get(key)
         return found if isinstance(found, kind) else None
 
     def put(self, key: tuple[int, int], value: object, *, value_bytes: int) -> None:
-        """Keep a value, or not, as the budget allows."""
+        """Cache a value if the memory limit allows it."""
         self._scope.put(key, value, value_bytes=value_bytes)

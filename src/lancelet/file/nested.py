@@ -1,10 +1,9 @@
-"""A file within a file: bytes collected in memory, and a range of an object read as one.
+"""Files nested in other files: an in-memory writer, and a reader of a range of an object.
 
     outer   ....|  a whole Lance file  |....
     inner       position 0 is here
 
-The inner file is read through the outer one, so what is mapped stays mapped and what is verified
-is verified.
+Reads of the inner file go through the outer reader, which maps and verifies the bytes.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from lancelet.io.store import BytesLike, ObjectReader, ObjectWriter, as_memoryvi
 
 
 class BytesWriter(ObjectWriter):
-    """Collects what is written, for `to_bytes`."""
+    """Writes to memory."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start with an empty buffer."""
         self._data = bytearray()
 
     @property
     def position(self) -> int:
-        """How many bytes were written so far."""
+        """The number of bytes written so far."""
         return len(self._data)
 
     def write(self, *buffers: BytesLike) -> None:
@@ -35,15 +34,15 @@ class BytesWriter(ObjectWriter):
             self._data += as_memoryview(buffer)
 
     def to_bytes(self) -> bytes:
-        """Return all that was written."""
+        """Return all written bytes."""
         return bytes(self._data)
 
     def close(self) -> int:
-        """Return the size; there is nothing to make visible."""
+        """Return the number of written bytes."""
         return len(self._data)
 
     def abort(self) -> None:
-        """Forget what was written."""
+        """Discard the written bytes."""
         self._data.clear()
 
     def __enter__(self) -> Self:
@@ -56,20 +55,20 @@ class BytesWriter(ObjectWriter):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the bytes where they are."""
+        """Retain the written bytes."""
 
 
 class RangeReader(ObjectReader):
-    """Reads a range of an object as if it were an object."""
+    """Reads a range of an object as a separate object."""
 
     def __init__(self, fetch: Fetch, *, path: str, position: int, size: int) -> None:
-        """Read `size` bytes from `position` on of what `fetch` reads."""
+        """Read the `size` bytes at `position` of an object through `fetch`."""
         self._fetch = fetch
         self._path = path
         self._position = position
         self._size = size
         self.reads = IoCounts()
-        """What was read of it so far."""
+        """The requests and bytes read so far."""
 
     @property
     def path(self) -> str:
@@ -78,22 +77,22 @@ class RangeReader(ObjectReader):
 
     @property
     def size(self) -> int:
-        """How many bytes the range has."""
+        """The size of the range in bytes."""
         return self._size
 
     def read_ranges(self, ranges: Ranges) -> Slices:
-        """Return the bytes of ranges, whose positions count from the start of this range."""
+        """Return the bytes of ranges; positions are relative to the start of this range."""
         check_ranges(ranges, path=self._path, size=self._size)
         self.reads += IoCounts(len(ranges), int(ranges.size.sum()))
         return self._fetch(Ranges(ranges.position + self._position, ranges.size))
 
     def read_tail(self, size: int) -> Bytes:
-        """Return the last `size` bytes, or all when there are fewer."""
+        """Return the last `size` bytes, or all bytes if there are fewer."""
         size = min(size, self._size)
         return self.read_ranges(Ranges.of((self._size - size, size))).slice_bytes(0)
 
     def close(self) -> None:
-        """Leave the outer object open."""
+        """Do nothing; the outer object remains open."""
 
     def __enter__(self) -> Self:
         """Return the reader."""
@@ -105,4 +104,4 @@ class RangeReader(ObjectReader):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the outer object open."""
+        """Do nothing; the outer object remains open."""

@@ -1,10 +1,10 @@
-"""Opening a data file of any generation.
+"""Opening data files of all versions.
 
-The last eight bytes say which it is. The schema and the places of columns come from the table
-that the file belongs to, or, for a file on its own, from the file itself:
+The last eight bytes of a file contain its version. The schema and the column indices come from the
+table of the file, or from the file itself if it is opened without its table:
 
-    open_data_file(store, "data/a.lance")                          the file knows its fields
-    open_data_file(store, "data/a.lance", size=1052, stored=...)   the table knows them
+    open_data_file(store, "data/a.lance")                          schema of the file
+    open_data_file(store, "data/a.lance", size=1052, stored=...)   schema of the table
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lancelet.file.checksums import Verify
 from lancelet.file.memo import CachedHeads
 from lancelet.file.sidecars import PACK_FILE_BYTES, SidecarSink
 from lancelet.file.v2.footer import parse_version
-from lancelet.file.v2.generation import check_storable, place_columns
-from lancelet.file.v2.known import KnownFile, find_known, keep_known
+from lancelet.file.v2.generation import assign_columns, check_storable
 from lancelet.file.v2.metadata import read_metadata, tail_size
+from lancelet.file.v2.metadata_cache import CachedFile, find_cached, put_cached
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.file.zone_file import ZoneCollector, open_zones
@@ -35,29 +35,29 @@ from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.store import ObjectReader, Store
 from lancelet.values import dataclass
 
-_SCHEMAS_KEPT: Final = 64
+_CACHED_SCHEMAS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFields:
-    """What a table knows of its data file.
+    """The schema and columns of a data file, as recorded by its table.
 
-    `columns` gives the column of each field that owns one, by the field's id; a file of version
-    0.1 has no columns, and only the ids count.
+    `columns` maps the id of each field that owns a column to the index of the column. Files of
+    version 0.1 have no columns; only the ids are used.
     """
 
     schema: Schema
     columns: Mapping[int, int]
     key: Hashable = field(init=False, compare=False)
-    """What equal fields have in common, to look up by."""
+    """A cache key that is equal for equal fields."""
 
     def __post_init__(self) -> None:
-        key = _HashedOnce((self.schema.fields, tuple(self.columns.items())))
+        key = _CachedHash((self.schema.fields, tuple(self.columns.items())))
         object.__setattr__(self, "key", key)
 
 
-class _HashedOnce:
-    """A value of many parts whose hash is not worked out at every look."""
+class _CachedHash:
+    """A hashable value with a precomputed hash."""
 
     __slots__ = ("_hash", "_value")
 
@@ -70,7 +70,7 @@ class _HashedOnce:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, _HashedOnce):
+        if not isinstance(other, _CachedHash):
             return NotImplemented
         return self._hash == other._hash and self._value == other._value
 
@@ -86,22 +86,22 @@ def open_data_file(
     memo: Memo | None = None,
     cache: LruCache = CACHE,
 ) -> FileReader | v0_1.LegacyFileReader:
-    """Open a data file for reading; with its size known, this is one request.
+    """Open a data file for reading; this takes one request if `size` is given.
 
-    What is known of it then is kept in a cache, by default that of the process. A file of another
-    size is not the one that is meant, and neither is one that keeps another name than `name`.
+    The metadata is cached in `cache`. Raises if the file does not have the given size, or if it
+    stores a name that differs from `name`.
     """
     source = store.open_reader(path, size)
     try:
         if size is not None and source.size != size:
             raise CorruptDataError(
-                "a file has another size than was recorded of it; was it replaced, or copied in "
-                "part?",
+                "the size of the file differs from the recorded size; was it replaced, or copied "
+                "in part?",
                 recorded_bytes=size,
                 file_bytes=source.size,
             )
         reader = _open(source, size, stored=stored, verify=verify, memo=memo, cache=cache)
-        return _of_name(reader, name)
+        return _check_reader_name(reader, name)
     except LanceletError as error:
         source.close()
         error.with_facts(path=path)
@@ -111,13 +111,13 @@ def open_data_file(
 def create_data_file(
     store: Store, path: str, schema: Schema, options: WriterOptions | None = None
 ) -> FileWriter:
-    """Start a data file of version 2.0 or later; its blobs go beside it.
+    """Start a data file of version 2.0 or later; blobs are written to sidecar files.
 
-    Types that the version cannot store are refused here, before a byte is written.
+    Raises before anything is written if the version does not support a type of the schema.
     """
     options = options or WriterOptions()
     check_storable(schema, options.version)
-    defaults = EncodingOptions.from_metadata("", None)  # as the environment asks for
+    defaults = EncodingOptions.from_metadata("", None)  # configured by the environment
     pack_file_bytes = options.pack_file_bytes
     if pack_file_bytes is None:
         pack_file_bytes = _pack_file_bytes(schema)
@@ -127,20 +127,22 @@ def create_data_file(
     return FileWriter(target, schema, options, defaults=defaults, blobs=blobs, zones=zones)
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_CACHED_SCHEMAS)
 def _pack_file_bytes(schema: Schema) -> int:
-    wishes = (
+    thresholds = (
         EncodingOptions.from_metadata(node.name, node.metadata).blob_pack_file_size_threshold
         for node in schema.walk()
         if node.is_blob_v2
     )
-    return min((wish for wish in wishes if wish is not None), default=PACK_FILE_BYTES)
+    return min(
+        (threshold for threshold in thresholds if threshold is not None), default=PACK_FILE_BYTES
+    )
 
 
-def _of_name(
+def _check_reader_name(
     reader: FileReader | v0_1.LegacyFileReader, name: str | None
 ) -> FileReader | v0_1.LegacyFileReader:
-    """Return a reader if its file was given this name, as far as it says."""
+    """Return the reader, or raise if the file stores a different name."""
     if name is not None and isinstance(reader, FileReader):
         check_name(reader.metadata.name_checksum, name)
     return reader
@@ -155,10 +157,12 @@ def _open(
     memo: Memo | None,
     cache: LruCache,
 ) -> FileReader | v0_1.LegacyFileReader:
-    key = _known_key(source, stored, verify) if memo is None else None
-    if (known := find_known(cache, key)) is not None:
-        weigh = partial(keep_known, cache, key, known)
-        return FileReader(source, known, verify=verify, open_zones=open_zones, weigh=weigh)
+    key = _cache_key(source, stored, verify) if memo is None else None
+    if (cached := find_cached(cache, key)) is not None:
+        refresh_cache = partial(put_cached, cache, key, cached)
+        return FileReader(
+            source, cached, verify=verify, open_zones=open_zones, refresh_cache=refresh_cache
+        )
     num_columns = None if stored is None else len(stored.columns)
     tail = source.read_tail(tail_size(size, num_columns=num_columns))
     version = parse_version(tail, file_bytes=source.size)
@@ -174,22 +178,27 @@ def _open(
     if stored is None:
         descriptor = metadata.descriptor.schema
         schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
-        stored = StoredFields(schema, place_columns(schema.fields, version))
+        stored = StoredFields(schema, assign_columns(schema.fields, version))
     memo = CachedHeads(cache) if memo is None else memo
-    known = KnownFile(metadata, stored.schema, stored.columns, memo)
-    # The reader compares the tail with its checksum; a damaged file must not be known.
-    weigh = partial(keep_known, cache, key, known)
+    cached = CachedFile(metadata, stored.schema, stored.columns, memo)
+    # The reader verifies the tail; metadata of a damaged file must not be cached.
+    refresh_cache = partial(put_cached, cache, key, cached)
     reader = FileReader(
-        source, known, verify=verify, tail=metadata.tail, open_zones=open_zones, weigh=weigh
+        source,
+        cached,
+        verify=verify,
+        tail=metadata.tail,
+        open_zones=open_zones,
+        refresh_cache=refresh_cache,
     )
-    weigh()
+    refresh_cache()
     return reader
 
 
-def _known_key(
+def _cache_key(
     source: ObjectReader, stored: StoredFields | None, verify: Verify
 ) -> Hashable | None:
-    """Return the key of what is known of a file as it is now, read in this way."""
+    """Return the cache key of the metadata, or None if the file has no identity."""
     if source.identity is None:
         return None
     fields = None if stored is None else stored.key

@@ -1,14 +1,14 @@
-"""The threads of the process: one pool for decoding, a wider one for waiting on a network.
+"""The thread pools of the process: one for decoding and a larger one for network requests.
 
-Work that may be split is given to `map_ordered`, which keeps a window of tasks in flight and
-hands the results out in order, so memory is bounded by the window and not by the input:
+`map_ordered` runs a window of tasks and yields their results in order. Memory is bounded by the
+window, independent of the input:
 
     items     0 1 2 3 4 5 ...
-    running   [2 3 4 5]           window of 4: item 6 starts when the result of 2 was taken
-    handed out 0 1
+    running   [2 3 4 5]           window of 4: item 6 starts when the result of 2 is consumed
+    yielded    0 1
 
-Tasks never wait for other tasks of the pool: a task that calls `map_ordered` itself runs its
-items in its own thread. So no arrangement of callers can block the pool.
+Tasks never wait for other tasks of the pool: nested calls of `map_ordered` run in the thread of
+the task. This prevents deadlocks.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from lancelet.surroundings import Pool
 T = TypeVar("T")
 R = TypeVar("R")
 
-FEW_TASKS: Final = 4
-"""Fewer tasks than this run in the caller's thread, since starting others costs more."""
+PARALLEL_TASKS_MIN: Final = 4
+"""Fewer tasks than this run in the calling thread, because starting threads costs more."""
 
-FEW_LONG_TASKS: Final = 2
-"""The same where each is known to compute for milliseconds."""
+PARALLEL_LONG_TASKS_MIN: Final = 2
+"""The same threshold for tasks that take milliseconds."""
 
 _worker = threading.local()
 
 
 class _Pools:
-    """The pools of this process, made when they are first needed."""
+    """The thread pools of this process, created on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,15 +54,15 @@ class _Pools:
                 self._pools[name] = pool
             return pool
 
-    def forget(self) -> None:
-        """Start over in a forked child, whose copies of the pools have no threads."""
+    def reset(self) -> None:
+        """Drop the pools in a forked child, where their threads do not exist."""
         self._lock = threading.Lock()
         self._pools = {}
 
 
 _POOLS: Final = _Pools()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_POOLS.forget)
+    os.register_at_fork(after_in_child=_POOLS.reset)
 
 
 def map_ordered(
@@ -71,16 +71,16 @@ def map_ordered(
     *,
     waits: bool = False,
     window: int | None = None,
-    few: int = FEW_TASKS,
+    few: int = PARALLEL_TASKS_MIN,
 ) -> Iterator[R]:
     """Yield `task(item)` for each item, in order, working ahead by `window` items.
 
     Args:
-        task: Runs in some thread; an error it raises is raised here, at its turn.
-        items: Taken one by one, as the window moves.
-        waits: Whether tasks mostly wait for a network, so that more of them should run at once.
-        window: How many tasks may be started before the first result is taken.
-        few: Fewer tasks than this, 2 at least, run in the caller's thread.
+        task: The function to call. Its exceptions are raised in the order of the results.
+        items: The arguments, consumed as the window advances.
+        waits: Whether tasks mostly wait for the network; these use the larger pool.
+        window: The maximum number of tasks started before the first result is consumed.
+        few: Fewer tasks than this run in the calling thread; at least 2.
 
     >>> list(map_ordered(abs, range(-5, 0)))
     [5, 4, 3, 2, 1]
@@ -105,14 +105,14 @@ def map_ordered(
         while running:
             yield running.popleft().result()
     finally:
-        # Whoever stops taking results may close the file next, so nothing may go on reading it.
+        # The caller may close the file next, so no task may still be reading it.
         for future in running:
             future.cancel()
         wait(running)
 
 
 def submit(task: Callable[[], R]) -> Future[R]:
-    """Start one task of computation; its future is done at once where threads do not help."""
+    """Submit a task to the decoding pool, or run it immediately in a worker thread."""
     if CPU_THREADS > 1 and not is_worker():
         pool = _POOLS.get("work", CPU_THREADS)
         return surroundings.submit(pool, lambda _: task(), None)
@@ -122,7 +122,7 @@ def submit(task: Callable[[], R]) -> Future[R]:
 
 
 def is_worker() -> bool:
-    """Say whether the calling thread belongs to a pool, and so must not wait for it."""
+    """Return whether the calling thread belongs to a pool, and must not wait for its tasks."""
     return getattr(_worker, "entered", False)
 
 

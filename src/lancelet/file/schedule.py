@@ -1,15 +1,15 @@
-"""Cutting a read into tasks: rows into splits, and the fields of a split into groups.
+"""Scheduling of a read: rows are divided into splits, and the fields of a split into groups.
 
-Work is cut by rows and not by pages, because a page may be anything from a few rows to the whole
-file. A split decodes to about eight megabytes: what a split costs besides is then little, and a
-handful of them in flight is all the memory a scan needs:
+Splits are ranges of rows and not pages, because a page may contain a few rows or the whole file. A
+split decodes to about eight megabytes. This amortizes its fixed cost and limits the memory of a
+scan to a few splits:
 
-    rows     0 ....... 2097152 ....... 4194304 ....        int32: two million rows a split
-    pages    [      0          ][        1       ]....     cut at page borders where one is near
+    rows     0 ....... 2097152 ....... 4194304 ....        int32: two million rows per split
+    pages    [      0          ][        1       ]....     splits end at nearby page boundaries
 
-A table with many columns would get splits of so few rows that visiting a column costs more than
-decoding it, or that every chunk is decoded many times. There a split has more rows, and its
-fields are read in several groups.
+In a table with many columns, such splits would have too few rows: the fixed cost per column would
+exceed the decoding cost, or chunks would be decoded repeatedly. These splits have more rows, and
+their fields are read in several groups.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from lancelet.encodings.base import RowRange
 from lancelet.values import dataclass
 
 TASK_BYTES: Final = 8 * 1024 * 1024
-"""What a task decodes; `docs/kernels.md` has the measurement."""
+"""The decoded bytes of a task; measured in `docs/kernels.md`."""
 
-FEW_ROWS: Final = 4096
-"""A split has at least so many rows, so as not to visit a column for less, if they are small."""
+SPLIT_ROWS_MIN: Final = 4096
+"""The minimum rows per split, unless rows are large; amortizes the fixed cost per column."""
 
 _FEW_ROWS_BYTES: Final = 2 * TASK_BYTES
 _FEW_ROWS_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -39,17 +39,17 @@ _SPLIT_ROWS_MAX: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The tasks of a read: every split is read once per group of fields.
+    """The tasks of a read: one for each split and group of fields.
 
-    A page of a few bytes may claim any number of rows, so splits are made as they are asked for.
+    Splits are generated lazily, because a corrupt page may declare any number of rows.
     """
 
     rows: RowRange
     split_rows: int
-    """The rows of a split, but for the last, and those that end at a border near by."""
-    borders: Int64s | None
+    """The rows per split, except for the last split and splits that end at a page boundary."""
+    page_starts: Int64s | None
     groups: tuple[range, ...]
-    """Which of the fields are read together; in order, and covering all."""
+    """The indices of the fields of each group, in order; groups cover all fields."""
 
     def splits(self) -> Iterator[RowRange]:
         """Yield the splits, in order."""
@@ -60,12 +60,12 @@ class Plan:
             start = end
 
     def _end(self, end: int, start: int) -> int:
-        """Return the border that is next to where a split should end, if one is near."""
-        borders, target = self.borders, self.split_rows
-        if borders is None:
+        """Return the page boundary nearest to `end`, or `end` if none is near."""
+        page_starts, target = self.page_starts, self.split_rows
+        if page_starts is None:
             return end
-        near = int(np.searchsorted(borders, end))
-        candidates = borders[max(0, near - 1) : near + 1].tolist()
+        near = int(np.searchsorted(page_starts, end))
+        candidates = page_starts[max(0, near - 1) : near + 1].tolist()
         close = [border for border in candidates if abs(border - end) <= target // 2]
         return min(close, key=lambda border: abs(border - start - target)) if close else end
 
@@ -75,59 +75,59 @@ def plan_read(
     row_bytes: Sequence[float],
     *,
     num_fields: int | None = None,
-    borders: Int64s | None = None,
+    page_starts: Int64s | None = None,
     batch_size: int | None = None,
-    least: int = FEW_ROWS,
+    split_rows_min: int = SPLIT_ROWS_MIN,
 ) -> Plan:
-    """Cut a read of `rows` into tasks.
+    """Divide a read of `rows` into tasks.
 
     Args:
         rows: The rows to read.
-        row_bytes: The decoded bytes per row of each field, or of each bundle of fields.
-        num_fields: How many fields there are, if not as many as `row_bytes`.
-        borders: Rows at which pages begin, ascending; cutting there saves work.
+        row_bytes: The decoded bytes per row of each field or bundle of fields.
+        num_fields: The number of fields; `len(row_bytes)` by default.
+        page_starts: The first rows of pages, ascending; splits prefer to end there.
         batch_size: If given, splits are multiples or equal parts of batches.
-        least: Of how many rows a split is at least (`few_rows`).
+        split_rows_min: The minimum rows per split.
 
     >>> list(plan_read(RowRange(0, 10), [4.0, 4.0]).splits())
     [RowRange(start=0, stop=10)]
-    >>> plan = plan_read(RowRange(0, 6_000_000), [4.0], borders=np.array([0, 2_000_000]))
+    >>> plan = plan_read(RowRange(0, 6_000_000), [4.0], page_starts=np.array([0, 2_000_000]))
     >>> list(plan.splits())[:2]
     [RowRange(start=0, stop=2000000), RowRange(start=2000000, stop=4097152)]
     """
     total = sum(row_bytes)
     target = int(TASK_BYTES / max(total, TASK_BYTES / _SPLIT_ROWS_MAX))
     if batch_size is not None:
-        split_rows, borders = _split_of_batches(max(target, least), batch_size), None
-        longest = split_rows
+        split_rows, page_starts = _split_of_batches(max(target, split_rows_min), batch_size), None
+        split_rows_max = split_rows
     else:
-        # Of many narrow columns each should still be worth the visit.
+        # Splits of many narrow columns need more rows to amortize the cost per column.
         by_field = min(_FIELD_BYTES * (num_fields or len(row_bytes)), _SPLIT_BYTES_MAX) / max(
             total, 1.0
         )
-        split_rows = max(target, min(int(by_field), _SPLIT_ROWS_MAX), least)
-        borders = borders if borders is not None and len(borders) else None
-        longest = split_rows if borders is None else split_rows + split_rows // 2
-    groups = _groups(row_bytes, min(longest, len(rows)))
-    return Plan(rows, split_rows, borders, tuple(groups))
+        split_rows = max(target, min(int(by_field), _SPLIT_ROWS_MAX), split_rows_min)
+        page_starts = page_starts if page_starts is not None and len(page_starts) else None
+        split_rows_max = split_rows if page_starts is None else split_rows + split_rows // 2
+    groups = _groups(row_bytes, min(split_rows_max, len(rows)))
+    return Plan(rows, split_rows, page_starts, tuple(groups))
 
 
-def few_rows(total: float, widest: float) -> int:
-    """Return of how many rows a split has at least: fewer where values are large.
+def split_rows_min(total: float, widest: float) -> int:
+    """Return the minimum rows per split, which decreases for large values.
 
     Args:
         total: The decoded bytes of a row.
-        widest: The same, of the widest field.
+        widest: The decoded bytes of the widest field of a row.
 
-    >>> few_rows(128.0, 8.0), few_rows(2_000_008.0, 2_000_000.0)
+    >>> split_rows_min(128.0, 8.0), split_rows_min(2_000_008.0, 2_000_000.0)
     (4096, 8)
     """
     rows = min(_FEW_ROWS_BYTES / max(widest, 1.0), _FEW_ROWS_BYTES_MAX / max(total, 1.0))
-    return max(1, int(min(FEW_ROWS, rows)))
+    return max(1, int(min(SPLIT_ROWS_MIN, rows)))
 
 
 def decoded_row_bytes(data_type: pa.DataType, encoded_row_bytes: float) -> float:
-    """Estimate the bytes of a decoded row of a field.
+    """Estimate the decoded bytes per row of a field.
 
     >>> decoded_row_bytes(pa.int32(), 1.5), decoded_row_bytes(pa.string(), 12.0)
     (4.0, 28.0)
@@ -137,7 +137,7 @@ def decoded_row_bytes(data_type: pa.DataType, encoded_row_bytes: float) -> float
 
 
 def fixed_row_bytes(data_type: pa.DataType) -> float | None:
-    """Return the bytes of every decoded row of a field, or None if it depends on the values.
+    """Return the decoded bytes per row of a fixed-width type, or None for other types.
 
     >>> fixed_row_bytes(pa.int32()), fixed_row_bytes(pa.string())
     (4.0, None)
@@ -157,7 +157,7 @@ def fixed_row_bytes(data_type: pa.DataType) -> float | None:
 
 
 def _split_of_batches(target: int, batch_size: int) -> int:
-    """Return rows per split near `target` so that batches are whole splits or the reverse."""
+    """Return the rows per split near `target`, as a multiple or divisor of the batch size."""
     if batch_size <= target:
         return target // batch_size * batch_size
     return -(-batch_size // round(batch_size / target))

@@ -1,4 +1,4 @@
-"""The fields of a file that are read together, and what every such read needs to know of them."""
+"""Fields that are read together, with cached metadata of the read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lancelet.encodings.base import FieldReader, FileVersion, RowRange
 from lancelet.encodings.bundle import Bundle, is_plain
 from lancelet.encodings.levels import LeafNode, nest
 from lancelet.encodings.planned import NestedLayout, ValueLayout, layout_of
-from lancelet.file.schedule import decoded_row_bytes, few_rows
+from lancelet.file.schedule import decoded_row_bytes, split_rows_min
 from lancelet.file.storage import from_storage, has_json
 from lancelet.file.v2.generation import columns_of
 from lancelet.format import logical_type
@@ -26,18 +26,18 @@ from lancelet.values import cached_property, dataclass
 T = TypeVar("T")
 
 _FIELD_BYTES: Final = 4096
-"""What an opened field weighs, about."""
+"""The approximate memory usage of an open field."""
 
-_FIELDS_KEPT: Final = 4096
-"""Of so many fields it is kept what users see of them."""
+_CACHED_FIELDS: Final = 4096
+"""The number of fields with a cached user type."""
 
 _RECENT: Final = 6
-"""So much is not made again: for what a search reads, then what it returns, and so on."""
+"""The number of cached entries; a search reads several sets of fields in turn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedField:
-    """A field that was opened, and the type its users see."""
+    """An open field and its user type."""
 
     field: Field
     reader: FieldReader
@@ -46,168 +46,165 @@ class OpenedField:
 
     @staticmethod
     def of(field: Field, reader: FieldReader) -> OpenedField:
-        """Find out what users see of a field."""
-        return OpenedField(field, reader, *seen_type(field, reader.data_type))
+        """Resolve the user type of a field."""
+        return OpenedField(field, reader, *resolve_user_type(field, reader.data_type))
 
     def to_user(self, array: pa.Array) -> pa.Array:
-        """Return a stored array as users see it."""
+        """Convert a stored array to the user type."""
         return array if self.is_as_stored else from_storage(array, self.field)
 
 
-@lru_cache(_FIELDS_KEPT)
-def seen_type(field: Field, stored: pa.DataType) -> tuple[pa.DataType, bool]:
-    """Return the type in which users see stored values, and whether they see them as they are."""
+@lru_cache(_CACHED_FIELDS)
+def resolve_user_type(field: Field, stored: pa.DataType) -> tuple[pa.DataType, bool]:
+    """Return the user type of stored values, and whether it equals the storage type."""
     data_type = from_storage(pa.nulls(0, stored), field).type
     return data_type, data_type == stored and not has_json(field)
 
 
-class Recent(Generic[T]):
-    """What was made of fields of late, for who asks for the very same fields again.
+class RecentCache(Generic[T]):
+    """A cache of values derived from the most recently used sequences of fields.
 
-    Threads that keep something at once may lose one of them.
+    Fields are compared by identity. Concurrent calls of `put` may lose an entry.
     """
 
-    __slots__ = ("_each",)
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        """Begin with nothing."""
-        self._each: tuple[tuple[Sequence[Field], T], ...] = ()
+        """Start with an empty cache."""
+        self._entries: tuple[tuple[Sequence[Field], T], ...] = ()
 
     def find(self, fields: Sequence[Field]) -> T | None:
-        """Return what was made of the very fields, if it is not too long ago."""
-        for others, made in self._each:
-            if _are_same(fields, others):
-                return made
+        """Return the cached value of these fields, or None."""
+        for cached, value in self._entries:
+            if _is_same_fields(fields, cached):
+                return value
         return None
 
-    def keep(self, fields: Sequence[Field], made: T) -> None:
-        """Keep what was made of fields in the place of what was kept first."""
-        self._each = ((tuple(fields), made), *self._each[: _RECENT - 1])
+    def put(self, fields: Sequence[Field], value: T) -> None:
+        """Cache a value and evict the oldest entry."""
+        self._entries = ((tuple(fields), value), *self._entries[: _RECENT - 1])
 
     def __iter__(self) -> Iterator[T]:
-        """Yield what is kept, the last first."""
-        return (made for _, made in self._each)
+        """Yield the cached values, newest first."""
+        return (value for _, value in self._entries)
 
 
-class FieldForms(NamedTuple):
-    """What values of fields are in memory, where they can have plans, and the ids of columns."""
+class FieldLayouts(NamedTuple):
+    """The memory layouts of fields that support plans, and the ids of their columns."""
 
-    forms: Sequence[ValueLayout | NestedLayout | None]
+    layouts: Sequence[ValueLayout | NestedLayout | None]
     ids: Sequence[Sequence[int]]
 
 
-_FORMS: Final[defaultdict[FileVersion, Recent[FieldForms]]] = defaultdict(Recent)
+_LAYOUTS: Final[defaultdict[FileVersion, RecentCache[FieldLayouts]]] = defaultdict(RecentCache)
 
 
-def forms_of(fields: Sequence[Field], version: FileVersion) -> FieldForms:
-    """Return what values of fields are in files of 2.1 or 2.2, many of which are asked for them."""
-    found = _FORMS[version].find(fields)
-    if found is None:
-        forms = [_form_of_field(field, version) for field in fields]
+def layouts_of(fields: Sequence[Field], version: FileVersion) -> FieldLayouts:
+    """Return the memory layouts of fields in files of version 2.1 or 2.2."""
+    layouts = _LAYOUTS[version].find(fields)
+    if layouts is None:
+        field_layouts = [_field_layout(field, version) for field in fields]
         ids = [
             (field.id,)
             if isinstance(form, ValueLayout)
             else [each.id for each in columns_of(field, version)]
-            for field, form in zip(fields, forms, strict=True)
+            for field, form in zip(fields, field_layouts, strict=True)
         ]
-        found = FieldForms(forms, ids)
-        _FORMS[version].keep(fields, found)
-    return found
+        layouts = FieldLayouts(field_layouts, ids)
+        _LAYOUTS[version].put(fields, layouts)
+    return layouts
 
 
-def _form_of_field(field: Field, version: FileVersion) -> ValueLayout | NestedLayout | None:
-    """Return the form of a field whose values users see as they are stored."""
+def _field_layout(field: Field, version: FileVersion) -> ValueLayout | NestedLayout | None:
+    """Return the layout of a field, or None if its user type is not its storage type."""
     if is_plain(field):
-        return _form_of_kind(field.logical_type)
+        return _type_layout(field.logical_type)
     if any(node.is_blob for node in field.walk()):
         return None
     node = nest(field, version)
-    if not seen_type(field, node.data_type)[1]:
+    if not resolve_user_type(field, node.data_type)[1]:
         return None
     return layout_of(node.data_type) if isinstance(node, LeafNode) else NestedLayout.of(node)
 
 
-@lru_cache(_FIELDS_KEPT)
-def _form_of_kind(kind: str) -> ValueLayout | None:
+@lru_cache(_CACHED_FIELDS)
+def _type_layout(kind: str) -> ValueLayout | None:
     return layout_of(logical_type.storage_type_of(kind))
 
 
 @dataclass(slots=True, eq=False)
-class OpenedFields:
-    """The fields of a file that were opened, and the last selections of them.
-
-    Whoever opens one twice gets the same.
-    """
+class OpenFields:
+    """The open fields of a file, and recent selections of them."""
 
     each: dict[Field, OpenedField] = field(default_factory=dict)
-    recent: Recent[Selection] = field(default_factory=Recent)
+    recent: RecentCache[Selection] = field(default_factory=RecentCache)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the fields take, with their selections."""
+        """The memory usage of the fields and selections in bytes."""
         return _FIELD_BYTES * len(self.each) + sum(each.memory_bytes for each in self.recent)
 
 
-def _are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
-    """Say whether these are the very same fields."""
+def _is_same_fields(fields: Sequence[Field], others: Sequence[Field]) -> bool:
+    """Return whether two sequences contain the same field objects."""
     return fields is others or (len(fields) == len(others) and all(map(is_, fields, others)))
 
 
-def users_schema(fields: Sequence[Field], data_types: Sequence[pa.DataType]) -> pa.Schema:
-    """Return the schema of batches, given the types that users see of fields."""
+def user_schema(fields: Sequence[Field], data_types: Sequence[pa.DataType]) -> pa.Schema:
+    """Return the schema of batches with the user types of the fields."""
     each = zip(fields, data_types, strict=True)
     return pa.schema([field.to_arrow().with_type(data_type) for field, data_type in each])
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Fields that are read together, and what every such read needs to know of them.
+    """Fields that are read together, with cached metadata of the read.
 
-    The reading goes by units: the fields `alone`, which are opened, and behind them `bundles`.
+    The units of a read are the separately opened fields, `singles`, followed by `bundles`.
     """
 
     fields: tuple[Field, ...]
-    alone: tuple[OpenedField, ...]
+    singles: tuple[OpenedField, ...]
     bundles: tuple[Bundle, ...]
     num_rows: int
     _borders: list[Int64s | None] = field(default_factory=list, init=False)
 
-    def borders(self, find: Callable[[Sequence[Field]], Int64s | None]) -> Int64s | None:
-        """Return rows at which it is cheap to cut a read of fields alone, which are found once."""
+    def page_starts(self, find: Callable[[Sequence[Field]], Int64s | None]) -> Int64s | None:
+        """Return the first rows of pages of `singles`; computed once."""
         if not self._borders:
-            self._borders.append(find([column.field for column in self.alone]))
+            self._borders.append(find([column.field for column in self.singles]))
         return self._borders[0]
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of batches, as users see them."""
-        return users_schema(self.fields, self.data_types)
+        """The schema of batches."""
+        return user_schema(self.fields, self.data_types)
 
     @cached_property
     def data_types(self) -> list[pa.DataType]:
-        """The type of each field, as users see it."""
-        types = [column.data_type for column in self.alone]
+        """The user type of each field."""
+        types = [column.data_type for column in self.singles]
         for bundle in self.bundles:
             types += [bundle.data_type] * len(bundle.field_indices)
         return self.in_order(types)
 
     @cached_property
     def units(self) -> list[OpenedField | Bundle]:
-        """What is read for itself."""
-        return [*self.alone, *self.bundles]
+        """The single fields and bundles."""
+        return [*self.singles, *self.bundles]
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes."""
+        """The memory usage in bytes."""
         return _FIELD_BYTES * len(self.bundles) + 128 * len(self.fields)
 
     @cached_property
     def row_bytes(self) -> list[float]:
         """Estimate the decoded bytes per row of each unit."""
-        alone = zip(self.alone, self._encoded_row_bytes, strict=False)
-        bundled = zip(self.bundles, self._encoded_row_bytes[len(self.alone) :], strict=True)
+        singles = zip(self.singles, self._encoded_row_bytes, strict=False)
+        bundled = zip(self.bundles, self._encoded_row_bytes[len(self.singles) :], strict=True)
         return [
-            *(decoded_row_bytes(column.reader.data_type, encoded) for column, encoded in alone),
+            *(decoded_row_bytes(column.reader.data_type, encoded) for column, encoded in singles),
             *(
                 len(bundle.field_indices)
                 * decoded_row_bytes(bundle.data_type, encoded / len(bundle.field_indices))
@@ -216,54 +213,50 @@ class Selection:
         ]
 
     @cached_property
-    def rows_at_once(self) -> int:
-        """How many rows are never worth cutting."""
+    def split_rows_min(self) -> int:
+        """The minimum rows per split."""
         fields = [
-            *self.row_bytes[: len(self.alone)],
+            *self.row_bytes[: len(self.singles)],
             *(
                 bundled / len(bundle.field_indices)
                 for bundle, bundled in zip(
-                    self.bundles, self.row_bytes[len(self.alone) :], strict=True
+                    self.bundles, self.row_bytes[len(self.singles) :], strict=True
                 )
             ),
         ]
-        return few_rows(sum(self.row_bytes), max(fields, default=0.0))
+        return split_rows_min(sum(self.row_bytes), max(fields, default=0.0))
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether decoding makes twice as many bytes as there are, which takes its time."""
+        """Whether values are at least twice as large when decoded, which makes decoding slow."""
         return 2 * sum(self._encoded_row_bytes) <= sum(self.row_bytes)
 
     @cached_property
     def _encoded_row_bytes(self) -> list[float]:
         rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
         return [
-            *(column.reader.encoded_bytes(rows) / count for column in self.alone),
+            *(column.reader.encoded_bytes(rows) / count for column in self.singles),
             *(bundle.encoded_bytes / count for bundle in self.bundles),
         ]
 
     def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Estimate the encoded bytes of the rows."""
         bundled = sum(bundle.encoded_bytes for bundle in self.bundles)
         share = bundled * len(rows) // max(1, self.num_rows)
-        return share + sum(column.reader.encoded_bytes(rows) for column in self.alone)
+        return share + sum(column.reader.encoded_bytes(rows) for column in self.singles)
 
-    def part(self, places: tuple[int, ...]) -> tuple[Field, ...]:
-        """Return some of the fields."""
-        return tuple(self.fields[place] for place in places)
-
-    def in_order(self, found: list[T]) -> list[T]:
-        """Return what there is of each field, unit by unit, in the order of the fields."""
+    def in_order(self, per_unit: list[T]) -> list[T]:
+        """Reorder values from the order of units to the order of fields."""
         if not self.bundles:
-            return found
-        return [found[at] for at in self._order]
+            return per_unit
+        return [per_unit[position] for position in self._order]
 
     @cached_property
     def _order(self) -> list[int]:
-        """Where each field is among the fields of all units."""
-        bundled = [place for bundle in self.bundles for place in bundle.field_indices]
+        """The position of each field among the fields of all units."""
+        bundled = [index for bundle in self.bundles for index in bundle.field_indices]
         rest = set(range(len(self.fields))).difference(bundled)
         order = [0] * len(self.fields)
-        for at, place in enumerate([*sorted(rest), *bundled]):
-            order[place] = at
+        for position, index in enumerate([*sorted(rest), *bundled]):
+            order[index] = position
         return order

@@ -1,4 +1,4 @@
-"""Reading and writing many files below one place, of pylance's `lance.file`."""
+"""Sessions for reading and writing many files below a base path."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _POSITION_MAX: Final = (1 << 62) - 1
 
 @dataclass
 class ListResult:
-    """What lies directly in a folder.
+    """The direct contents of a directory.
 
     Attributes:
-        common_prefixes: The folders in it.
-        objects: The files in it.
+        common_prefixes: The paths of subdirectories.
+        objects: The paths of files.
     """
 
     common_prefixes: list[str]
@@ -41,7 +41,7 @@ class ListResult:
 
 
 class LanceFileSession:
-    """Files below a base path; they share one store, so opening many of them is cheap."""
+    """Opens files below a base path with a shared store."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LanceFileSession:
         namespace_client: NamespaceClient | None = None,
         table_id: Sequence[str] | None = None,
     ) -> None:
-        """Work below a path on this machine or a URI; see `LanceFileReader` for the rest."""
+        """Open a session; see `LanceFileReader` for the arguments."""
         store, path = store_of(base_path, storage_options, namespace_client, table_id)
         self._store = store.at(path)
 
@@ -60,16 +60,16 @@ class LanceFileSession:
         """Open a data file for reading.
 
         Args:
-            path: The path within the session.
-            columns: The columns to read, by default all.
+            path: The path relative to the base path.
+            columns: The columns to read; all by default.
             verify: Whether to verify checksums; see `LanceFileReader`.
 
         Returns:
             The reader.
 
         Raises:
-            ObjectNotFoundError: If there is no such file.
-            FieldNotFoundError: If there is no such column.
+            ObjectNotFoundError: If the file does not exist.
+            FieldNotFoundError: If a column does not exist.
 
         Example:
             ```python
@@ -95,18 +95,18 @@ class LanceFileSession:
         """Open a data file for writing.
 
         Args:
-            path: The path within the session.
-            schema: The schema; by default that of the first batch.
-            data_cache_bytes: The bytes that may wait in memory for a page to fill.
+            path: The path relative to the base path.
+            schema: The schema; the schema of the first batch by default.
+            data_cache_bytes: The bytes to buffer before pages are encoded.
             version: The file version.
-            keep_original_array: Has no effect: arrays are never copied needlessly.
+            keep_original_array: Ignored; buffered arrays are never copied.
             max_page_bytes: The maximum size of a page.
 
         Returns:
             The writer.
 
         Raises:
-            InvalidInputError: If an argument has a value that it cannot have.
+            InvalidInputError: If an argument is out of range.
 
         Example:
             ```python
@@ -129,7 +129,7 @@ class LanceFileSession:
 
         Args:
             path: The path of the data file.
-            blob_id: The number of the sidecar.
+            blob_id: The id of the sidecar file.
 
         Returns:
             The writer.
@@ -148,7 +148,7 @@ class LanceFileSession:
 
         Args:
             path: The path of the data file.
-            blob_id: The number of the sidecar.
+            blob_id: The id of the sidecar file.
 
         Returns:
             The writer.
@@ -180,10 +180,10 @@ class LanceFileSession:
         return self._store.exists(text("path", path))
 
     def list(self, path: str | None = None) -> builtins.list[str]:
-        """Return the paths of all files below a folder.
+        """Return the paths of all files below a directory.
 
         Args:
-            path: The folder, by default that of the session.
+            path: The directory; the base path by default.
 
         Returns:
             The paths.
@@ -196,13 +196,13 @@ class LanceFileSession:
         return [info.path for info in self._store.list(_folder(path))]
 
     def list_with_delimiter(self, path: str | None = None) -> ListResult:
-        """Return the files and folders directly in a folder.
+        """Return the files and subdirectories of a directory.
 
         Args:
-            path: The folder, by default that of the session.
+            path: The directory; the base path by default.
 
         Returns:
-            The files and folders.
+            The files and subdirectories.
 
         Example:
             ```python
@@ -224,7 +224,7 @@ class LanceFileSession:
             The bytes.
 
         Raises:
-            ObjectNotFoundError: If there is no such file.
+            ObjectNotFoundError: If the file does not exist.
 
         Example:
             ```python
@@ -245,7 +245,7 @@ class LanceFileSession:
             path: The path.
 
         Raises:
-            ObjectNotFoundError: If there is no such file.
+            ObjectNotFoundError: If the file does not exist.
 
         Example:
             ```python
@@ -263,10 +263,10 @@ class LanceFileSession:
 
         Args:
             local_path: The local path.
-            remote_path: The path within the session.
+            remote_path: The path relative to the base path.
 
         Raises:
-            FileNotFoundError: If there is no local file.
+            FileNotFoundError: If the local file does not exist.
 
         Example:
             ```python
@@ -282,14 +282,14 @@ class LanceFileSession:
                 target.write(part)
 
     def download_file(self, remote_path: str, local_path: str | os.PathLike[str]) -> None:
-        """Copy a file of the store to this machine.
+        """Copy a file of the store to a local file.
 
         Args:
-            remote_path: The path within the session.
+            remote_path: The path relative to the base path.
             local_path: The local path.
 
         Raises:
-            ObjectNotFoundError: If there is no such file.
+            ObjectNotFoundError: If the file does not exist.
 
         Example:
             ```python
@@ -313,5 +313,5 @@ def _folder(path: str | None) -> str:
 
 
 def _position(name: str, value: int) -> int:
-    """Return a position or size in a file; none exceeds what 63 bits can number."""
+    """Return a position or size, limited to the maximum supported file size."""
     return min(whole_number(name, value), _POSITION_MAX)

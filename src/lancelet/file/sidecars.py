@@ -1,11 +1,11 @@
-"""Files beside a data file that hold its blobs.
+"""Sidecar files with the blobs of a data file.
 
     data/abc.lance
     data/abc/10000000000000000000000000000000.blob    blob id 1, packed: many blobs back to back
     data/abc/01000000000000000000000000000000.blob    blob id 2, dedicated: one large blob
 
-Blob ids count within a data file, from 1; id 0 is for blobs that are somewhere else. A sidecar
-is complete before the data file that points to it becomes visible.
+Blob ids are unique within a data file and start at 1; id 0 is reserved for blobs stored elsewhere.
+A sidecar file is complete before the data file that references it becomes visible.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from lancelet.format.paths import blob_file_path
 from lancelet.io.store import ObjectWriter, Store
 
 PACK_FILE_BYTES: Final = 1 << 30
-"""The most bytes of a shared sidecar, unless its field says otherwise."""
+"""The default maximum size of a packed sidecar file."""
 
 
 class SidecarSink:
-    """Where the writer of a data file puts its blobs."""
+    """Writes the blobs of a data file."""
 
     def __init__(self, store: Store, path: str, *, pack_file_bytes: int = PACK_FILE_BYTES) -> None:
-        """Write beside the data file at `path`; `attach` it to the file before use."""
+        """Create the sink of the data file at `path`; call `attach` before use."""
         self._store = store
         self._path = path
         self._pack_file_bytes = pack_file_bytes
@@ -35,16 +35,16 @@ class SidecarSink:
         self._written: list[str] = []
 
     def attach(self, container: Container) -> None:
-        """Say which data file inline blobs go into."""
+        """Set the container for inline blobs."""
         self._container = container
 
     def write_inline(self, data: Bytes) -> int:
-        """Write bytes into the data file, aligned, and return their position in it."""
+        """Write bytes to the data file and return their aligned position."""
         assert self._container is not None
         return self._container.write_buffer(data)[0]
 
     def write_packed(self, data: Bytes) -> tuple[int, int]:
-        """Write bytes into a shared sidecar; return its blob id and the position in it."""
+        """Write bytes to the packed sidecar file; return its blob id and the position in it."""
         if self._packed is not None:
             begun = self._packed[1].position
             if begun and begun + data.nbytes > self._pack_file_bytes:
@@ -58,20 +58,20 @@ class SidecarSink:
         return blob_id, position
 
     def write_dedicated(self, data: Bytes) -> int:
-        """Write bytes into a sidecar of their own and return its blob id."""
+        """Write bytes to a dedicated sidecar file and return its blob id."""
         blob_id, writer = self._open()
         with writer:
             writer.write(data)
         return blob_id
 
     def finish(self) -> None:
-        """Make every sidecar visible."""
+        """Make all sidecar files visible."""
         if self._packed is not None:
             self._packed[1].close()
             self._packed = None
 
     def abort(self) -> None:
-        """Leave no sidecar behind."""
+        """Delete all sidecar files."""
         if self._packed is not None:
             self._packed[1].abort()
             self._packed = None

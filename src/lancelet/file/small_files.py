@@ -1,19 +1,19 @@
-"""Small files of one kind, opened and read at once: their pages are those of one column.
+"""Reading many small files with the same layout as one file.
 
-    a.lance   1000 bytes, 10 rows    its page of column 0 at 64, rows 0..10
-    b.lance    900 bytes, 12 rows    its page of column 0 at 64, rows 0..12
+    a.lance   1000 bytes, 10 rows    page of column 0 at 64, rows 0..10
+    b.lance    900 bytes, 12 rows    page of column 0 at 64, rows 0..12
     joined    1900 bytes, 22 rows    pages of column 0 at 64 and 1064, rows 0..10 and 10..22
 
-To open a file takes hundreds of calls. Where a table has thousands of files of a few hundred bytes
-that were all written alike, their footers and tables have the same shape, and so the numbers of
-all files are looked at together:
+Opening a file takes hundreds of Python calls. If a table has thousands of files of a few hundred
+bytes with the same layout, their footers and tables have the same shape and are parsed together as
+arrays:
 
     footer of a    columns at 640, 2 columns, 2 buffers      columns at [640, 704]
     footer of b    columns at 704, 2 columns, 2 buffers      2 columns, 2 buffers
 
-Everything that is verified of a file that is opened alone is verified here. Where anything is not
-as expected in any of them, damage for instance, there is no answer: whoever then opens one after
-the other is told by an error what is wrong with which.
+The same properties are verified as when files are opened separately. If a file is damaged or has
+a different layout, nothing is returned; the caller then opens the files separately, which reports
+the error.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from google.protobuf.message import DecodeError
 from lancelet.buffers import Bytes, Int64s, Ranges, Slices
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError, FieldNotFoundError, LanceletError
-from lancelet.file.checksums import CHECKSUMS_MARK, are_intact
+from lancelet.file.checksums import CHECKSUM_MARKER, verify_small_files
 from lancelet.file.open import StoredFields
 from lancelet.file.rows import RowReader
-from lancelet.file.selection import OpenedFields
+from lancelet.file.selection import OpenFields
 from lancelet.file.v2.footer import FOOTER_BYTES, MAGIC, TABLE_ROW_BYTES
 from lancelet.file.v2.generation import generation_of
 from lancelet.format.field import Field
@@ -44,13 +44,13 @@ from lancelet.values import dataclass
 
 _VERSIONS: Final = frozenset({FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3})
 SMALL_BYTES_MAX: Final = 256 * 1024
-"""A file of more bytes is worth a visit of its own."""
+"""Larger files are opened separately."""
 
 _TABLE_ROWS_MAX: Final = 1024
-"""In wider files there is so much to be done for each that nothing is saved."""
+"""Wider files are opened separately, because parsing dominates."""
 
 _COLUMN_BYTES: Final = 1024
-"""What a column of a file weighs besides its bytes, about."""
+"""The approximate memory usage of a column of a file, without its bytes."""
 
 _FOOTER: Final = np.dtype(
     [
@@ -67,12 +67,12 @@ assert _FOOTER.itemsize == FOOTER_BYTES
 _MAGIC_NUMBER: Final = int.from_bytes(MAGIC, "little")
 
 _Table: TypeAlias = npt.NDArray[np.int64]
-"""Files, columns or buffers of each, position and size of these; positions count in memory."""
+"""Shape (files, columns or buffers, 2): memory position and size."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallFile:
-    """A file: its path, and the size and the rows that the table says it has."""
+    """The path of a file, and its size and row count as recorded by the table."""
 
     path: str
     size: int
@@ -80,9 +80,9 @@ class SmallFile:
 
 
 class SmallFiles(RowReader):
-    """Reads the rows of files, side by side in memory, as those of one file.
+    """Reads the rows of files, which are concatenated in memory, as those of one file.
 
-    They are in the order in which they are given to `open_together`, which makes it.
+    Instances are created by `open_small_files`; rows are in the order of its `files`.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class SmallFiles(RowReader):
         stored: StoredFields,
         column_table: _Table,
     ) -> None:
-        """Read files of which all was verified but the metadata of columns."""
+        """Read verified files; column metadata is validated when it is parsed."""
         self._source = source
         self._path = files[0].path
         self._version = version
         self._num_rows = sum(file.num_rows for file in files)
-        self._opened = OpenedFields()
+        self._opened = OpenFields()
         self._waits = False
         self._fetch = self._slices
         self._placement = stored.columns
@@ -108,7 +108,7 @@ class SmallFiles(RowReader):
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the reader takes, about, once its columns were looked at."""
+        """The approximate memory usage in bytes after all columns were read."""
         return self._source.nbytes + _COLUMN_BYTES * self._column_table.size // 2
 
     @property
@@ -118,12 +118,12 @@ class SmallFiles(RowReader):
 
     @property
     def version(self) -> FileVersion:
-        """The version of the format that all the files were written in."""
+        """The version of the file format."""
         return self._version
 
     @property
     def num_rows(self) -> int:
-        """How many rows the files have together."""
+        """The total number of rows."""
         return self._num_rows
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
@@ -141,7 +141,7 @@ class SmallFiles(RowReader):
             readers.append(reader)
         return readers
 
-    def _page_borders(self, fields: Sequence[Field]) -> Int64s | None:  # noqa: ARG002 - all is small
+    def _page_starts(self, fields: Sequence[Field]) -> Int64s | None:  # noqa: ARG002 - interface
         return None
 
     def _slices(self, ranges: Ranges) -> Slices:
@@ -159,10 +159,10 @@ class SmallFiles(RowReader):
         return found
 
     def _column(self, index: int) -> StoredColumn:
-        """Return one column of all the files; its pages are at their places in memory."""
+        """Return a column of all files; the positions of its pages are memory positions."""
         if index >= self._column_table.shape[1]:
-            raise CorruptDataError("the files do not have the column of a field", column=index)
-        # There are thousands of pages, so what is done for each is kept short.
+            raise CorruptDataError("the files do not have the column", column=index)
+        # There are thousands of pages, so the loops below do little work per page.
         pages: list[file2_pb.ColumnMetadata.Page] = []
         counts: list[int] = []
         for position, size in self._column_table[:, index].tolist():
@@ -173,24 +173,26 @@ class SmallFiles(RowReader):
         sizes = [size for page in pages for size in page.buffer_sizes]
         buffers = [len(page.buffer_offsets) for page in pages]
         if buffers != [len(page.buffer_sizes) for page in pages]:
-            raise CorruptDataError("buffers of pages lack a position or a size", column=index)
+            raise CorruptDataError(
+                "a page has a different number of buffer positions and sizes", column=index
+            )
         file = np.repeat(np.repeat(np.arange(len(counts)), counts), buffers)
-        within = self._placed(file, np.array([offsets, sizes], np.uint64), index)
+        within = self._memory_ranges(file, np.array([offsets, sizes], np.uint64), index)
         ends = list(accumulate(buffers, initial=0))
         rows = list(accumulate((page.length for page in pages), initial=0))
         stored = tuple(
             StoredPage(
-                rows[place],
+                rows[page_index],
                 page.length,
-                within[0, ends[place] : ends[place + 1]],
-                within[1, ends[place] : ends[place + 1]],
+                within[0, ends[page_index] : ends[page_index + 1]],
+                within[1, ends[page_index] : ends[page_index + 1]],
                 page.encoding.direct.encoding,
                 page.priority,
             )
-            for place, page in enumerate(pages)
+            for page_index, page in enumerate(pages)
         )
-        nothing = np.empty(0, np.int64)
-        return StoredColumn(index, message.encoding.direct.encoding, stored, nothing, nothing)
+        no_buffers = np.empty(0, np.int64)
+        return StoredColumn(index, message.encoding.direct.encoding, stored, no_buffers, no_buffers)
 
     def _message(self, position: int, size: int, index: int) -> file2_pb.ColumnMetadata:
         data = self._source[position : position + size].tobytes()
@@ -203,50 +205,50 @@ class SmallFiles(RowReader):
         if message.buffer_offsets or any(
             page.encoding.HasField("indirect") for page in message.pages
         ):
-            raise CorruptDataError("a column is described in another way here", column=index)
+            raise CorruptDataError("unexpected structure of column metadata", column=index)
         return message
 
-    def _placed(
-        self, file: Int64s, places: npt.NDArray[np.uint64], index: int
+    def _memory_ranges(
+        self, file: Int64s, ranges: npt.NDArray[np.uint64], index: int
     ) -> npt.NDArray[np.int64]:
-        """Return positions within files as positions in memory, and the sizes."""
+        """Convert file positions to memory positions; sizes are unchanged."""
         file_bytes = (self._stop - self._start)[file].astype(np.uint64)
-        if not _lie_within(places[0], places[1], file_bytes):
-            raise CorruptDataError("a buffer of a page lies outside of its file", column=index)
-        found = places.astype(np.int64)
-        found[0] += self._start[file]
-        return found
+        if not _are_within(ranges[0], ranges[1], file_bytes):
+            raise CorruptDataError("a page buffer is outside of its file", column=index)
+        in_memory = ranges.astype(np.int64)
+        in_memory[0] += self._start[file]
+        return in_memory
 
 
-def open_together(
+def open_small_files(
     store: Store, files: Sequence[SmallFile], stored: StoredFields
 ) -> SmallFiles | None:
-    """Read small files that have the same fields in the same columns, verified in full.
+    """Read small files that have the same fields in the same columns, with full verification.
 
-    Returns None if they have to be opened one by one, because they differ in more than numbers,
-    or the store saves nothing by this, or something is wrong with one of them.
+    Returns None if the files must be opened separately, because their layouts differ, the store
+    does not support combined reads, or a file is damaged.
     """
     source = store.read_together([file.path for file in files], [file.size for file in files])
     if source is None or min(file.size for file in files) < FOOTER_BYTES:
         return None
     start, stop = _bounds(files)
-    footers = _gathered(source, stop - FOOTER_BYTES, FOOTER_BYTES).view(_FOOTER)[:, 0]
+    footers = _gather(source, stop - FOOTER_BYTES, FOOTER_BYTES).view(_FOOTER)[:, 0]
     version = _common_version(footers)
-    if version is None or not _are_end_to_end(footers, stop - start):
+    if version is None or not _are_adjacent(footers, stop - start):
         return None
     tables = [
         _table(source, start + footers[position].astype(np.int64), int(footers[count][0]))
         for position, count in (("column_table", "num_columns"), ("buffer_table", "num_buffers"))
     ]
     limit = (stop - start - FOOTER_BYTES)[:, None].astype(np.uint64)
-    if not all(_lie_within(table[..., 0], table[..., 1], limit) for table in tables):
+    if not all(_are_within(table[..., 0], table[..., 1], limit) for table in tables):
         return None
     columns, buffers = (table.astype(np.int64) for table in tables)
-    if not are_intact(source, start, stop, last_buffer=buffers[:, -1]):
+    if not verify_small_files(source, start, stop, last_buffer=buffers[:, -1]):
         return None
     for table in (columns, buffers):
         table[..., 0] += start[:, None]
-    if not _describe(source, buffers[:, 0], files):
+    if not _match_files(source, buffers[:, 0], files):
         return None
     return SmallFiles(source, files, version=version, stored=stored, column_table=columns)
 
@@ -256,14 +258,14 @@ def _bounds(files: Sequence[SmallFile]) -> tuple[Int64s, Int64s]:
     return ends[:-1], ends[1:]
 
 
-def _gathered(source: Bytes, start: Int64s, size: int) -> npt.NDArray[np.uint8]:
-    """Return as many bytes from each of some positions, all of which are in the source."""
+def _gather(source: Bytes, start: Int64s, size: int) -> npt.NDArray[np.uint8]:
+    """Return an array with `size` bytes from each start position."""
     found: npt.NDArray[np.uint8] = source[start[:, None] + np.arange(size)]
     return found
 
 
 def _common_version(footers: npt.NDArray[np.void]) -> FileVersion | None:
-    """Return the version of all files, if their footers differ only in positions."""
+    """Return the version of all files, or None if footers differ in more than positions."""
     shape = footers[["num_buffers", "num_columns", "version", "magic"]]
     first = shape[0]
     if (shape != first).any() or first["magic"] != _MAGIC_NUMBER:
@@ -280,8 +282,8 @@ def _common_version(footers: npt.NDArray[np.void]) -> FileVersion | None:
     return version if version in _VERSIONS else None
 
 
-def _are_end_to_end(footers: npt.NDArray[np.void], sizes: Int64s) -> bool:
-    """Return whether the tables and the footer follow each other, behind the metadata."""
+def _are_adjacent(footers: npt.NDArray[np.void], sizes: Int64s) -> bool:
+    """Return whether metadata, tables and footer are adjacent and in order."""
     columns, buffers = footers["column_table"], footers["buffer_table"]
     file_bytes = sizes.astype(np.uint64)
     if (footers["column_metadata"] > columns).any() or (columns > file_bytes).any():
@@ -294,12 +296,12 @@ def _are_end_to_end(footers: npt.NDArray[np.void], sizes: Int64s) -> bool:
 
 
 def _table(source: Bytes, position: Int64s, rows: int) -> npt.NDArray[np.uint64]:
-    """Return a table of each file: position and size of each of its rows."""
-    found = _gathered(source, position, rows * TABLE_ROW_BYTES).view("<u8")
+    """Return the positions and sizes in a table of each file."""
+    found = _gather(source, position, rows * TABLE_ROW_BYTES).view("<u8")
     return found.reshape(len(position), rows, 2).astype(np.uint64)
 
 
-def _lie_within(
+def _are_within(
     position: npt.NDArray[np.uint64],
     size: npt.NDArray[np.uint64],
     limit: npt.NDArray[np.uint64],
@@ -307,15 +309,15 @@ def _lie_within(
     return bool(((position <= limit) & (size <= limit - np.minimum(position, limit))).all())
 
 
-def _describe(source: Bytes, descriptors: _Table, files: Sequence[SmallFile]) -> bool:
-    """Return whether descriptors are those of the files: their rows, and the names they keep.
+def _match_files(source: Bytes, descriptors: _Table, files: Sequence[SmallFile]) -> bool:
+    """Return whether descriptors match the row counts and names of the files.
 
-    Most say how many rows there are in the same words.
+    Most descriptors are identical, so distinct ones are parsed only once.
     """
     texts: list[bytes] = []
     for (start, size), file in zip(descriptors.tolist(), files, strict=True):
         text = source[start : start + size].tobytes()
-        text, found = split_name_checksum(text.removesuffix(CHECKSUMS_MARK))
+        text, found = split_name_checksum(text.removesuffix(CHECKSUM_MARKER))
         if found is not None and found != name_checksum(data_file_identity(file.path)):
             return False
         texts.append(text)

@@ -1,16 +1,17 @@
-"""Zone statistics as a small file of their own, in a global buffer of the file they describe.
+"""Zone statistics, stored as a nested file in a global buffer of the data file.
 
-The buffer is 64 bytes that say what it is, then a data file of version 2.0 (the one that takes no
-time to write) with a row per field and zone. `file.zones` says what is in it, this module where:
+The buffer has a header of 64 bytes, followed by a data file of version 2.0, which is the fastest
+version to write, with a row for each field and zone. `file.zones` computes the statistics. The
+rows are:
 
     row          of                       columns
     0 .. 9       zones of the first       null_count  nan_count  minimum_0  maximum_0   (int32)
     10 .. 19     zones of the second                             minimum_1  maximum_1   (string)
-    20 .. 23     pages of the first       the same
+    20 .. 23     pages of the first       same columns
     24 .. 30     pages of the second
 
-The order of the fields and of the types, and how many pages each has, is in the metadata of the
-inner schema; which rows are in a page is in the metadata of its column.
+The schema metadata of the nested file contains the order of fields and types, and the page counts.
+The rows of a page are in the metadata of its column.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from lancelet.errors import CorruptDataError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import Verify
 from lancelet.file.nested import BytesWriter, RangeReader
-from lancelet.file.v2.generation import place_columns
-from lancelet.file.v2.known import KnownFile
+from lancelet.file.v2.generation import assign_columns
 from lancelet.file.v2.metadata import read_metadata, tail_size
+from lancelet.file.v2.metadata_cache import CachedFile
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.file.zones import (
@@ -56,15 +57,15 @@ HEADER_BYTES: Final = 64
 _LAYOUT_KEY: Final = "lancelet:zones"
 _NULLS: Final = "null_count"
 _NANS: Final = "nan_count"
-_SCHEMAS_KEPT: Final = 16
+_CACHED_SCHEMAS: Final = 16
 _OPTIONS: Final = WriterOptions(version=FileVersion.V2_0, checksums=False)
 
 
 class ZoneCollector:
-    """Gathers statistics while a file is written."""
+    """Collects statistics while a file is written."""
 
     def __init__(self, *, zone_rows: int) -> None:
-        """Gather for all fields that have an order."""
+        """Collect statistics of all fields with ordered types."""
         self._zone_rows = zone_rows
         self._parts: dict[int, list[LeafBounds]] = {}
         self._types: dict[int, Field] = {}
@@ -76,9 +77,9 @@ class ZoneCollector:
         first_rows: Sequence[int],
         pages: Sequence[Mapping[int, Sequence[int]]],
     ) -> list[list[LeafBounds]]:
-        """Return the statistics of values of each field, for `add`; changes nothing.
+        """Return the statistics of each field, to be passed to `add`.
 
-        `pages` has the rows of each page that holds some of the values, by the id of the leaf.
+        `pages` contains the number of rows of each page by leaf id.
         """
         if len(fields) > 1 and all(
             len(rows[field.id]) == 1 for field, rows in zip(fields, pages, strict=True)
@@ -92,21 +93,21 @@ class ZoneCollector:
     def _bounds_of_each(
         self, fields: Sequence[Field], arrays: Sequence[pa.Array], first_rows: Sequence[int]
     ) -> list[list[LeafBounds]]:
-        """Return the statistics of the one page of each plain field, of those of a type at once."""
+        """Return the statistics of plain fields with one page each, computed once per type."""
         found: list[list[LeafBounds]] = [[] for _ in fields]
         types: dict[str, list[int]] = {}
-        for place, field in enumerate(fields):
-            types.setdefault(field.logical_type, []).append(place)
-        for places in types.values():
-            if not list(zoned_fields(fields[places[0]])):
+        for index, field in enumerate(fields):
+            types.setdefault(field.logical_type, []).append(index)
+        for indices in types.values():
+            if not list(zoned_fields(fields[indices[0]])):
                 continue
             bounds = bounds_of_each(
-                [arrays[place] for place in places],
-                [first_rows[place] for place in places],
+                [arrays[index] for index in indices],
+                [first_rows[index] for index in indices],
                 zone_rows=self._zone_rows,
             )
-            for place, each in zip(places, bounds, strict=True):
-                found[place].append(each)
+            for index, leaf_bounds in zip(indices, bounds, strict=True):
+                found[index].append(leaf_bounds)
         return found
 
     def _bounds_of(
@@ -119,19 +120,19 @@ class ZoneCollector:
             yield LeafBounds(zones, _page_bounds(values, zones, rows))
 
     def add(self, field: Field, bounds: Iterable[LeafBounds]) -> None:
-        """Keep the statistics of the next values of a field."""
+        """Add the statistics of the next values of a field."""
         for path, part in zip(zoned_fields(field), bounds, strict=True):
             leaf = field_at(field, path)
             self._types[leaf.id] = leaf
             self._parts.setdefault(leaf.id, []).append(part)
 
-    def wants(self, num_rows: int) -> bool:
-        """Return whether a file of so many rows has statistics: not if they make no zone."""
+    def has_zones(self, num_rows: int) -> bool:
+        """Return whether the file has statistics; files with less than one zone have none."""
         return num_rows >= self._zone_rows
 
     def finish(self, num_rows: int) -> bytes | None:
-        """Return the buffer to be kept, or None for a file whose rows make less than a zone."""
-        if not self.wants(num_rows) or not self._parts:
+        """Return the global buffer, or None for files with less than one zone."""
+        if not self.has_zones(num_rows) or not self._parts:
             return None
         zones = [merge_bounds([part.zones for part in parts]) for parts in self._parts.values()]
         pages = [concat_bounds([part.pages for part in parts]) for parts in self._parts.values()]
@@ -140,50 +141,50 @@ class ZoneCollector:
 
 
 class ZoneReader:
-    """Reads the statistics that a global buffer holds."""
+    """Reads the statistics in a global buffer."""
 
     def __init__(self, reader: FileReader, inner: RangeReader, layout: Mapping[str, Any]) -> None:
-        """Read from an inner file; made by `open_zones`."""
+        """Read statistics from the nested file; use `open_zones` to create instances."""
         self._reader = reader
         self._inner = inner
         self._zone_rows = int(layout["zone_rows"])
         self._num_rows = int(layout["num_rows"])
-        self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
-        self._kinds = {str(kind): place for place, kind in enumerate(layout["kinds"])}
+        self._order = {int(field_id): index for index, field_id in enumerate(layout["fields"])}
+        self._kinds = {str(kind): index for index, kind in enumerate(layout["kinds"])}
         self._pages = [int(count) for count in layout.get("pages", ())]
         if self._zone_rows < 1 or self._num_rows < 0 or min(self._pages, default=0) < 0:
-            raise ValueError("zones have rows")
+            raise ValueError("negative number of rows or pages")
         if self._pages and len(self._pages) != len(self._order):
-            raise ValueError("each field has pages")
+            raise ValueError("fields without page counts")
 
     @property
     def num_rows(self) -> int:
-        """How many rows the zones are of."""
+        """The number of rows of the data file."""
         return self._num_rows
 
     @property
     def reads(self) -> IoCounts:
-        """What was read of the statistics so far."""
+        """The requests and bytes read so far."""
         return self._inner.reads
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return the statistics of one field, or None if there are none."""
-        place = self._order.get(field.id)
-        if place is None:
+        """Return the zone statistics of a field, or None if it has none."""
+        index = self._order.get(field.id)
+        if index is None:
             return None
         count = self._num_zones
-        found = self._read(field, RowRange(place * count, (place + 1) * count))
+        found = self._read(field, RowRange(index * count, (index + 1) * count))
         return ZoneStatistics(self._zone_rows, self._num_rows, *found)
 
     def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
-        """Return the same per page, for a column whose pages have these edges."""
-        place = self._order.get(field.id)
-        if place is None or not self._pages:
+        """Return the page statistics of a field, given the first rows of its pages."""
+        index = self._order.get(field.id)
+        if index is None or not self._pages:
             return None
-        if self._pages[place] != len(edges) - 1:
+        if self._pages[index] != len(edges) - 1:
             raise self._damaged(field)
-        start = len(self._order) * self._num_zones + sum(self._pages[:place])
-        found = self._read(field, RowRange(start, start + self._pages[place]))
+        start = len(self._order) * self._num_zones + sum(self._pages[:index])
+        found = self._read(field, RowRange(start, start + self._pages[index]))
         return PageStatistics(edges, *found)
 
     @property
@@ -193,7 +194,7 @@ class ZoneReader:
     def _read(
         self, field: Field, rows: RowRange
     ) -> tuple[Int64s, Int64s | None, pa.Array, pa.Array]:
-        """Return counts of nulls and NaN, and bounds."""
+        """Return the null counts, NaN counts, minima and maxima."""
         columns = self._columns_of(field)
         if columns is None or rows.stop > self._reader.num_rows:
             raise self._damaged(field)
@@ -204,19 +205,19 @@ class ZoneReader:
         return null_count.to_numpy(), nan_count.to_numpy() if is_float else None, minimum, maximum
 
     def _columns_of(self, field: Field) -> list[Field] | None:
-        """Return the columns of a field's statistics, or None if they cannot be of the field."""
+        """Return the columns of the statistics of a field, or None if their types differ."""
         kind = self._kinds.get(field.logical_type)
         if kind is None:
             return None
         names = (_NULLS, _NANS, *_bound_names(kind))
         types = (pa.int64(), pa.int64(), field.storage_type, field.storage_type)
-        known = {column.name: column for column in self._reader.schema.fields}
-        columns = [known[name] for name in names if name in known]
+        by_name = {column.name: column for column in self._reader.schema.fields}
+        columns = [by_name[name] for name in names if name in by_name]
         return columns if [column.storage_type for column in columns] == list(types) else None
 
     def _damaged(self, field: Field) -> CorruptDataError:
         return CorruptDataError(
-            "the zone statistics of the file are not those of its fields; rewrite the file",
+            "the zone statistics of the file do not match its fields; rewrite the file",
             path=self._reader.path,
             field=field.name,
             type=field.logical_type,
@@ -224,16 +225,18 @@ class ZoneReader:
 
 
 def open_zones(outer: FileReader) -> ZoneReader | None:
-    """Open the statistics that a file keeps, or return None if it keeps none."""
+    """Open the statistics of a file, or return None if it has none."""
     buffers = outer.metadata.buffers
-    # Our writer appends them behind the buffers of users, and checksums behind them.
-    candidates = range(max(1, len(buffers) - 2), len(buffers))
-    places = [outer.metadata.buffer_range(index) for index in candidates]
-    places = [(position, size) for position, size in places if size >= HEADER_BYTES]
-    heads = outer.fetch(Ranges.of(*((position, len(MAGIC)) for position, _ in places)))
-    for index, (position, size) in enumerate(places):
+    # The writer appends the statistics after user buffers and before the checksums.
+    buffer_indices = range(max(1, len(buffers) - 2), len(buffers))
+    candidate_ranges = [outer.metadata.buffer_range(index) for index in buffer_indices]
+    candidate_ranges = [
+        (position, size) for position, size in candidate_ranges if size >= HEADER_BYTES
+    ]
+    heads = outer.fetch(Ranges.of(*((position, len(MAGIC)) for position, _ in candidate_ranges)))
+    for index, (position, size) in enumerate(candidate_ranges):
         if heads.slice_bytes(index).tobytes() == MAGIC:
-            return _open(outer, position, size, heads=len(places))
+            return _open(outer, position, size, heads=len(candidate_ranges))
     return None
 
 
@@ -244,12 +247,12 @@ def _open(outer: FileReader, position: int, size: int, *, heads: int) -> ZoneRea
     )
     inner.reads += IoCounts(heads, heads * len(MAGIC))
     tail = inner.read_tail(tail_size(inner_size))
-    reading = read_metadata(tail, file_bytes=inner_size, with_checksums=False)
-    metadata = run(reading, inner.read_ranges)
+    coroutine = read_metadata(tail, file_bytes=inner_size, with_checksums=False)
+    metadata = run(coroutine, inner.read_ranges)
     descriptor = metadata.descriptor.schema
     schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
-    placement = place_columns(schema.fields, metadata.footer.version)
-    reader = FileReader(inner, KnownFile(metadata, schema, placement, None), verify=Verify.OFF)
+    placement = assign_columns(schema.fields, metadata.footer.version)
+    reader = FileReader(inner, CachedFile(metadata, schema, placement, None), verify=Verify.OFF)
     try:
         zones = ZoneReader(reader, inner, json.loads(schema.metadata[_LAYOUT_KEY]))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
@@ -258,7 +261,7 @@ def _open(outer: FileReader, position: int, size: int, *, heads: int) -> ZoneRea
         ) from error
     if zones.num_rows != outer.num_rows:
         raise CorruptDataError(
-            "the zone statistics of the file are of other rows",
+            "the zone statistics have a different number of rows than the file",
             expected=outer.num_rows,
             found=zones.num_rows,
         )
@@ -266,7 +269,7 @@ def _open(outer: FileReader, position: int, size: int, *, heads: int) -> ZoneRea
 
 
 def _page_bounds(values: pa.Array, zones: ZoneBounds, page_rows: Sequence[int]) -> ZoneBounds:
-    """Return the statistics of pages, whose values are known per zone."""
+    """Return the statistics of pages; a single page is merged from its zones."""
     if len(page_rows) == 1:
         return join_bounds(zones)
     stops = np.cumsum(page_rows).tolist()
@@ -285,8 +288,8 @@ def _encode(
     each = [*zones, *pages]
     kinds = {field.logical_type: field.storage_type for field in fields}
     owners: dict[str, list[int]] = {kind: [] for kind in kinds}
-    for place, field in enumerate([*fields, *fields]):
-        owners[field.logical_type].append(place)
+    for index, field in enumerate([*fields, *fields]):
+        owners[field.logical_type].append(index)
     counts = np.array([len(bounds.null_count) for bounds in each])
     columns: dict[str, pa.Array] = {
         _NULLS: pa.array(np.concatenate([bounds.null_count for bounds in each])),
@@ -296,11 +299,11 @@ def _encode(
         # Rows of fields of other types are null.
         has_bounds = np.zeros(len(each), np.bool_)
         has_bounds[own] = True
-        is_there = np.repeat(has_bounds, counts)
-        rows = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
+        has_value = np.repeat(has_bounds, counts)
+        rows = pa.array(np.cumsum(has_value) - 1, mask=~has_value)
         minimum, maximum = _bound_names(number)
-        columns[minimum] = pa.concat_arrays([each[place].minimum for place in own]).take(rows)
-        columns[maximum] = pa.concat_arrays([each[place].maximum for place in own]).take(rows)
+        columns[minimum] = pa.concat_arrays([each[index].minimum for index in own]).take(rows)
+        columns[maximum] = pa.concat_arrays([each[index].maximum for index in own]).take(rows)
     layout = {
         "zone_rows": zone_rows,
         "num_rows": num_rows,
@@ -316,11 +319,11 @@ def _encode(
     return MAGIC.ljust(HEADER_BYTES, b"\0") + target.to_bytes()
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_CACHED_SCHEMAS)
 def _schema_of(types: Sequence[pa.DataType]) -> Schema:
-    """Return the columns of the statistics of fields of these types.
+    """Return the schema of the statistics of fields with these types.
 
-    What follows from it is kept as well, so it is the same for files of different rows.
+    The schema is cached because derived values are cached by schema.
     """
     columns = [pa.field(name, pa.int64()) for name in (_NULLS, _NANS)]
     for number, data_type in enumerate(types):

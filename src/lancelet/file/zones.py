@@ -1,23 +1,23 @@
-"""What a data file knows of its values: nulls, smallest and largest per zone of rows.
+"""Zone maps of data files: null count, minimum and maximum for each zone of rows.
 
-All fields have the same zones, so that a filter over several of them is an intersection of zones:
+All fields have the same zones, so filters on several fields intersect sets of zones:
 
     rows        0 .. 8191   8192 .. 16383   16384 .. 20000
     age         [ 3, 71]    [ 5, 64]        [ 1, 90]
     age > 80    no          no              maybe
 
-The statistics are columns themselves and are kept as such: an extra global buffer holds a small
-2.0 file with a row per field and zone. A type has one pair of columns for all fields of it, so a
-table of ten thousand columns does not make ten thousand more:
+The statistics are stored in a nested file of version 2.0, in a global buffer, with a row for each
+field and zone. Fields of the same type share a pair of columns, so wide tables do not double the
+number of columns:
 
     null_count  nan_count   int32: minimum  maximum    string: minimum  maximum
     0           0                  3        71                 -        -           age, zone 0
     0           0                  5        64                 -        -           age, zone 1
     12          0                  -        -                  "Aachen" "Zwickau"   city, zone 0
 
-Bounds are true and need not be tight. Strings are cut after 64 bytes, the largest one then counted
-up. A zone without values has null bounds. NaN is in no bounds and counted instead, and bounds of
-zero have the sign that lets both zeros through.
+Bounds are correct but not necessarily tight. Strings are truncated to 64 bytes, and a truncated
+maximum is incremented. Zones without values have null bounds. Bounds exclude NaN, which is counted
+instead. Zeros are stored as -0.0 in minima and +0.0 in maxima.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from lancelet.values import dataclass
 
 ZONE_ROWS: Final = 8192
 BOUND_BYTES: Final = 64
-"""The most bytes of a string that a bound keeps."""
+"""The maximum length of a string bound in bytes."""
 
 _LONG_BYTES: Final = 1024
-"""Where a string is longer than this, only the starts of strings are compared."""
+"""If a string is longer than this, only prefixes are compared."""
 
 _CHARACTER_MAX: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xE000)
@@ -53,7 +53,7 @@ _BYTE: Final = np.dtype(np.uint8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneBounds:
-    """Statistics of consecutive zones of one field; the first and last may be parts of a zone."""
+    """Statistics of consecutive zones of a field; the first and last may be partial zones."""
 
     first_zone: int
     null_count: Int64s
@@ -64,51 +64,51 @@ class ZoneBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafBounds:
-    """Statistics of the values of a leaf that are encoded together: per zone and per page."""
+    """Zone and page statistics of the values of a leaf that are encoded together."""
 
     zones: ZoneBounds
     pages: ZoneBounds
 
 
 def zoned_fields(field: Field) -> Iterator[tuple[int, ...]]:
-    """Yield the path, as places of children, of each field within `field` that has statistics.
+    """Yield the path of each descendant with statistics, as child indices.
 
-    These are its leaves with an order that are not within lists.
+    These are leaves of ordered types that are not nested in lists.
     """
     if field.is_blob or field.is_packed:
         return
     if field.logical_type == logical_type.STRUCT:
-        for place, child in enumerate(field.children):
-            yield from ((place, *path) for path in zoned_fields(child))
+        for index, child in enumerate(field.children):
+            yield from ((index, *path) for path in zoned_fields(child))
     elif _is_ordered(field):
         yield ()
 
 
 def field_at(field: Field, path: Sequence[int]) -> Field:
-    """Return the field at a path of places of children."""
-    for place in path:
-        field = field.children[place]
+    """Return the descendant at a path of child indices."""
+    for index in path:
+        field = field.children[index]
     return field
 
 
 def values_at(array: pa.Array, path: Sequence[int]) -> pa.Array:
-    """Return the values at a path, null where a struct around them is."""
-    for place in path:
-        array = array.flatten()[place]
+    """Return the values at a path of child indices; null if a parent struct is null."""
+    for index in path:
+        array = array.flatten()[index]
     return array
 
 
 def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
-    """Return the statistics of values that begin at row `first_row` of the file.
+    """Return the statistics of values starting at row `first_row` of the file.
 
     >>> bounds = bounds_of(pa.array([5, 1, None, 7]), 2, zone_rows=3)
     >>> bounds.first_zone, bounds.minimum.to_pylist(), bounds.null_count.tolist()
     (0, [5, 1], [0, 1])
     """
-    begun = first_row % zone_rows
+    zone_offset = first_row % zone_rows
     parts: list[pa.Array] = [array]
-    if begun and len(array) > zone_rows - begun:
-        parts = [array[: zone_rows - begun], array[zone_rows - begun :]]
+    if zone_offset and len(array) > zone_rows - zone_offset:
+        parts = [array[: zone_rows - zone_offset], array[zone_rows - zone_offset :]]
     found = concat_bounds([_aligned_bounds([part], zone_rows) for part in parts])
     first_zone = first_row // zone_rows
     return replace(found, first_zone=first_zone) if first_zone else found
@@ -117,24 +117,27 @@ def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
 def bounds_of_each(
     arrays: Sequence[pa.Array], first_rows: Sequence[int], *, zone_rows: int
 ) -> list[LeafBounds]:
-    """Return the statistics of pages of one type, each of as many values."""
+    """Return the statistics of several pages of the same type and length."""
     if len(arrays) == 1 or any(row % zone_rows for row in first_rows):
         zones = [
             bounds_of(array, row, zone_rows=zone_rows)
             for array, row in zip(arrays, first_rows, strict=True)
         ]
-        return [LeafBounds(each, join_bounds(each)) for each in zones]
+        return [LeafBounds(zones_per_page, join_bounds(zones_per_page)) for zones_per_page in zones]
     found = _aligned_bounds(arrays, zone_rows)
-    each = -(-len(arrays[0]) // zone_rows)
-    joined = found if each == 1 else _joined_bounds(found, each)
+    zones_per_page = -(-len(arrays[0]) // zone_rows)
+    joined = found if zones_per_page == 1 else _merge_zones(found, zones_per_page)
     return [
-        LeafBounds(_part(found, place * each, each, row // zone_rows), _part(joined, place, 1, 0))
-        for place, row in enumerate(first_rows)
+        LeafBounds(
+            _part(found, index * zones_per_page, zones_per_page, row // zone_rows),
+            _part(joined, index, 1, 0),
+        )
+        for index, row in enumerate(first_rows)
     ]
 
 
 def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
-    """Join the statistics of all values of a field, which are in the order of their rows.
+    """Merge the statistics of consecutive parts of a field.
 
     >>> parts = [bounds_of(pa.array([5]), 0, zone_rows=3), bounds_of(pa.array([1]), 1, zone_rows=3)]
     >>> merge_bounds(parts).minimum.to_pylist()
@@ -159,7 +162,7 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
 
 
 def concat_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
-    """Return the statistics of some parts, one behind the other."""
+    """Concatenate statistics."""
     if len(parts) == 1:
         return _from_first(parts[0])
     return ZoneBounds(
@@ -172,20 +175,20 @@ def concat_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
 
 
 def join_bounds(bounds: ZoneBounds) -> ZoneBounds:
-    """Return the statistics of all values of some zones, as if they were a single one.
+    """Merge the statistics of zones to those of a single zone.
 
     >>> join_bounds(bounds_of(pa.array([5, 1, None, 7]), 0, zone_rows=3)).maximum.to_pylist()
     [7]
     """
     count = len(bounds.null_count)
-    return _from_first(bounds) if count == 1 else _joined_bounds(bounds, count)
+    return _from_first(bounds) if count == 1 else _merge_zones(bounds, count)
 
 
 def _from_first(bounds: ZoneBounds) -> ZoneBounds:
     return replace(bounds, first_zone=0) if bounds.first_zone else bounds
 
 
-# --- one zone after another -------------------------------------------------------------------
+# --- computing bounds -------------------------------------------------------------------------
 
 
 def _is_ordered(field: Field) -> bool:
@@ -205,7 +208,7 @@ def _is_variable(data_type: pa.DataType) -> bool:
 
 
 def _aligned_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> ZoneBounds:
-    """Return the statistics of values that begin where a zone does, one array behind the other."""
+    """Return the statistics of arrays that each start at a zone boundary."""
     data_type = arrays[0].type
     dtype = _number_type(data_type)
     if dtype is not None:
@@ -214,18 +217,18 @@ def _aligned_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> ZoneBounds:
         bounds = _number_bounds([_bits_as_bytes(array) for array in arrays], _BYTE, zone_rows)
         minimum, maximum = (each.cast(data_type) for each in (bounds.minimum, bounds.maximum))
         return replace(bounds, minimum=minimum, maximum=maximum)
-    spans = [
-        (place, start, min(start + zone_rows, len(array)))
-        for place, array in enumerate(arrays)
+    zone_rows_ = [
+        (index, start, min(start + zone_rows, len(array)))
+        for index, array in enumerate(arrays)
         for start in range(0, len(array), zone_rows)
     ]
-    zones = [arrays[place][start:stop] for place, start, stop in spans]
+    zones = [arrays[index][start:stop] for index, start, stop in zone_rows_]
     if _is_variable(data_type):
         minimum, maximum = _string_bounds(arrays, zone_rows)
     else:
         found = [pc.min_max(zone) for zone in zones]
         minimum, maximum = (
-            _concat([bounds[which] for bounds in found], data_type) for which in ("min", "max")
+            _concat([bounds[name] for bounds in found], data_type) for name in ("min", "max")
         )
     return ZoneBounds(
         0,
@@ -238,7 +241,7 @@ def _aligned_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> ZoneBounds:
 
 def _string_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> tuple[pa.Array, pa.Array]:
     data_type = arrays[0].type
-    array = _starts_of_long(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
+    array = _truncate_long(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
     block = block_from_arrow(array)
     assert isinstance(block, Variable)
     stops = np.cumsum([len(each) for each in arrays]).tolist()
@@ -249,15 +252,15 @@ def _string_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> tuple[pa.Array
         rows = zone_min_max_strings(block.offsets[start : stop + 1], block.data, zone_rows, valid)
         found.append((np.where(rows[0] < 0, -1, rows[0] + start), rows[1] + start))
     smallest, largest = (np.concatenate(rows) for rows in zip(*found, strict=True))
-    nothing = smallest < 0
-    minimum, maximum = (array.take(pa.array(rows, mask=nothing)) for rows in (smallest, largest))
+    is_empty = smallest < 0
+    minimum, maximum = (array.take(pa.array(rows, mask=is_empty)) for rows in (smallest, largest))
     if array.type != data_type:
         minimum, maximum = (_as_text(bounds, data_type) for bounds in (minimum, maximum))
-    return _replace_long(minimum, _cut_down), _replace_long(maximum, _cut_up)
+    return _replace_long(minimum, _truncate_down), _replace_long(maximum, _truncate_up)
 
 
 def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """Return how the values of a type lie in memory, if they are numbers or are kept as such."""
+    """Return the NumPy type of numeric and temporal types, or None for other types."""
     if pa.types.is_floating(data_type):
         return np.dtype(f"f{data_type.bit_width // 8}")
     if pa.types.is_unsigned_integer(data_type):
@@ -290,7 +293,7 @@ def _number_bounds(arrays: Sequence[pa.Array], dtype: np.dtype[Any], zone_rows: 
 
 
 def _bits_as_bytes(array: pa.Array) -> pa.Array:
-    """Return booleans as 0 and 1, of which a zone is looked at in one call."""
+    """Return booleans as uint8 values, which have a zone kernel."""
     validity = validity_bits(array)
     nulls = None if validity is None else pa.py_buffer(validity)
     values = pa.py_buffer(unpack_booleans(array))
@@ -303,14 +306,14 @@ def _zone_sizes(count: int, zone_rows: int) -> Int64s:
 
 
 def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the values of an array as numbers that have an order."""
+    """Return the values of an array as a NumPy array."""
     values = np.frombuffer(array.buffers()[1], np.uint8)
     start = array.offset * dtype.itemsize
     return values[start : start + len(array) * dtype.itemsize].view(dtype)
 
 
-def _joined_bounds(bounds: ZoneBounds, each: int) -> ZoneBounds:
-    """Return the statistics of every `each` zones, as if they were a single one."""
+def _merge_zones(bounds: ZoneBounds, each: int) -> ZoneBounds:
+    """Merge the statistics of each group of `each` zones."""
     starts = np.arange(0, len(bounds.null_count), each)
     dtype = _number_type(bounds.minimum.type)
     if dtype is None:
@@ -348,10 +351,10 @@ def _from_numbers(
 
 
 def _reduced(bounds: ZoneBounds, runs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
-    """Return the smallest and the largest bound of each run of zones."""
+    """Return the minimum and maximum of each run of zones."""
     minimum = _reduce(pc.min, bounds.minimum, runs)
     maximum = _reduce(pc.max, bounds.maximum, runs)
-    # A zone with values whose largest cannot be bounded leaves its run without that bound.
+    # If a zone with values has no maximum, its run has none.
     unbounded = np.asarray(bounds.minimum.is_valid()) & np.asarray(bounds.maximum.is_null())
     if unbounded.any():
         lost = pa.array([bool(unbounded[start:stop].any()) for start, stop in runs])
@@ -362,9 +365,9 @@ def _reduced(bounds: ZoneBounds, runs: Sequence[tuple[int, int]]) -> tuple[pa.Ar
 def _reduce(
     reduction: Callable[[pa.Array], pa.Scalar], bounds: pa.Array, runs: Sequence[tuple[int, int]]
 ) -> pa.Array:
-    """Return one bound for each run of bounds."""
+    """Reduce each run of bounds to one bound."""
     data_type = bounds.type
-    # Arrow has no order for these two, but for numbers that are ordered like them.
+    # Arrow does not compare these two types; cast them to types with the same order.
     if pa.types.is_float16(data_type):
         bounds = bounds.cast(pa.float32())
     elif pa.types.is_duration(data_type):
@@ -377,10 +380,10 @@ def _concat(scalars: Sequence[pa.Scalar], data_type: pa.DataType) -> pa.Array:
     return pa.array(scalars, data_type)
 
 
-def _starts_of_long(array: pa.Array) -> pa.Array:
-    """Return values, or as binary what bounds can keep of them, one character more at least.
+def _truncate_long(array: pa.Array) -> pa.Array:
+    """Truncate long strings to binary prefixes that exceed bounds by at least one character.
 
-    The order of values is that of their starts, and a value may have hundreds of megabytes.
+    Prefixes have the order of their values, which may have hundreds of megabytes.
     """
     if not len(array) or (pc.max(pc.binary_length(array)).as_py() or 0) <= _LONG_BYTES:
         return array
@@ -389,24 +392,24 @@ def _starts_of_long(array: pa.Array) -> pa.Array:
 
 
 def _as_text(bounds: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return starts of strings as strings, without a character that was cut through."""
+    """Convert prefixes to strings, without incomplete characters at the end."""
     texts = (
         None if value is None else value.decode(errors="ignore") for value in bounds.to_pylist()
     )
     return pa.array(texts, data_type)
 
 
-def _replace_long(bounds: pa.Array, cut: Any) -> pa.Array:
+def _replace_long(bounds: pa.Array, truncate: Any) -> pa.Array:
     sizes = pc.fill_null(pc.binary_length(bounds), 0)
     if pc.max(sizes).as_py() is None or pc.max(sizes).as_py() <= BOUND_BYTES:
         return bounds
-    return pa.array([cut(value) for value in bounds.to_pylist()], bounds.type)
+    return pa.array([truncate(value) for value in bounds.to_pylist()], bounds.type)
 
 
-def _cut_down(value: str | bytes | None) -> str | bytes | None:
-    """Return a value that is not larger and has few bytes.
+def _truncate_down(value: str | bytes | None) -> str | bytes | None:
+    """Truncate a value to a lower bound.
 
-    >>> len(_cut_down("é" * 40).encode())
+    >>> len(_truncate_down("é" * 40).encode())
     64
     """
     if isinstance(value, str):
@@ -414,22 +417,22 @@ def _cut_down(value: str | bytes | None) -> str | bytes | None:
     return None if value is None else value[:BOUND_BYTES]
 
 
-def _cut_up(value: str | bytes | None) -> str | bytes | None:
-    r"""Return a value that is not smaller and has few bytes, or None if there is none.
+def _truncate_up(value: str | bytes | None) -> str | bytes | None:
+    r"""Truncate a value to an upper bound; None if every byte is already the maximum.
 
-    >>> _cut_up("a" * 65)[-2:], _cut_up(b"\xff" * 65)
+    >>> _truncate_up("a" * 65)[-2:], _truncate_up(b"\xff" * 65)
     ('ab', None)
     """
     size = 0 if value is None else len(value.encode() if isinstance(value, str) else value)
     if value is None or size <= BOUND_BYTES:
         return value
     if isinstance(value, bytes):
-        kept = value[:BOUND_BYTES].rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+        prefix = value[:BOUND_BYTES].rstrip(b"\xff")
+        return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
     text = value.encode()[:BOUND_BYTES].decode(errors="ignore").rstrip(chr(_CHARACTER_MAX))
     if not text:
         return None
     following = ord(text[-1]) + 1
-    # Surrogates are no characters, so the next one is behind them.
+    # Surrogates are not valid characters.
     character = chr(_SURROGATES[1] if following == _SURROGATES[0] else following)
     return text[:-1] + character

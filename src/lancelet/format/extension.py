@@ -30,7 +30,7 @@ BLOB_V2: Final = "lance.blob.v2"
 
 
 class _ArrowSchema(ctypes.Structure):
-    """The `ArrowSchema` struct of the Arrow C data interface, whose layout is stable."""
+    """The `ArrowSchema` struct of the Arrow C data interface, which has a stable layout."""
 
     _fields_ = (
         ("format", ctypes.c_char_p),

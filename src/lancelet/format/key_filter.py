@@ -1,4 +1,4 @@
-"""Filters of inserted keys, with which concurrent upserts detect that they inserted the same row.
+"""Filters of inserted keys, used by concurrent upserts to detect that they inserted the same row.
 
 An upsert records its inserted keys, exactly or as a Bloom filter, and a concurrent upsert compares
 them. A filter may report false positives, but no false negatives.

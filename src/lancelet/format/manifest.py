@@ -93,8 +93,8 @@ class Manifest:
     `timestamp_ns` is in nanoseconds since 1970, UTC. `max_fragment_id` is the highest id ever used,
     and None before the first fragment. `next_row_id` is used by tables with stable row ids.
     `version_aux_data` is the position of auxiliary data in the manifest file, or 0. `tag` is the
-    version name of old releases. `blob_dataset_version` is the version of the second table in which
-    old releases stored blobs, or 0. `ancestors` contains the identifiers of earlier versions,
+    version name of old releases. `blob_dataset_version` is the version of the separate blob table
+    of old releases, or 0. `ancestors` contains the identifiers of earlier versions,
     derived from their transaction files, as far as writers recorded them.
     """
 

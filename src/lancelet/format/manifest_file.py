@@ -141,7 +141,7 @@ def read_auxiliary_data(stored: StoredManifest) -> ReadCoroutine[dict[str, bytes
 
 def parse_manifest_file(data: Bytes) -> StoredManifest:
     """Parse a manifest file in memory."""
-    return run(read_manifest(len(data)), lambda wanted: Slices(data, wanted.position, wanted.size))
+    return run(read_manifest(len(data)), lambda ranges: Slices(data, ranges.position, ranges.size))
 
 
 def render_manifest_file(
@@ -229,7 +229,7 @@ def _read_section(
     if position is None:
         return None
     section_starts = (positions.index, positions.transaction, end)
-    stop = min(place for place in section_starts if place is not None and place > position)
+    stop = min(start for start in section_starts if start is not None and start > position)
     slices = yield Ranges.of((position, stop - position))
     section = slices.slice_bytes(0)
     size = int.from_bytes(section[: _SIZE.size].data, "little")

@@ -1,7 +1,7 @@
 """Operations: the changes that transactions make, as a closed union of immutable values.
 
-An operation describes a change so that it can be rebased onto later versions, and so that
-concurrent transactions can detect conflicts. An operation of a later release is an
+An operation describes a change in a form that can be rebased onto later versions and compared with
+concurrent transactions. An operation of a later release is an
 `UnknownOperation`, which conflicts with all others.
 """
 
@@ -122,7 +122,7 @@ class CompactedSsTable:
 
 
 class UpdateMode(IntEnum):
-    """The update strategy: rewrite whole rows elsewhere, or some columns in place."""
+    """The update strategy: rewrite rows to new fragments, or columns of existing fragments."""
 
     REWRITE_ROWS = 0
     REWRITE_COLUMNS = 1

@@ -54,7 +54,7 @@ class ShardManifest:
       shard_id: The id of the shard.
       version: The version of the state, counted from 1.
       writer_epoch: The epoch of the current writer; writers of earlier epochs are fenced.
-      replay_after: The last log entry whose rows are flushed.
+      replay_after: The last log entry with flushed rows.
       last_seen: The last log entry that existed when this version was written.
       current_generation: The generation of the rows in memory.
       sstables: The flushed tables by generation.

@@ -92,7 +92,7 @@ def with_name_checksum(data: bytes, name: str | None) -> bytes:
 
 
 def split_name_checksum(data: bytes) -> tuple[bytes, int | None]:
-    """Split off the checksum of the file name; None if there is none.
+    """Split off the optional checksum of the file name.
 
     >>> split_name_checksum(with_name_checksum(b"lance", "a.lance"))[0]
     b'lance'

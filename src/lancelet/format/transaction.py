@@ -1,7 +1,7 @@
 """Transactions: an operation, the version it is based on, and a unique id.
 
 The same message is stored as a file in `_transactions` and as a section of the manifest file. A
-writer whose commit returned no response identifies its commit by the id.
+writer that receives no response for a commit identifies it by the id.
 """
 
 from __future__ import annotations

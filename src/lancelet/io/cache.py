@@ -10,7 +10,7 @@ scope is garbage collected, so a closed table occupies no memory. Index entries 
 entries can each have a limit within the budget.
 
 `get_or_load` loads a value once for all threads that request it concurrently. If a load fails, only
-the thread that ran it raises; the others retry.
+the thread that ran it raises; other threads retry.
 
 Cached values must never become stale. Objects of a dataset are immutable, but a dataset may be
 deleted and recreated under the same name, so a key never consists of a name alone.
@@ -146,7 +146,7 @@ class LruCache:
         )
 
     def scope(self, kind: str = METADATA) -> CacheScope:
-        """Create a scope, whose entries are dropped together."""
+        """Create a scope of entries that are dropped together."""
         return CacheScope(self, kind)
 
     def scope_of(self, key: Hashable, kind: str = METADATA) -> CacheScope:
@@ -191,7 +191,7 @@ class LruCache:
         return self._run(key, load, running)
 
     def discard(self, matches: Callable[[Hashable], bool]) -> None:
-        """Drop every unscoped entry whose key matches a predicate."""
+        """Drop the unscoped entries with keys that match a predicate."""
         with self._lock:
             keys = [key for key in self._default_scope.entries if matches(key)]
             dropped = [self._remove(self._default_scope.entries[key]) for key in keys]
@@ -388,7 +388,7 @@ class CacheScope:
         """Bookkeeping of the values; both dictionaries are modified under the cache lock only."""
         self.reference = weakref.ref(self)
         self._pinned: dict[Hashable, object] = {}
-        # A strong reference to the cache would keep it alive through its default scope.
+        # A strong reference would create a cycle between the cache and its default scope.
         weakref.finalize(self, _release, weakref.ref(cache), self.entries).atexit = False
 
     @property

@@ -50,7 +50,7 @@ from lancelet.io.credentials import (
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.options import OUR_OPTIONS, check_endpoints, get_option, sort_options
 from lancelet.io.retry import RetryPolicy
-from lancelet.io.store import name_taken, not_stored
+from lancelet.io.store import already_exists, not_found
 
 _CLOUDS: Final = {
     "s3": "s3",
@@ -105,9 +105,9 @@ class _Native:
         self.lock = threading.Lock()
         self.module: Any = None
         self.is_copy_needed = False
-        renew_after_fork(self, _Native.forget)
+        renew_after_fork(self, _Native.reset)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Require a copy of the module in a forked child, where its threads do not exist."""
         self.lock = threading.Lock()
         self.is_copy_needed = self.is_copy_needed or self.module is not None
@@ -209,7 +209,7 @@ class Client:
         except (LanceletError, MemoryError):
             raise
         except FileNotFoundError as error:
-            raise not_stored(path) from error
+            raise not_found(path) from error
         except ValueError as error:
             raise InvalidInputError(
                 "the store refused a name or an option", path=path, reason=str(error)
@@ -288,7 +288,7 @@ class Client:
         reason = text.partition("\n\nDebug source")[0]
         status = int(match[1]) if (match := _STATUS.search(reason)) else None
         if isinstance(error, kinds.AlreadyExistsError):
-            return name_taken(path)
+            return already_exists(path)
         if isinstance(error, kinds.NotSupportedError):
             return UnsupportedError(
                 "the store does not support this operation", path=path, reason=reason
@@ -312,8 +312,8 @@ class Client:
         if not isinstance(error, kinds.GenericError):
             message = f"the store refused a request{_hint(reason)}"
             return StorageError(message, path=path, reason=reason)
-        # The error type does not tell whether the request was sent. Without a response, or with one
-        # that a proxy may have sent, the request may have been executed.
+        # The error type does not indicate whether the request was sent. Without a response, or with
+        # one that a proxy may have sent, the request may have been executed.
         if _is_transient(status, text):
             message = f"the store returned no valid response{_hint(reason)}"
             return StorageUnavailableError(message, path=path, reason=reason, sent=True)
@@ -385,7 +385,7 @@ def bucket_region(
 ) -> str | None:
     """Return the region of a bucket, or None if S3 is not reachable.
 
-    `head` sends a HEAD request and returns the response headers, whatever the status.
+    `head` sends a HEAD request and returns the response headers for any status.
 
     >>> headers = Message()
     >>> headers["x-amz-bucket-region"] = "eu-west-1"

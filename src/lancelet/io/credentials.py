@@ -113,7 +113,7 @@ def profile_options(environment: Mapping[str, str] = os.environ) -> dict[str, st
 
     Roles and single sign-on are not supported; use a provider for them.
     """
-    import configparser  # noqa: PLC0415 - only who has a profile waits for it
+    import configparser  # noqa: PLC0415 - slow import, needed for profiles only
 
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
     name = environment.get("AWS_PROFILE", "default")

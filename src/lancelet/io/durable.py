@@ -45,7 +45,7 @@ from lancelet.errors import (
     StorageUnavailableError,
 )
 from lancelet.io.pool import run_in_background
-from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken, not_stored
+from lancelet.io.store import BytesLike, ObjectWriter, already_exists, as_memoryview, not_found
 from lancelet.io.unfinished import UnfinishedFile, start_unfinished, write_all
 
 _FLUSH_BYTES: Final = 32 << 20
@@ -272,8 +272,8 @@ def _flush_and_close(handle: int) -> None:
         os.close(handle)
 
 
-def write_in_place(native: str, data: BytesLike) -> None:
-    """Write a small file in place, replacing previous content, without flushing."""
+def write_unflushed(native: str, data: BytesLike) -> None:
+    """Overwrite a small file non-atomically, without flushing it."""
     try:
         handle = os.open(native, _CREATE, 0o666)
     except FileNotFoundError:
@@ -339,9 +339,9 @@ def translating_os_errors(path: str) -> Iterator[None]:
 def translate_os_error(error: OSError, path: str) -> LanceletError:
     """Convert an operating system error for a path."""
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-        return not_stored(path)
+        return not_found(path)
     if isinstance(error, FileExistsError):
-        return name_taken(path)
+        return already_exists(path)
     if isinstance(error, BlockingIOError):
         return StorageUnavailableError(error.strerror or str(error), path=path)
     return StorageError(

@@ -44,11 +44,11 @@ from lancelet.io.store import (
     ObjectReader,
     ObjectWriter,
     Store,
+    already_exists,
     as_memoryview,
     check_folder,
     check_path,
-    name_taken,
-    not_stored,
+    not_found,
 )
 from lancelet.io.uri import quote_path
 from lancelet.io.wrapped import Request, WrappedStore
@@ -56,7 +56,7 @@ from lancelet.io.wrapped import Request, WrappedStore
 T = TypeVar("T")
 
 _IN_MEMORY_BYTES: Final = 64 << 20
-"""Size in bytes from which an unfinished object is stored in a temporary file."""
+"""Maximum size in bytes of an unfinished object in memory; larger ones use a temporary file."""
 
 _MODIFIED: Final = ("mtime", "LastModified", "last_modified", "updated", "created")
 _TAGS: Final = ("ETag", "etag", "md5", "sha", "blob_id")
@@ -143,7 +143,7 @@ class FsspecStore(Store):
             inner = inner.fs
         return type(inner) is MemoryFileSystem
 
-    def deciding(self) -> Store:
+    def for_commits(self) -> Store:
         """Return the store, or a read-only one if concurrent writers could collide."""
         if self._has_put_if_absent:
             return self
@@ -194,7 +194,7 @@ class FsspecStore(Store):
             raise _unsupported_put(path, self._filesystem)
         with _MEMORY_PUTS:
             if self.exists(path):
-                raise name_taken(path)
+                raise already_exists(path)
             self.put(path, data)
 
     def open_writer(self, path: str) -> ObjectWriter:
@@ -248,7 +248,7 @@ class FsspecStore(Store):
                 self.filesystem.invalidate_cache(full)
                 entry = self.filesystem.info(full)
         if entry["type"] == "directory":
-            raise not_stored(path)
+            raise not_found(path)
         return self._info(entry, path)
 
     def delete(self, path: str) -> None:
@@ -259,7 +259,7 @@ class FsspecStore(Store):
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the file system."""
         if not self.exists(source):
-            raise not_stored(source)
+            raise not_found(source)
         origin = self._full(source)
         self.store(target, lambda full: self.filesystem.cp_file(origin, full))
 
@@ -368,13 +368,13 @@ class _FsspecWriter(ObjectWriter):
 
 @contextlib.contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Translate file system errors, most of which are built-in exceptions of Python."""
+    """Translate file system errors, mostly built-in exceptions of Python."""
     try:
         yield
     except LanceletError:
         raise
     except _MISSING_ERRORS as error:
-        raise not_stored(path) from error
+        raise not_found(path) from error
     except NotImplementedError as error:
         raise UnsupportedError(
             "the file system does not support this operation", path=path, reason=str(error)

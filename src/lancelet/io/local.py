@@ -29,7 +29,7 @@ from lancelet.io.durable import (
     flush_directory,
     translate_os_error,
     translating_os_errors,
-    write_in_place,
+    write_unflushed,
 )
 from lancelet.io.mapped import MappedReader, OpenedReader
 from lancelet.io.store import (
@@ -41,18 +41,18 @@ from lancelet.io.store import (
     Store,
     check_folder,
     check_path,
-    not_stored,
+    not_found,
 )
 from lancelet.io.unfinished import (
     LOCK_PREFIX,
     TEMPORARY_PREFIX,
-    give_name_if_free,
+    link_if_absent,
     locked,
 )
 from lancelet.kernels import NATIVE
 
 _WINDOWS_PATH_MAX: Final = 240
-"""Length from which paths use the `\\\\?\\` form; the limit is 260 for files and 248 for
+"""Minimum length of paths that use the `\\\\?\\` form; the limit is 260 for files and 248 for
 directories.
 """
 
@@ -145,10 +145,10 @@ class LocalStore(Store):
         with self.open_writer(path) as writer:
             writer.write(data)
 
-    def put_note(self, path: str, data: BytesLike) -> None:
-        """Write a small file in place without flushing it."""
+    def put_best_effort(self, path: str, data: BytesLike) -> None:
+        """Overwrite a small file without flushing it."""
         try:
-            write_in_place(self._native(path), data)
+            write_unflushed(self._native(path), data)
         except OSError as error:
             raise translate_os_error(error, path) from error
 
@@ -196,7 +196,7 @@ class LocalStore(Store):
         """Return size and modification time of a file."""
         info = self._info_or_none(check_path(path))
         if info is None:
-            raise not_stored(path)
+            raise not_found(path)
         return info
 
     def delete(self, path: str) -> None:
@@ -211,7 +211,7 @@ class LocalStore(Store):
 
     def delete_folder(self, folder: str) -> None:
         """Delete a directory with its content, including hidden files, if it exists."""
-        import shutil  # noqa: PLC0415 - only who drops a table waits for it
+        import shutil  # noqa: PLC0415 - slow import
 
         native = self._native_folder(folder)
         with translating_os_errors(folder), contextlib.suppress(FileNotFoundError):
@@ -249,24 +249,24 @@ class LocalStore(Store):
         self.info(source)
         with translating_os_errors(target):
             create_directory(os.path.dirname(native), sync=self._sync)
-            give_name_if_free(native_source, native)
+            link_if_absent(native_source, native)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(native_source)
             if self._sync:
                 flush_directory(os.path.dirname(native))
 
-    def lazily(self) -> LocalStore:
+    def with_deferred_sync(self) -> LocalStore:
         """Return the same folder; files are flushed in the background until `wait`."""
         if not self._sync or os.name == "nt":  # Windows cannot name an open file.
             return self
         return self._with_root(self._base, BackgroundFlushes())
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait for the background flushes, and raise their first error."""
         if self._flushes is not None:
             self._flushes.wait()
 
-    def etag_at_hand(self, path: str) -> str | None:
+    def etag_if_cheap(self, path: str) -> str | None:
         """Return the tag of a file."""
         info = self._info_or_none(path)
         return None if info is None else info.etag

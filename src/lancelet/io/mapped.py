@@ -43,8 +43,8 @@ from lancelet import surroundings
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.ranged import RangedReader
-from lancelet.io.store import MappedObject, ObjectReader, Store, check_ranges, not_stored
-from lancelet.kernels import release_pages, map_file
+from lancelet.io.store import MappedObject, ObjectReader, Store, check_ranges, not_found
+from lancelet.kernels import map_file, release_pages
 
 _PAGE_BYTES: Final = 4096
 """Size in bytes of a page of the page cache; each page is prefetched once."""
@@ -81,7 +81,7 @@ class MappedReader(ObjectReader):
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise not_stored(path)
+                raise not_found(path)
             self._size = status.st_size
             self._identity = _identity(status)
             self._inode = (status.st_dev, status.st_ino)
@@ -131,8 +131,8 @@ class MappedReader(ObjectReader):
             self._path,
             self._source,
             self._prefetched,
-            is_whole=self._is_intact,
-            check_whole=self._check_intact,
+            is_intact=self._is_intact,
+            check_intact=self._check_intact,
             release_pages=self.release_pages,
         )
 
@@ -175,7 +175,7 @@ class OpenedReader(RangedReader):
         self._file: _OpenFile | None = _OpenFile(native)
         status = os.fstat(self._file.handle)
         if not stat.S_ISREG(status.st_mode):
-            raise not_stored(path)
+            raise not_found(path)
         super().__init__(store, path, status.st_size)
         self._identity = _identity(status)
 

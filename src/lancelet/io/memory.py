@@ -1,9 +1,9 @@
 """An in-memory store, also the reference model in tests of other stores.
 
 `memory://` opens a new set of objects each time, as in the reference. `memory://name` is one set of
-objects per process, so a dataset can be reopened by its URI until one is created in its place. A
-pickled store refers to the same objects within the process; unpickling it in another process
-raises, because the store would be empty.
+objects per process, so a dataset can be reopened by its URI until it is recreated. A pickled
+store refers to the same objects within the process; unpickling it in another process raises,
+because the store would be empty.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from lancelet.io.store import (
     ObjectReader,
     ObjectWriter,
     Store,
+    already_exists,
     as_memoryview,
     check_folder,
     check_path,
     check_ranges,
-    name_taken,
-    not_stored,
+    not_found,
 )
 
 
@@ -110,7 +110,7 @@ class MemoryStore(Store):
         entry = (bytes(as_memoryview(data)), surroundings.now())
         with self._objects.lock:
             if self._objects.by_key.setdefault(self._key(path), entry) is not entry:
-                raise name_taken(path)
+                raise already_exists(path)
 
     def open_writer(self, path: str) -> ObjectWriter:
         """Start writing an object."""
@@ -160,9 +160,9 @@ class MemoryStore(Store):
         with self._objects.lock:
             stored = self._objects.by_key
             if self._key(source) not in stored:
-                raise not_stored(source)
+                raise not_found(source)
             if self._key(target) in stored:
-                raise name_taken(target)
+                raise already_exists(target)
             stored[self._key(target)] = stored.pop(self._key(source))
 
     def _key(self, path: str) -> str:
@@ -177,7 +177,7 @@ class MemoryStore(Store):
         with self._objects.lock:
             entry = self._objects.by_key.get(key)
         if entry is None:
-            raise not_stored(path)
+            raise not_found(path)
         return entry
 
     def _info(self, key: str, entry: tuple[bytes, datetime]) -> ObjectInfo:

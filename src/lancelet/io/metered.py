@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import Store
-from lancelet.io.wrapped import CHANGES, Request, WrappedStore, answer_bytes
+from lancelet.io.wrapped import CHANGES, Request, WrappedStore, result_bytes
 from lancelet.values import dataclass
 
 T = TypeVar("T")
 
-_UNCOUNTED: Final = frozenset({"open_reader", "open_writer", "settle"})
+_UNCOUNTED: Final = frozenset({"open_reader", "open_writer", "flush"})
 """Operations that read no data."""
 
 
@@ -114,7 +114,7 @@ class IoMeter:
         if request.operation in CHANGES:
             self.add(write_iops=1, written_bytes=request.written_bytes)
         elif request.operation not in _UNCOUNTED:
-            self.add(request.reads, answer_bytes(result))
+            self.add(request.reads, result_bytes(result))
         return result
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -130,11 +130,11 @@ PROCESS_METER: Final = IoMeter()
 
 
 def metered(store: Store, meter: IoMeter) -> Store:
-    """Return a store whose requests are counted.
+    """Return a store with counted requests.
 
     The meter of a store that is already metered is replaced; use a scope of the old meter to count
     in both.
     """
-    if isinstance(store, WrappedStore) and isinstance(store.around, IoMeter):
+    if isinstance(store, WrappedStore) and isinstance(store.interceptor, IoMeter):
         store = store.inner
     return WrappedStore(store, meter)

@@ -19,7 +19,7 @@ from lancelet.io.memory import MemoryStore
 from lancelet.io.options import FSSPEC, get_option
 from lancelet.io.request_metrics import REQUEST_METRICS
 from lancelet.io.store import StorageOptions, Store
-from lancelet.io.trace_events import LISTENERS
+from lancelet.io.trace_events import EVENT_SINKS
 from lancelet.io.uri import Location, parse_uri
 
 _CACHED_ROOTS_MAX: Final = 16
@@ -45,8 +45,8 @@ def open_store(
     """
     location = parse_uri(uri)
     store = surroundings.watched(_make_store(location, storage_options or {}, provider))
-    store = REQUEST_METRICS.watched(store, location.scheme)
-    return LISTENERS.watched(store), location.path
+    store = REQUEST_METRICS.wrap(store, location.scheme)
+    return EVENT_SINKS.wrap(store), location.path
 
 
 def open_folder(

@@ -25,9 +25,9 @@ class _Threads:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.pool: Pool | None = None
-        renew_after_fork(self, _Threads.forget)
+        renew_after_fork(self, _Threads.reset)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the pool in a forked child, which has none of its threads."""
         self.lock = threading.Lock()
         self.pool = None

@@ -1,8 +1,8 @@
 """Reading byte ranges of an object by requests, with coalescing of adjacent ranges.
 
-A request to an object store costs as much as reading about a hundred kilobytes, so ranges with
-small gaps are fetched together and the gaps discarded. A single connection is slow, so large ranges
-are split into several requests. Both are computed here on columns of numbers, without I/O.
+A request to an object store takes as long as reading about 100 kB, so ranges with small gaps are
+fetched together and the gaps discarded. A single connection is slow, so large ranges are split into
+several requests. Both are computed here on columns of numbers, without I/O.
 
     ranges    [0, 10) [12, 20)            [90, 95)     gap 4, request at most 16
     blocks    [0, 20)                     [90, 95)     coalesced ranges

@@ -1,11 +1,11 @@
-"""What all stores of the process were asked for, by operation and scheme, for collectors.
+"""Metrics of the storage requests of the process, by operation and scheme.
 
     lance_object_store_requests_total             {operation: get, base: s3}   12
     lance_object_store_request_bytes_total        {operation: get, base: s3}   9000
     lance_object_store_request_duration_seconds   {operation: get, base: s3}   0.005: 3, 0.01: 11
 
-Nothing is counted until somebody asks for it, and then requests of the stores that are opened
-from then on. Names and units are those of pylance.
+Metrics are disabled until `RequestMetrics.install` is called, and cover stores opened afterwards.
+Names and units are those of pylance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from lancelet.errors import ObjectNotFoundError
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import Store
-from lancelet.io.wrapped import Request, WrappedStore, answer_bytes
+from lancelet.io.wrapped import Request, WrappedStore, result_bytes
 from lancelet.values import dataclass
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ _IN_FLIGHT: Final = f"{_PREFIX}in_flight_requests"
 
 @dataclass(frozen=True, slots=True)
 class MetricDescription:
-    """What a metric counts: its kind is `counter`, `gauge` or `histogram`."""
+    """The description of a metric of kind `counter`, `gauge` or `histogram`."""
 
     name: str
     kind: str
@@ -70,7 +70,7 @@ class MetricDescription:
 
 @dataclass(frozen=True, slots=True)
 class MetricPoint:
-    """What a metric is now for some attributes: a value, or how many values were under bounds."""
+    """The current value of a metric, or the cumulative bucket counts of a histogram."""
 
     name: str
     attributes: dict[str, str]
@@ -81,86 +81,88 @@ class MetricPoint:
 
 
 CATALOG: Final = (
-    MetricDescription(_REQUESTS, "counter", None, "Requests of stores, by operation and scheme."),
-    MetricDescription(_BYTES, "counter", "B", "Bytes moved by requests, by operation and scheme."),
-    MetricDescription(_ERRORS, "counter", None, "Requests that failed, by operation and scheme."),
-    MetricDescription(_SECONDS, "histogram", "s", "How long requests took, in seconds."),
-    MetricDescription(_IN_FLIGHT, "gauge", None, "Requests that are under way."),
+    MetricDescription(_REQUESTS, "counter", None, "Storage requests, by operation and scheme."),
+    MetricDescription(
+        _BYTES, "counter", "B", "Bytes transferred by requests, by operation and scheme."
+    ),
+    MetricDescription(_ERRORS, "counter", None, "Failed requests, by operation and scheme."),
+    MetricDescription(_SECONDS, "histogram", "s", "Duration of requests in seconds."),
+    MetricDescription(_IN_FLIGHT, "gauge", None, "Requests in flight."),
     MetricDescription(
         f"{_PREFIX}retryable_responses_total",
         "counter",
         None,
-        "Answers after which a request is tried again, by scheme.",
+        "Responses that cause a retry, by scheme.",
     ),
     MetricDescription(
-        f"{_PREFIX}throttle_total", "counter", None, "Answers that ask to slow down, by scheme."
+        f"{_PREFIX}throttle_total", "counter", None, "Throttling responses, by scheme."
     ),
 )
-"""All metrics that there are."""
+"""All metrics."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """The counts of one operation on one kind of store."""
+    """The counts of one operation and scheme."""
 
     requests: int = 0
     bytes: int = 0
     errors: int = 0
     in_flight: int = 0
     seconds: float = 0.0
-    under: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS) + 1))
+    bucket_counts: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS) + 1))
 
 
 class RequestMetrics:
-    """Counts of requests; there is one for the process."""
+    """Counts the requests of the process."""
 
     def __init__(self) -> None:
-        """Count nothing until `install`."""
+        """Create disabled metrics."""
         self.is_installed = False
         self._lock = threading.Lock()
         self._series: dict[tuple[str, str], _Series] = {}
         renew_after_fork(self, RequestMetrics._renew)
 
     def install(self) -> bool:
-        """Begin to count; the answer is True, as nothing else can be in the way."""
+        """Enable the metrics and return True, as pylance does on success."""
         self.is_installed = True
         return True
 
-    def watched(self, store: Store, scheme: str) -> Store:
-        """Return a store whose requests are counted, if anybody asked for it."""
-        return WrappedStore(store, _Watch(self, scheme)) if self.is_installed else store
+    def wrap(self, store: Store, scheme: str) -> Store:
+        """Return a store that counts requests, or the store itself if metrics are disabled."""
+        return WrappedStore(store, _Interceptor(self, scheme)) if self.is_installed else store
 
     def points(self) -> list[MetricPoint]:
-        """Return what was counted so far."""
+        """Return the current values of all metrics."""
         with self._lock:
             return [point for key, series in self._series.items() for point in _points(key, series)]
 
     def begin(self, key: tuple[str, str]) -> None:
-        """Count a request that starts."""
+        """Count the start of a request."""
         with self._lock:
             self._series.setdefault(key, _Series()).in_flight += 1
 
-    def end(self, key: tuple[str, str], seconds: float, moved: int, *, failed: bool) -> None:
-        """Count a request that ended."""
+    def end(self, key: tuple[str, str], seconds: float, num_bytes: int, *, failed: bool) -> None:
+        """Count the end of a request."""
         with self._lock:
             series = self._series[key]
             series.in_flight -= 1
             series.requests += 1
-            series.bytes += moved
+            series.bytes += num_bytes
             series.errors += failed
             series.seconds += seconds
-            series.under[bisect.bisect_left(_BOUNDS, seconds)] += 1
+            series.bucket_counts[bisect.bisect_left(_BOUNDS, seconds)] += 1
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
 
 
 REQUEST_METRICS: Final = RequestMetrics()
-"""What the stores of this process were asked for."""
+"""The request metrics of this process."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Watch:
+class _Interceptor:
     """Counts the requests of one store."""
 
     metrics: RequestMetrics
@@ -172,19 +174,19 @@ class _Watch:
         if operation is None:
             return action()
         key = operation, self.scheme
-        started = time.perf_counter()
+        start = time.perf_counter()
         self.metrics.begin(key)
-        moved, failed = 0, True
+        num_bytes, failed = 0, True
         try:
-            answer = action()
-            moved = request.written_bytes or (answer_bytes(answer) if operation == "get" else 0)
+            result = action()
+            num_bytes = request.written_bytes or (result_bytes(result) if operation == "get" else 0)
             failed = False
         except ObjectNotFoundError:
-            failed = False  # an answer like any other
+            failed = False  # A missing object is a valid response.
             raise
         finally:
-            self.metrics.end(key, time.perf_counter() - started, moved, failed=failed)
-        return answer
+            self.metrics.end(key, time.perf_counter() - start, num_bytes, failed=failed)
+        return result
 
 
 def _points(key: tuple[str, str], series: _Series) -> list[MetricPoint]:
@@ -193,7 +195,7 @@ def _points(key: tuple[str, str], series: _Series) -> list[MetricPoint]:
     counts += [(_BYTES, series.bytes)] if series.bytes else []
     counts += [(_ERRORS, series.errors)] if series.errors else []
     cumulative, buckets = 0, []
-    for bound, count in zip(_BOUND_NAMES, series.under, strict=True):
+    for bound, count in zip(_BOUND_NAMES, series.bucket_counts, strict=True):
         cumulative += count
         buckets.append((bound, cumulative))
     return [

@@ -1,13 +1,13 @@
-"""Trying again: how often, how long, and with how much patience between.
+"""Retries with exponential backoff and full jitter.
 
-A wait is drawn between nothing and a bound that doubles, so that callers who failed together do
-not come back together (full jitter).
+The delay before a retry is uniformly distributed between zero and a maximum that doubles with each
+retry:
 
-    bound of the wait   0.1  0.2  0.4  0.8 ... 15 seconds
-    waited              0.03 0.19 0.11 0.52 ...
+    maximum delay   0.1  0.2  0.4  0.8 ... 15 seconds
+    delay           0.03 0.19 0.11 0.52 ...
 
-Only `StorageUnavailableError` is tried again: it says that the store did not answer or asked for
-patience. Whoever raises it for a write knows that doing the write twice does no harm.
+Only `StorageUnavailableError` is retried. It indicates that the store did not respond or throttled
+the request, and is raised for writes only if these are idempotent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When to give up, and how long to wait before."""
+    """The maximum number of retries, the timeout and the delays."""
 
     retries_max: int = 10
     timeout_seconds: float = 180.0
@@ -32,12 +32,12 @@ class RetryPolicy:
     longest_wait_seconds: float = 15.0
 
     def wait_bound_seconds(self, retry: int) -> float:
-        """Return the longest wait before a retry, which counts from 0.
+        """Return the maximum delay before a retry; the first retry is 0.
 
         >>> [RetryPolicy().wait_bound_seconds(retry) for retry in (0, 1, 2, 20)]
         [0.1, 0.2, 0.4, 15.0]
         """
-        # The exponent is bounded, or a long run of retries would overflow.
+        # The exponent is limited to prevent an overflow.
         return float(min(self.longest_wait_seconds, self.first_wait_seconds * 2 ** min(retry, 30)))
 
 
@@ -49,9 +49,9 @@ def with_retries(
     clock: Callable[[], float] = surroundings.monotonic,
     jitter: Callable[[float, float], float] = surroundings.uniform,
 ) -> T:
-    """Run a request until it succeeds, fails for good, or the policy gives up.
+    """Run a request until it succeeds, raises a permanent error or exceeds the policy.
 
-    The last error is raised as it came, with a note of how many attempts there were.
+    The last error is re-raised with a note on the number of attempts.
 
     >>> answers = iter([StorageUnavailableError("busy"), "done"])
     >>> def request():
@@ -62,14 +62,14 @@ def with_retries(
     >>> with_retries(request, RetryPolicy(), sleep=lambda seconds: None)
     'done'
     """
-    give_up_at = clock() + policy.timeout_seconds
+    deadline = clock() + policy.timeout_seconds
     retry = 0
     while True:
         try:
             return request()
         except StorageUnavailableError as error:
             wait = jitter(0.0, policy.wait_bound_seconds(retry))
-            if retry >= policy.retries_max or clock() + wait > give_up_at:
+            if retry >= policy.retries_max or clock() + wait > deadline:
                 error.add_note(f"gave up after {retry + 1} attempts")
                 raise
         sleep(wait)

@@ -1,11 +1,11 @@
-"""Folders for what does not fit into memory, of which nothing stays behind.
+"""Temporary directories for data that exceeds memory, removed even if the process is killed.
 
-    lancelet-spill-4f2a/  lock   held by the process that spills, as long as it lives
-                          runs   what it wrote
-    ends as it should            deletes the folder
-    is killed                    the system gives the lock up; who spills next deletes the folder
+    lancelet-spill-4f2a/  lock   locked by the spilling process until it ends
+                          runs   spilled data
+    normal exit                  the process deletes the directory
+    process killed               the lock is released; the next process deletes the directory
 
-Nobody else can hold the lock of a folder that is in use, and whoever gets it may delete the folder.
+A process may delete a directory if it can acquire its lock.
 """
 
 from __future__ import annotations
@@ -25,85 +25,85 @@ if sys.platform != "win32":
 
 PREFIX: Final = "lancelet-spill-"
 _LOCK: Final = "lock"
-_SWEPT: Final[set[tuple[str, int]]] = set()
-"""The places that this process has looked through."""
+_CLEANED: Final[set[tuple[str, int]]] = set()
+"""The directories that this process has cleaned."""
 
 
 class SpillFolder:
-    """A folder that lasts until it is closed, or its process has ended in any way."""
+    """A temporary directory, deleted on `close` or after the process has ended."""
 
-    def __init__(self, purpose: str, place: str | os.PathLike[str] | None = None) -> None:
-        """Make a folder within another, by default where temporary files are."""
-        parent = tempfile.gettempdir() if place is None else os.fspath(place)
-        _sweep_once(parent)
+    def __init__(self, purpose: str, directory: str | os.PathLike[str] | None = None) -> None:
+        """Create a directory in `directory`, by default that for temporary files."""
+        parent = tempfile.gettempdir() if directory is None else os.fspath(directory)
+        _remove_stale(parent)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent))
-            lock = _lock(self.path, create=True)
-            if lock is not None:
+            lock_handle = _lock(self.path, create=True)
+            if lock_handle is not None:
                 break
-        self._close = weakref.finalize(self, _remove, self.path, lock, os.getpid())
+        self._close = weakref.finalize(self, _remove, self.path, lock_handle, os.getpid())
 
     def close(self) -> None:
-        """Delete the folder with all that is in it."""
+        """Delete the directory and its content."""
         self._close()
 
     def __enter__(self) -> Self:
-        """Return the folder."""
+        """Return this object."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete the folder."""
+        """Delete the directory and its content."""
         self.close()
 
 
-def _sweep_once(parent: str) -> None:
-    """Delete the folders of processes that were killed, once for each process and place."""
+def _remove_stale(parent: str) -> None:
+    """Delete directories of killed processes, once per process and parent directory."""
     key = (parent, os.getpid())
-    if key in _SWEPT or sys.platform == "win32":
+    if key in _CLEANED or sys.platform == "win32":
         return
-    _SWEPT.add(key)
-    with suppress(OSError):  # who may not list a place has nothing to delete there
+    _CLEANED.add(key)
+    with suppress(OSError):  # the directory may not be readable
         for folder in _own_folders(parent):
-            lock = _lock(folder, create=False)
-            if lock is not None:
-                _remove(folder, lock, os.getpid())
+            handle = _lock(folder, create=False)
+            if handle is not None:
+                _remove(folder, handle, os.getpid())
 
 
 def _own_folders(parent: str) -> Iterator[Path]:
-    """Yield the folders of this user that hold, or held, what was spilled."""
+    """Yield the spill directories of the current user."""
     with os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
-                with suppress(OSError):  # it may just have been deleted
+                with suppress(OSError):  # deleted concurrently
                     if entry.stat(follow_symlinks=False).st_uid == os.getuid():
                         yield Path(entry.path)
 
 
 def _lock(folder: Path, *, create: bool) -> int | None:
-    """Return the lock of a folder, or None if another process holds it or the folder is gone."""
+    """Lock a directory; return the file descriptor, or None if it is locked or deleted."""
     flags = os.O_RDWR | (os.O_CREAT if create else 0)
     try:
-        lock = os.open(folder / _LOCK, flags, 0o600)
+        lock_handle = os.open(folder / _LOCK, flags, 0o600)
     except FileNotFoundError:
         return None
     is_own = False
     with suppress(BlockingIOError, FileNotFoundError):
         if sys.platform != "win32":
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Who held the lock until now may have deleted the folder.
-        is_own = os.path.samestat(os.fstat(lock), (folder / _LOCK).stat())
+            fcntl.flock(lock_handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The previous owner of the lock may have deleted the directory.
+        is_own = os.path.samestat(os.fstat(lock_handle), (folder / _LOCK).stat())
     if not is_own:
-        os.close(lock)
+        os.close(lock_handle)
         return None
-    return lock
+    return lock_handle
 
 
-def _remove(folder: Path, lock: int, owner: int) -> None:
-    """Delete a folder and then give up its lock; a fork of the owner has no part in it."""
+def _remove(folder: Path, lock_handle: int, owner: int) -> None:
+    """Delete a directory and release its lock, except in a forked child of the owner."""
     if os.getpid() != owner:
         return
     if sys.platform == "win32":
-        os.close(lock)  # open files cannot be deleted there
+        os.close(lock_handle)  # open files cannot be deleted there
     shutil.rmtree(folder, ignore_errors=True)
     if sys.platform != "win32":
-        os.close(lock)
+        os.close(lock_handle)

@@ -1,18 +1,18 @@
-"""What every store promises: named objects, ranged reads, and one write that decides a race.
+"""The protocols of object stores.
 
-A store maps paths to objects. A path is `/`-separated and relative to the root of the store; an
-object appears whole or not at all, and is never changed in place. What the format needs beyond
-that is one request: `put_if_absent`, which of many callers exactly one may win.
+A store maps paths to objects. Paths are separated by `/` and relative to the root of the store.
+Objects are immutable, and become visible only when they are complete. Commits require
+`put_if_absent`, which succeeds for exactly one of several concurrent callers:
 
     put_if_absent("_versions/7.manifest", a)    stored
-    put_if_absent("_versions/7.manifest", b)    AlreadyExistsError, `a` is still there
-    put_if_absent, and the reply was lost       CommitOutcomeUnknownError: look before acting
+    put_if_absent("_versions/7.manifest", b)    AlreadyExistsError; `a` is unchanged
+    put_if_absent with a lost response          CommitOutcomeUnknownError; check before retrying
 
-Reads go through an `ObjectReader`, whose `read_ranges` is the `Fetch` that decoders are driven
-with. It answers with slices of one buffer. A local file is `mapped`, and who decodes takes the map
-instead, where nothing is copied.
+Objects are read through an `ObjectReader`. Decoders use its `read_ranges` as their `Fetch`, which
+returns slices of one buffer. Local files are memory-mapped (`mapped`), so decoders read the map
+without copies.
 
-`Store` is a protocol with a few derived methods, so a store may inherit from it.
+`Store` implements several methods with default behavior, so stores inherit from it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from lancelet.kernels import join_slices, read_ahead
 from lancelet.values import dataclass
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[Any]
-"""Bytes to be written: anything contiguous that exposes the buffer protocol."""
+"""Bytes to write: contiguous objects that support the buffer protocol."""
 
 StorageOptions: TypeAlias = Mapping[str, str]
-"""Settings of a store by the names that pylance gives them."""
+"""Settings of a store, with the names of pylance."""
 
 _BACKGROUND_FROM_BYTES: Final = 4 << 20
-"""Asking for more than this takes long enough that decoding should start meanwhile."""
+"""Larger requests are prefetched in the background while decoding starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object as a listing shows it."""
+    """The metadata of an object in a listing."""
 
     path: str
     size: int
@@ -59,7 +59,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What lies directly in a folder: its objects and the paths of its sub-folders, in order."""
+    """The objects and subdirectories of a directory, ordered by path."""
 
     objects: tuple[ObjectInfo, ...]
     folders: tuple[str, ...]
@@ -67,55 +67,54 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedObject:
-    """An object that is mapped as a whole, for who reads it without asking for ranges.
+    """A memory-mapped object.
 
-    `known` has a byte per 4096 bytes, for `kernels.read_ahead`. Bytes of a map are only those of
-    the object if it `is_whole` after they were looked at, which `check_whole` raises for if not;
-    so nothing of a map may be handed on that is looked at later. `count`, if there is one, is to be
-    told the number of ranges and of bytes of each read.
+    `prefetched` has a flag per 4096 bytes for `kernels.read_ahead`. Bytes of the map are valid only
+    if `is_intact` returns true after they were read (`check_intact` raises otherwise), so results
+    must not reference the map. `count` is called with the number of ranges and bytes of each read.
     """
 
     path: str
     source: Bytes
-    known: Bytes
-    is_whole: Callable[[], bool]
-    check_whole: Callable[[], None]
+    prefetched: Bytes
+    is_intact: Callable[[], bool]
+    check_intact: Callable[[], None]
     release_pages: Callable[[], None]
     count: Callable[[int, int], None] | None = None
 
     def fetch(self, ranges: Ranges) -> Slices:
-        """Return slices of the map, whose pages are in memory or on their way."""
+        """Return slices of the map and prefetch their pages."""
         slices, num_bytes = (
             Slices(self.source, ranges.position, ranges.size),
             int(ranges.size.sum()),
         )
         if num_bytes < _BACKGROUND_FROM_BYTES:
             try:
-                read_ahead(slices, self.known)
+                read_ahead(slices, self.prefetched)
             except CorruptDataError:
-                # It checks the ranges as well, without knowing what to say about them.
+                # `read_ahead` also checks the ranges, but its error has no details.
                 check_ranges(ranges, path=self.path, size=self.source.nbytes)
                 raise
         else:
             check_ranges(ranges, path=self.path, size=self.source.nbytes)
-            run_in_background(partial(read_ahead, slices, self.known))
+            run_in_background(partial(read_ahead, slices, self.prefetched))
         if self.count is not None:
             self.count(len(ranges), num_bytes)
         return slices
 
     def fetch_copy(self, ranges: Ranges) -> Slices:
-        """Return a copy of what ranges hold, which is what the object holds."""
+        """Return a copy of byte ranges, or raise if the object was truncated."""
         return self.copied(self.fetch(ranges))
 
     def copied(self, slices: Slices) -> Slices:
-        """Return a copy of slices of the map, which is what the object holds."""
+        """Return a copy of slices of the map, or raise if the object was truncated."""
         found = Slices(join_slices(slices), slices.size.cumsum() - slices.size, slices.size)
-        self.check_whole()
+        self.check_intact()
         return found
 
 
 class ObjectReader(Protocol):
-    """Reads one object, from as many threads as the caller likes."""
+    """Reads one object. Readers are thread-safe."""
 
     @property
     def path(self) -> str:
@@ -123,29 +122,29 @@ class ObjectReader(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes the object has; may ask the store the first time."""
+        """The size of the object in bytes; the first access may send a request."""
 
     @property
     def identity(self) -> Hashable | None:
-        """What no other object has, nor this one with other bytes; None if that is not known."""
+        """A value that is unique to this object and its content, or None if unavailable."""
         return None
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return the bytes of `ranges`, in their order.
 
-        A range outside of the object is a `CorruptDataError`, since positions come from bytes
-        that were stored.
+        Raises `CorruptDataError` if a range is outside of the object, because positions originate
+        from stored data.
         """
 
     def read_tail(self, size: int) -> Bytes:
-        """Return the last `size` bytes, or the whole object when it is smaller."""
+        """Return the last `size` bytes, or all bytes if the object is smaller."""
 
     def mapped(self) -> MappedObject | None:
-        """Return the object as a whole if it is mapped and reads need not be asked for."""
+        """Return the memory map of the object, or None."""
         return None
 
     def close(self) -> None:
-        """Give back what the reader holds; slices that were handed out stay valid."""
+        """Release the resources of the reader; returned slices stay valid."""
 
     def __enter__(self) -> Self:
         """Return the reader."""
@@ -162,20 +161,20 @@ class ObjectReader(Protocol):
 
 
 class ObjectWriter(Protocol):
-    """Writes one object from front to back; nothing is visible before `close` returns."""
+    """Writes one object sequentially; it becomes visible when `close` returns."""
 
     @property
     def position(self) -> int:
-        """How many bytes were written so far."""
+        """The number of bytes written so far."""
 
     def write(self, *buffers: BytesLike) -> None:
         """Append bytes."""
 
     def close(self) -> int:
-        """Make the object durable and visible, and return its size; again has no effect."""
+        """Make the object durable and visible, and return its size; idempotent."""
 
     def abort(self) -> None:
-        """Forget what was written; after `close` this has no effect."""
+        """Discard the object; has no effect after `close`."""
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -187,7 +186,7 @@ class ObjectWriter(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the writer, or abort it when an error passes."""
+        """Close the writer, or abort it if an exception was raised."""
         if kind is None:
             self.close()
         else:
@@ -195,137 +194,137 @@ class ObjectWriter(Protocol):
 
 
 class Store(Protocol):
-    """Named objects below one root. Stores are pickled as their URI and options."""
+    """A set of named objects below a root. Stores are pickled by URI and options."""
 
     @property
     def uri(self) -> str:
         """The URI of the root; paths are relative to it."""
 
     def at(self, folder: str) -> Store:
-        """Return the same store with a folder as its root."""
+        """Return a store with a subdirectory as its root."""
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
-        """Open an object; a size that is already known can save a request.
+        """Open an object for reading; passing its `size` may save a request.
 
-        That the object exists may turn out here or at the first read.
+        If the object does not exist, this method or the first read raises.
         """
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of an object."""
+        """Return the content of an object."""
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Store an object whole, in place of whatever had the name."""
+        """Store an object, replacing an existing one."""
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Store an object if the name is free, in one step for all callers everywhere.
+        """Store an object unless it exists; atomic across processes and machines.
 
         Raises:
-            AlreadyExistsError: The name was taken; nothing changed.
-            CommitOutcomeUnknownError: The reply was lost; the object may or may not be there.
+            AlreadyExistsError: The object exists and is unchanged.
+            CommitOutcomeUnknownError: The response was lost; the object may have been stored.
         """
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start a new object; use it for whatever may be large."""
+        """Start writing an object; intended for large objects."""
 
     @property
     def lists_names(self) -> bool:
-        """Whether `list_names` costs much less than `list`."""
+        """Whether `list_names` is much cheaper than `list`."""
         return False
 
     def list_names(self, folder: str) -> list[str]:
-        """Return the names directly in a folder, in no order, those of unfinished files too."""
+        """Return the unordered names in a directory, including unfinished files."""
         return [info.path.rpartition("/")[2] for info in self.list(folder)]
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects anywhere below a folder, ordered by path as text.
+        """Yield all objects below a directory, ordered by path.
 
-        Starts behind `start_after` when given. A folder that does not exist is empty. Pages are
-        fetched as they are needed, so taking the first few is cheap.
+        With `start_after`, only objects with greater paths are listed. A missing directory is
+        empty. Pages are fetched lazily.
         """
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return what lies directly in a folder."""
+        """Return the direct children of a directory."""
 
     def info(self, path: str) -> ObjectInfo:
-        """Return size and times of an object, or raise `ObjectNotFoundError`."""
+        """Return size and modification time of an object, or raise `ObjectNotFoundError`."""
 
     def delete(self, path: str) -> None:
-        """See to it that an object is gone; it may have been gone before."""
+        """Delete an object if it exists."""
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object within the store, in place of whatever had the target's name."""
+        """Copy an object within the store, replacing an existing target."""
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Move an object to a free name, or raise `AlreadyExistsError`.
+        """Move an object to an unused name, or raise `AlreadyExistsError`.
 
-        Where a store cannot move, both names may be seen for a moment.
+        In stores without an atomic move, both names may be visible temporarily.
         """
 
-    def put_note(self, path: str, data: BytesLike) -> None:
-        """Store an object that is only advice, in the cheapest way that there is.
+    def put_best_effort(self, path: str, data: BytesLike) -> None:
+        """Store an optional object, such as a hint, with the lowest possible latency.
 
-        It may be lost with the power, and readers may see it before it is whole.
+        It may be lost after a power failure, and may be visible before it is complete.
         """
         self.put(path, data)
 
-    def lazily(self) -> Store:
-        """Return the same store, of which new files may be lost with the power until `settle`.
+    def with_deferred_sync(self) -> Store:
+        """Return a store with new files that are durable only after `flush`.
 
-        That saves waiting for files that nothing leads to before a manifest names them.
+        Files need not be durable until a manifest refers to them.
         """
         return self
 
-    def deciding(self) -> Store:
-        """Return the same store for a table whose versions its `put_if_absent` decides.
+    def for_commits(self) -> Store:
+        """Return a store for tables that commit versions with `put_if_absent`.
 
-        One that has no such request refuses all changes, before anything is written.
+        Stores without conditional puts return a read-only store.
         """
         return self
 
-    def settle(self) -> None:
-        """Wait until what was written through this store survives a loss of power."""
+    def flush(self) -> None:
+        """Wait until all files written through this store are durable."""
         return
 
     @property
     def reads_together(self) -> bool:
-        """Whether `read_together` ever returns anything."""
+        """Whether `read_together` is supported."""
         return False
 
-    def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:  # noqa: ARG002  # for stores that can
-        """Return the bytes of small objects side by side, in memory that the caller may change.
+    def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:  # noqa: ARG002  # overridden
+        """Return the concatenated content of small objects in writable memory.
 
-        None if an object does not have the size that is given for it, or if the store does not
-        save anything by this.
+        Returns None if an object has a different size, or if the store does not benefit from
+        combined reads.
         """
         return None
 
-    def etag_at_hand(self, path: str) -> str | None:  # noqa: ARG002  # for stores that know
-        """Return the tag of an object if finding it out costs next to nothing, else None."""
+    def etag_if_cheap(self, path: str) -> str | None:  # noqa: ARG002  # overridden
+        """Return the tag of an object if it is cheap to obtain, or None."""
         return None
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """See to it that objects are gone."""
+        """Delete objects that exist."""
         for path in paths:
             self.delete(path)
 
     def delete_folder(self, folder: str) -> None:
-        """See to it that nothing is left below a folder."""
+        """Delete all objects below a directory."""
         self.delete_many([info.path for info in self.list(folder)])
 
-    def is_own(self, path: str) -> bool:  # noqa: ARG002  # for stores that have links
-        """Return whether an object lies where its path says, and not behind a symbolic link."""
+    def is_own(self, path: str) -> bool:  # noqa: ARG002  # overridden
+        """Return whether the path of an object contains no symbolic links."""
         return True
 
-    def remove_if_empty(self, folder: str) -> None:  # noqa: ARG002  # for stores that have folders
-        """Remove a folder that nothing is in; where folders are but names, there is none."""
+    def remove_if_empty(self, folder: str) -> None:  # noqa: ARG002  # overridden
+        """Remove an empty directory; has no effect in stores without directories."""
         return
 
-    def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:  # noqa: ARG002  # for stores that have some
-        """Delete what crashed writers left below a folder; return how many files it was."""
+    def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:  # noqa: ARG002  # overridden
+        """Delete temporary files of crashed writers below a directory; return their number."""
         return 0
 
     def exists(self, path: str) -> bool:
-        """Say whether an object is there."""
+        """Return whether an object exists."""
         try:
             self.info(path)
         except ObjectNotFoundError:
@@ -338,7 +337,7 @@ class Store(Protocol):
 
 
 def check_path(path: str) -> str:
-    """Return a path if it names an object below the root, else raise `InvalidInputError`.
+    """Return a valid path of an object, or raise `InvalidInputError`.
 
     >>> check_path("data/a.lance")
     'data/a.lance'
@@ -346,7 +345,7 @@ def check_path(path: str) -> str:
     Traceback (most recent call last):
     lancelet.errors.InvalidInputError: a path in a store must ... (path='../etc/passwd')
     """
-    # One scan for the rare bad shapes; `split` on every request would be measurable.
+    # Splitting the path on each request would be measurable, so only suspicious paths are split.
     if not path or path[0] == "/" or path[-1] == "/" or "//" in path or "\0" in path:
         pass
     elif (path[0] != "." and "/." not in path) or not {".", ".."} & set(path.split("/")):
@@ -357,7 +356,7 @@ def check_path(path: str) -> str:
 
 
 def check_folder(folder: str) -> str:
-    """Return a folder's path without a slash at its end; the root is the empty path.
+    """Return the path of a directory without a trailing slash; the root is the empty path.
 
     >>> check_folder("data/"), check_folder("")
     ('data', '')
@@ -367,7 +366,7 @@ def check_folder(folder: str) -> str:
 
 
 def check_ranges(ranges: Ranges, *, path: str, size: int) -> None:
-    """Raise `CorruptDataError` unless every range lies within an object of `size` bytes.
+    """Raise `CorruptDataError` if a range is outside of an object of `size` bytes.
 
     >>> check_ranges(Ranges.of((0, 4), (4, 0)), path="a", size=4)
     >>> check_ranges(Ranges.of((0, 4), (3, 2)), path="a", size=4)
@@ -377,13 +376,13 @@ def check_ranges(ranges: Ranges, *, path: str, size: int) -> None:
     position, length = ranges.position, ranges.size
     if not len(position):
         return
-    # Comparing with the difference keeps huge positions from wrapping round.
+    # `size - position` cannot overflow, unlike `position + length`.
     fits = (position >= 0) & (length >= 0) & (position <= size) & (length <= size - position)
     if fits.all():
         return
     first = int(np.argmin(fits))
     raise CorruptDataError(
-        "a byte range lies outside of the object; was it cut short by a copy?",
+        "a byte range is outside of the object; was it truncated by a copy?",
         path=path,
         position=int(position[first]),
         size=int(length[first]),
@@ -392,7 +391,7 @@ def check_ranges(ranges: Ranges, *, path: str, size: int) -> None:
 
 
 def as_memoryview(data: BytesLike) -> memoryview:
-    """Return a view of the bytes of a contiguous buffer, whatever its item type.
+    """Return a byte view of a contiguous buffer of any item type.
 
     >>> as_memoryview(np.array([1, 2], np.uint16)).nbytes
     4
@@ -401,11 +400,11 @@ def as_memoryview(data: BytesLike) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-def name_taken(path: str) -> AlreadyExistsError:
-    """Return the error of a put that lost, for the caller to raise."""
+def already_exists(path: str) -> AlreadyExistsError:
+    """Return the error of a conditional put of an existing object."""
     return AlreadyExistsError("an object of that name is already stored", path=path)
 
 
-def not_stored(path: str) -> ObjectNotFoundError:
-    """Return the error of a read that found nothing, for the caller to raise."""
+def not_found(path: str) -> ObjectNotFoundError:
+    """Return the error of a read of a missing object."""
     return ObjectNotFoundError("no object of that name is stored", path=path)

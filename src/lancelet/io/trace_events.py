@@ -1,10 +1,10 @@
-"""What happens to datasets and files, told to whoever listens.
+"""Trace events of datasets and files.
 
     lance::dataset_events   event=loading uri=t.lance
     lance::file_audit       mode=create type=data path=0a1b.lance
     lance::dataset_events   event=committed read_version=0 committed_version=1 operation=Overwrite
 
-Nothing is told until somebody listens; files are those of stores that are opened from then on.
+No events are emitted until a sink is added. File events cover stores that are opened afterwards.
 Targets and arguments are those of pylance.
 """
 
@@ -32,11 +32,11 @@ _MICROSECONDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """Something that happened.
+    """An event of a dataset or file.
 
     Attributes:
-        target: What kind of event it is.
-        args: What is known of it, as text.
+        target: The category of the event.
+        args: The arguments of the event as strings.
     """
 
     target: str
@@ -45,7 +45,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A request with when it began and how long it took, in seconds of `time.perf_counter`."""
+    """A completed request with its start and duration, in seconds of `time.perf_counter`."""
 
     name: str
     path: str
@@ -53,70 +53,70 @@ class Span:
     seconds: float
 
 
-class Listeners:
-    """Those who listen; there is one list for the process."""
+class EventSinks:
+    """The registered sinks of events and spans."""
 
     def __init__(self) -> None:
-        """Tell nobody."""
-        self._events: list[Callable[[TraceEvent], None]] = []
-        self._spans: list[Callable[[Span], None]] = []
+        """Start without sinks."""
+        self._event_sinks: list[Callable[[TraceEvent], None]] = []
+        self._span_sinks: list[Callable[[Span], None]] = []
 
     def add(
         self,
         on_event: Callable[[TraceEvent], None],
         on_span: Callable[[Span], None] | None = None,
     ) -> None:
-        """Tell somebody of events from now on, and of requests if that is asked for."""
-        self._events.append(on_event)
+        """Register a sink for events and optionally one for spans of requests."""
+        self._event_sinks.append(on_event)
         if on_span is not None:
-            self._spans.append(on_span)
+            self._span_sinks.append(on_span)
 
-    def forget(self) -> None:
-        """Tell nobody any more; stores that are watched stay so, and have nobody to tell."""
-        self._events.clear()
-        self._spans.clear()
+    def clear(self) -> None:
+        """Remove all sinks; wrapped stores remain wrapped but emit nothing."""
+        self._event_sinks.clear()
+        self._span_sinks.clear()
 
-    def tell(self, target: str, **args: object) -> None:
-        """Tell of an event."""
-        if not self._events:
+    def emit(self, target: str, **args: object) -> None:
+        """Emit an event to all sinks."""
+        if not self._event_sinks:
             return
-        said = {name: str(value) for name, value in args.items()}
-        said["timestamp"] = str(int(time.time() * _MICROSECONDS))
-        said["client_version"] = __version__
-        event = TraceEvent(target, said)
-        for listener in self._events:
-            listener(event)
+        fields = {name: str(value) for name, value in args.items()}
+        fields["timestamp"] = str(int(time.time() * _MICROSECONDS))
+        fields["client_version"] = __version__
+        event = TraceEvent(target, fields)
+        for sink in self._event_sinks:
+            sink(event)
 
-    def tell_of_request(self, span: Span) -> None:
-        """Tell of a request that ended."""
-        for listener in self._spans:
-            listener(span)
+    def emit_span(self, span: Span) -> None:
+        """Emit the span of a completed request."""
+        for sink in self._span_sinks:
+            sink(span)
 
-    def watched(self, store: Store) -> Store:
-        """Return a store whose files are told of, if anybody listens."""
-        return WrappedStore(store, _Watch(self)) if self._events else store
+    def wrap(self, store: Store) -> Store:
+        """Return a store that emits events, or the store itself without sinks."""
+        return WrappedStore(store, _Interceptor(self)) if self._event_sinks else store
 
 
-LISTENERS: Final = Listeners()
-"""Those who listen in this process."""
+EVENT_SINKS: Final = EventSinks()
+"""The sinks of this process."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Watch:
-    """Tells of the requests of one store."""
+class _Interceptor:
+    """Emits the events and spans of the requests of a store."""
 
-    listeners: Listeners
+    sinks: EventSinks
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Run a request and tell of it if it succeeded."""
+        """Run a request, and emit its span and event if it succeeds."""
         started = time.perf_counter()
-        answer = action()
+        result = action()
         seconds = time.perf_counter() - started
-        self.listeners.tell_of_request(Span(request.operation, request.path, started, seconds))
+        self.sinks.emit_span(Span(request.operation, request.path, started, seconds))
         mode = "create" if request.operation in _CREATES else None
         mode = "delete" if request.operation in _DELETES else mode
         kind = next((kind for folder, kind in _TYPES if request.path.startswith(folder)), None)
         if mode is not None and kind is not None and request.path.endswith(_SUFFIXES):
             name = request.path.rpartition("/")[2]
-            self.listeners.tell(FILE_AUDIT, mode=mode, type=kind, path=name)
-        return answer
+            self.sinks.emit(FILE_AUDIT, mode=mode, type=kind, path=name)
+        return result

@@ -1,15 +1,15 @@
-"""Files that are being written and have no name yet that anybody would look for.
+"""Unfinished files, which are not visible under their name until they are complete.
 
-    without a name     Linux: the file is in no folder; a crash takes it away
-    .lancelet-tmp-*    elsewhere: beside the target, hidden; a crash leaves it behind
-    .lancelet-tmp-lock-*    where there are no links: held by who gives the name, until it is given
+    unnamed file           Linux: not in any directory; removed by the system after a crash
+    .lancelet-tmp-*        other systems: hidden, in the target directory; remains after a crash
+    .lancelet-tmp-lock-*   file systems without hard links: locked while a file is renamed
 
-A file without a name gets one by a hard link, which never takes over a name. Where the name is
-taken and may be taken over, the file is linked as a hidden one first, which then is renamed: only
-for that moment, and once the file is complete, a crash can leave a hidden file here as well.
+An unnamed file is published by a hard link, which never replaces an existing name. To replace one,
+the file is linked under a hidden name, which is then renamed. A crash between these steps leaves a
+complete hidden file.
 
-What was left behind is recognised by how its name begins (`TEMPORARY_PREFIX`), in the folder of
-its target: `.lancelet-tmp-`, for locks `lock-`, and 32 hexadecimal digits.
+Remaining hidden files have the prefix `TEMPORARY_PREFIX`, followed by `lock-` for locks and 32
+hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -29,63 +29,65 @@ if sys.platform != "win32":
     import fcntl
 
 TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
-"""How names of unfinished files begin; no name of the format begins with a dot."""
+"""The prefix of hidden files; no file name of the format starts with a dot."""
 
 LOCK_PREFIX: Final = f"{TEMPORARY_PREFIX}lock-"
-"""How names of locks begin; one is for a name, and is removed only by who holds it."""
+"""The prefix of lock files; each locks one name, and only the owner removes it."""
 
 _TRIES: Final = 500
 _WAIT_SECONDS: Final = 0.01
-"""How often a lock is tried that another holds: it does so for two calls to the system."""
+"""The interval between attempts to acquire a lock, which is held for two system calls."""
 
 _COPY_BYTES: Final = 1 << 20
 
 _CLOSED: Final = -1
-"""The handle of a file that is closed."""
+"""The handle of a closed file."""
 
 _CREATE: Final = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""What systems answer that have no hard links; Linux says `EPERM` for FAT and some FUSE drives."""
+_NO_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""Errors of file systems without hard links; Linux returns `EPERM` for FAT and some FUSE."""
 
-_NOT_LINKED: Final = _NO_LINKS | {errno.ENOENT, errno.EXDEV}
-"""The same, or that there is no `/proc`, by which a file without a name is found."""
+_LINK_ERRORS: Final = _NO_LINK_ERRORS | {errno.ENOENT, errno.EXDEV}
+"""Errors of links to unnamed files, which also require `/proc`."""
 
-_NOT_UNNAMED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL})
-"""What drives and kernels answer that have no files without names."""
+_UNNAMED_FILE_ERRORS: Final = frozenset(
+    {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL}
+)
+"""Errors of systems without unnamed files."""
 
 
 class UnfinishedFile(Protocol):
-    """A file that is being written."""
+    """An open file that is not yet visible under its name."""
 
     handle: int
-    """Takes the bytes; closed by `publish` and by `discard`."""
+    """The file descriptor; closed by `publish` and `discard`."""
 
     def publish(self, native: str, *, may_replace: bool) -> None:
-        """Close the file and give it its name; `FileExistsError` if that is taken and must not."""
+        """Close the file and name it; raise `FileExistsError` if the name may not be replaced."""
 
     def discard(self) -> None:
-        """Close the file, if it still is open, and see to it that nothing of it is left."""
+        """Close the file if it is open, and delete it."""
 
 
 def start_unfinished(folder: str) -> UnfinishedFile:
-    """Start a file for a target in a folder, which must be there."""
+    """Create an unfinished file for a target in an existing directory."""
     try:
         return UnnamedFile(folder)
     except OSError as error:
-        if error.errno not in _NOT_UNNAMED:
+        if error.errno not in _UNNAMED_FILE_ERRORS:
             raise
         return HiddenFile(folder)
 
 
 class UnnamedFile:
-    """A file in no folder, on the drive of its target."""
+    """An unnamed file on the file system of its target."""
 
     def __init__(self, folder: str) -> None:
-        """Start the file, or raise `OSError` with one of a few codes where there are none."""
+        """Create the file, or raise `OSError` if the system does not support unnamed files."""
         flag = getattr(os, "O_TMPFILE", 0)
         if not flag:
-            raise OSError(errno.EOPNOTSUPP, "the system has no files without names")
+            raise OSError(errno.EOPNOTSUPP, "the system does not support unnamed files")
         self.handle = os.open(folder, flag | os.O_RDWR, 0o666)
         self._folder = folder
 
@@ -98,18 +100,18 @@ class UnnamedFile:
                 raise
             self._replace(native)
         except OSError as error:
-            if error.errno not in _NOT_LINKED:
+            if error.errno not in _LINK_ERRORS:
                 raise
             self._publish_copy(native, may_replace=may_replace)
         _close(self)
 
     def discard(self) -> None:
-        """Close the file, which is the end of it."""
+        """Close the file, which deletes it."""
         with contextlib.suppress(OSError):
             _close(self)
 
     def _link(self, native: str) -> None:
-        # Only with a handle given does Python ask the system to follow the link in /proc.
+        # Python follows the symbolic link in /proc only if `src_dir_fd` is given.
         source = f"/proc/self/fd/{self.handle}"
         os.link(source, native, src_dir_fd=self.handle, follow_symlinks=True)
 
@@ -123,7 +125,7 @@ class UnnamedFile:
             raise
 
     def _publish_copy(self, native: str, *, may_replace: bool) -> None:
-        """Publish a hidden file with the same bytes, which survive a loss of power."""
+        """Publish a copy of the content, which is flushed first."""
         copy = HiddenFile(self._folder)
         try:
             position = 0
@@ -137,25 +139,25 @@ class UnnamedFile:
 
 
 class HiddenFile:
-    """A file beside its target, under a name that nobody looks for."""
+    """A hidden file in the directory of its target."""
 
     def __init__(self, folder: str) -> None:
-        """Start the file."""
+        """Create the file."""
         self._temporary = _temporary_name(folder)
         self.handle = os.open(self._temporary, _CREATE, 0o666)
 
     def publish(self, native: str, *, may_replace: bool) -> None:
-        """Rename the file; Windows needs it to be closed before."""
+        """Rename the file after closing it, as Windows requires."""
         _close(self)
         if may_replace:
             os.replace(self._temporary, native)
         else:
-            give_name_if_free(self._temporary, native)
+            link_if_absent(self._temporary, native)
         self.discard()
 
     def discard(self) -> None:
-        """Delete the file; after a rename there is nothing to delete."""
-        # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
+        """Close the file and delete it, unless it was renamed."""
+        # A full or failing disk may report another error here, but the content is discarded anyway.
         with contextlib.suppress(OSError):
             _close(self)
         with contextlib.suppress(FileNotFoundError):
@@ -163,49 +165,49 @@ class HiddenFile:
 
 
 def write_all(handle: int, data: bytes | bytearray | memoryview) -> None:
-    """Write bytes to an open file; the system may take them in several pieces."""
+    """Write all bytes to an open file; one system call may write only a part."""
     written = os.write(handle, data)
     if written < len(data):
-        rest = memoryview(data)[written:]
-        while rest:
-            rest = rest[os.write(handle, rest) :]
+        remaining = memoryview(data)[written:]
+        while remaining:
+            remaining = remaining[os.write(handle, remaining) :]
 
 
-def give_name_if_free(temporary: str, native: str) -> None:
-    """Let a finished file be seen under a second name; exactly one of many callers succeeds."""
+def link_if_absent(temporary: str, native: str) -> None:
+    """Link a finished file to a name if it is unused; exactly one concurrent caller succeeds."""
     try:
         os.link(temporary, native)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _NO_LINK_ERRORS:
             raise
-        _rename_if_free(temporary, native)
+        _rename_if_absent(temporary, native)
 
 
-def _rename_if_free(temporary: str, native: str) -> None:
-    """Give a file a name that is free, under a lock; nobody sees the name without the bytes.
+def _rename_if_absent(temporary: str, native: str) -> None:
+    """Rename a file to an unused name under a lock; the name is never visible without content.
 
-    Who finds the lock held waits for it: the holder may fail, and then the name is free still.
+    If another writer holds the lock, this waits: that writer may fail and leave the name unused.
     """
     if sys.platform == "win32":
-        os.rename(temporary, native)  # which fails there if the name is taken
+        os.rename(temporary, native)  # fails on Windows if the name exists
         return
     folder, name = os.path.split(native)
-    digest = uuid.uuid5(uuid.NAMESPACE_URL, name).hex  # names may be as long as a name can be
+    digest = uuid.uuid5(uuid.NAMESPACE_URL, name).hex  # the name itself may have the maximum length
     for attempt in itertools.count(1):
         try:
             with locked(os.path.join(folder, LOCK_PREFIX + digest)):
-                _check_free(native)
+                _check_absent(native)
                 os.replace(temporary, native)
                 return
         except BlockingIOError:
-            _check_free(native)
+            _check_absent(native)
             if attempt == _TRIES:
                 raise
         surroundings.sleep(_WAIT_SECONDS)
 
 
-def _check_free(native: str) -> None:
-    """Raise if a name is taken; earlier releases claimed names by empty files."""
+def _check_absent(native: str) -> None:
+    """Raise if a non-empty file exists; earlier releases reserved names with empty files."""
     with contextlib.suppress(FileNotFoundError):
         if os.stat(native).st_size:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
@@ -213,21 +215,21 @@ def _check_free(native: str) -> None:
 
 @contextlib.contextmanager
 def locked(lock: str) -> Iterator[None]:
-    """Hold a lock, which the system takes from the dead; `BlockingIOError` if another has it."""
+    """Hold a lock file, or raise `BlockingIOError`; the system releases it if the process ends."""
     handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between opening and locking, others may have had the lock and removed it.
-            is_it = os.path.samestat(os.fstat(handle), os.stat(lock))
+            # Another process may have removed the lock file between opening and locking.
+            is_current = os.path.samestat(os.fstat(handle), os.stat(lock))
         except (BlockingIOError, FileNotFoundError):
-            is_it = False
-        if not is_it:
-            raise BlockingIOError(errno.EAGAIN, "another process gives a file its name", lock)
+            is_current = False
+        if not is_current:
+            raise BlockingIOError(errno.EAGAIN, "another process holds the lock of the name", lock)
         try:
             yield
         finally:
-            # Only who holds a lock removes it; one that stays does no harm.
+            # Only the owner removes the lock file; a remaining one is harmless.
             with contextlib.suppress(OSError):
                 os.unlink(lock)
     finally:
@@ -235,7 +237,7 @@ def locked(lock: str) -> Iterator[None]:
 
 
 def _close(file: UnfinishedFile) -> None:
-    """Close a file unless that was done; some network drives say only then that they are full."""
+    """Close a file if it is open; some network file systems report a full disk only here."""
     handle, file.handle = file.handle, _CLOSED
     if handle != _CLOSED:
         os.close(handle)

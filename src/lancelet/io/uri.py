@@ -1,14 +1,14 @@
-r"""What a URI says: which store, and which path in it.
+r"""Parsing of URIs to a store and a path within it.
 
     s3://bucket/tables/my%20table     scheme s3, authority bucket, path tables/my table
     file:///data/my%20table           local, /data/my table
-    tables/t.lance                    local, below the working folder
+    tables/t.lance                    local, relative to the working directory
     C:\data\t.lance                   local, drive C
     \\server\share\t.lance            local, a share
     s3+ddb://bucket/t?ddbTableName=x  scheme s3+ddb, with the option ddbTableName
 
-What has a scheme is percent-decoded, as it is in the reference implementation, or the two would
-look for a table in different places. A plain path may hold any character and is left as it is.
+URIs with a scheme are percent-decoded, like in pylance. Plain paths may contain any character and
+are not decoded.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _DRIVE: Final = re.compile(r"^[A-Za-z]:[\\/]")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A URI taken apart; `path` is `/`-separated and without a slash at either end.
+    """A parsed URI; `path` is separated by `/` and has no leading or trailing slash.
 
-    For a local path `authority` is the anchor, such as `/`, `C:/` or `//server/share/`.
+    The `authority` of a local path is its anchor, such as `/`, `C:/` or `//server/share/`.
     """
 
     scheme: str
@@ -41,7 +41,7 @@ class Location:
 
 
 def parse_uri(uri: str | os.PathLike[str]) -> Location:
-    r"""Take a URI or a local path apart.
+    r"""Parse a URI or a local path.
 
     >>> parse_uri("s3://bucket/tables/t.lance/")
     Location(scheme='s3', authority='bucket', path='tables/t.lance', options={})
@@ -52,14 +52,14 @@ def parse_uri(uri: str | os.PathLike[str]) -> Location:
     if not text:
         raise InvalidInputError("a URI must not be empty")
     match = _SCHEME.match(text)
-    if match is None and text[:6].lower() == "file:/":  # one slash, as Java writes it
+    if match is None and text[:6].lower() == "file:/":  # a single slash, as in Java
         return _parse_file_url(f"file://{text[5:]}")
     if match is None:
         return _parse_local(text)
     scheme = match[1].lower()
     if scheme in {"file", "file+uring", "file-object-store"}:
         return _parse_file_url(text)
-    # Only a query of a scheme that knows one is split off: `?` and `#` may be part of a key.
+    # Only this scheme has a query; in other schemes, `?` and `#` may be part of a key.
     if scheme == "s3+ddb":
         parts = urlsplit(text)
         return _location(scheme, parts.netloc, unquote(parts.path), dict(parse_qsl(parts.query)))
@@ -68,7 +68,7 @@ def parse_uri(uri: str | os.PathLike[str]) -> Location:
 
 
 def quote_path(path: str) -> str:
-    """Return a path as it is written in a URI, which decodes to it.
+    """Return a path with percent signs encoded for use in a URI.
 
     >>> quote_path("100%25/t"), parse_uri("s3://bucket/" + quote_path("100%25/t")).path
     ('100%2525/t', '100%25/t')
@@ -77,7 +77,7 @@ def quote_path(path: str) -> str:
 
 
 def join(uri: str, *names: str) -> str:
-    """Return the URI of something below another.
+    """Return a URI with path segments appended.
 
     >>> join("s3://bucket/t.lance/", "data", "a.lance")
     's3://bucket/t.lance/data/a.lance'
@@ -87,7 +87,7 @@ def join(uri: str, *names: str) -> str:
 
 
 def parent(path: str) -> str:
-    """Return the folder that a path of a store lies in; the root is the empty path.
+    """Return the parent directory of a path in a store; the root is the empty path.
 
     >>> parent("data/a.lance"), parent("a.lance")
     ('data', '')
@@ -96,7 +96,7 @@ def parent(path: str) -> str:
 
 
 def name(path: str) -> str:
-    """Return the last part of a path of a store.
+    """Return the last segment of a path in a store.
 
     >>> name("data/a.lance")
     'a.lance'
@@ -114,7 +114,7 @@ def _parse_file_url(text: str) -> Location:
     authority, slash, path = rest.partition("/")
     path = unquote(path)
     if authority and authority != "localhost":
-        if _DRIVE.match(f"{authority}/"):  # `file://C:/data`, which is common though wrong
+        if _DRIVE.match(f"{authority}/"):  # `file://C:/data` is invalid, but common
             return _parse_local(f"{authority}/{path}")
         return _parse_local(f"//{unquote(authority)}/{path}")
     if _DRIVE.match(path):
@@ -129,7 +129,7 @@ def _parse_local(text: str) -> Location:
         server, _, rest = text[2:].replace("\\", "/").partition("/")
         share, _, path = rest.partition("/")
         if not server or not share:
-            raise InvalidInputError("a share is named as \\\\server\\share", uri=text)
+            raise InvalidInputError("a share must have the form \\\\server\\share", uri=text)
         return _local(f"//{server}/{share}/", path)
     if text == "~" or text.startswith("~/"):
         text = os.path.expanduser(text)
@@ -143,7 +143,7 @@ def _local(anchor: str, path: str) -> Location:
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
-            # The parent of an anchor is the anchor, as everywhere.
+            # The parent of an anchor is the anchor.
             del parts[-1:]
         elif part not in {"", "."}:
             parts.append(part)

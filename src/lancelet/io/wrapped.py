@@ -1,10 +1,9 @@
-"""A store around another: every request passes one place, where it can be counted or refused.
+"""A store wrapper that passes all requests through an interceptor.
 
-    Around.request(Request("put", "a"), action)     called for each request; runs `action()`
+    Interceptor.request(Request("put", "a"), action)     called for each request; runs `action()`
 
-What the wrapper adds is one object with that method; the store, its readers and its writers
-delegate, so nothing can slip past it. One that only counts, and says so by a method `count_reads`,
-is told of reads from a map of an object instead of being asked.
+The store, its readers and its writers call the interceptor for each request. An interceptor with a
+method `count_reads` permits memory-mapped reads, and is notified of them by this method.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ CHANGES: Final = frozenset(
         "rename_if_absent",
     }
 )
-"""Operations that change what is stored; all others only look."""
+"""Operations that modify the store; all others are reads."""
 
 
 class Request(NamedTuple):
-    """One thing asked of a store: what, of which object, how many reads it is, and its bytes."""
+    """A storage request: operation, path, written bytes and number of reads."""
 
     operation: str
     path: str
@@ -57,24 +56,24 @@ class Request(NamedTuple):
 
     @property
     def is_change(self) -> bool:
-        """Whether the request changes what is stored."""
+        """Whether the request modifies the store."""
         return self.operation in CHANGES
 
 
-class Around(Protocol):
-    """What happens around each request."""
+class Interceptor(Protocol):
+    """Intercepts the requests of a store."""
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Run `action()` and return its result, or do not."""
+        """Run `action()` and return its result, or raise."""
 
 
 class WrappedStore(Store):
-    """Delegates to `inner`, with `around` at every request."""
+    """Delegates requests to `inner` through an interceptor."""
 
-    def __init__(self, inner: Store, around: Around) -> None:
+    def __init__(self, inner: Store, interceptor: Interceptor) -> None:
         """Wrap a store."""
         self.inner = inner
-        self.around = around
+        self.interceptor = interceptor
 
     @property
     def uri(self) -> str:
@@ -83,107 +82,107 @@ class WrappedStore(Store):
 
     @property
     def reads_together(self) -> bool:
-        """Whether several objects can be read at once."""
+        """Whether `read_together` is supported."""
         return self.inner.reads_together
 
     def at(self, folder: str) -> WrappedStore:
-        """Return the same store with a folder as its root, wrapped alike."""
-        return WrappedStore(self.inner.at(folder), self.around)
+        """Return a wrapped store with a subdirectory as its root."""
+        return WrappedStore(self.inner.at(folder), self.interceptor)
 
-    def lazily(self) -> WrappedStore:
-        """Return the same store for files that nothing leads to yet, wrapped alike."""
-        return WrappedStore(self.inner.lazily(), self.around)
+    def with_deferred_sync(self) -> WrappedStore:
+        """Return a wrapped store that flushes new files in the background."""
+        return WrappedStore(self.inner.with_deferred_sync(), self.interceptor)
 
-    def deciding(self) -> WrappedStore:
-        """Return the same store for versions that it decides, wrapped alike."""
-        return WrappedStore(self.inner.deciding(), self.around)
+    def for_commits(self) -> WrappedStore:
+        """Return a wrapped store for commits."""
+        return WrappedStore(self.inner.for_commits(), self.interceptor)
 
-    def settle(self) -> None:
-        """Wait until what was written lazily survives a loss of power."""
-        self._request("settle", "", self.inner.settle)
+    def flush(self) -> None:
+        """Wait for background flushes."""
+        self._request("flush", "", self.inner.flush)
 
-    def etag_at_hand(self, path: str) -> str | None:
-        """Return the tag of an object if finding it out costs next to nothing."""
-        return self.inner.etag_at_hand(path)
+    def etag_if_cheap(self, path: str) -> str | None:
+        """Return the tag of an object if it is cheap to obtain, or None."""
+        return self.inner.etag_if_cheap(path)
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
-        """Open an object."""
+        """Open an object for reading."""
         reader = self._request("open_reader", path, lambda: self.inner.open_reader(path, size))
-        return _WrappedReader(reader, self.around)
+        return _WrappedReader(reader, self.interceptor)
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of an object."""
+        """Return the content of an object."""
         return self._request("read", path, lambda: self.inner.read(path))
 
     def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:
-        """Return the bytes of small objects side by side, each counted as a read."""
+        """Return the concatenated content of small objects; each counts as a read."""
         if not self.inner.reads_together:
             return None
         request = Request("read_together", paths[0], reads=len(paths))
-        return self.around.request(request, lambda: self.inner.read_together(paths, sizes))
+        return self.interceptor.request(request, lambda: self.inner.read_together(paths, sizes))
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Store an object whole."""
+        """Store an object, replacing an existing one."""
         self._request("put", path, lambda: self.inner.put(path, data), data)
 
-    def put_note(self, path: str, data: BytesLike) -> None:
-        """Store an object that is only advice; a put like any other to who looks on."""
-        self._request("put", path, lambda: self.inner.put_note(path, data), data)
+    def put_best_effort(self, path: str, data: BytesLike) -> None:
+        """Store an object without durability; the interceptor receives a `put`."""
+        self._request("put", path, lambda: self.inner.put_best_effort(path, data), data)
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Store an object if the name is free."""
+        """Store an object unless it exists."""
         self._request("put_if_absent", path, lambda: self.inner.put_if_absent(path, data), data)
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start a new object."""
+        """Start writing an object."""
         writer = self._request("open_writer", path, lambda: self.inner.open_writer(path))
-        return _WrappedWriter(path, writer, self.around)
+        return _WrappedWriter(path, writer, self.interceptor)
 
     @property
     def lists_names(self) -> bool:
-        """Whether names cost much less than a listing."""
+        """Whether `list_names` is much cheaper than `list`."""
         return self.inner.lists_names
 
     def list_names(self, folder: str) -> list[str]:
-        """Return the names in a folder; a listing like any other to who looks on."""
+        """Return the names in a directory; the interceptor receives a `list`."""
         return self._request("list", folder, lambda: self.inner.list_names(folder))
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects below a folder."""
+        """Yield the objects below a directory."""
         return self._request("list", folder, lambda: self.inner.list(folder, start_after))
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return what lies directly in a folder."""
+        """Return the direct children of a directory."""
         return self._request("list_delimited", folder, lambda: self.inner.list_delimited(folder))
 
     def info(self, path: str) -> ObjectInfo:
-        """Return size and times of an object."""
+        """Return size and modification time of an object."""
         return self._request("info", path, lambda: self.inner.info(path))
 
     def delete(self, path: str) -> None:
-        """See to it that an object is gone."""
+        """Delete an object if it exists."""
         self._request("delete", path, lambda: self.inner.delete(path))
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """See to it that objects are gone, with one request."""
+        """Delete objects that exist, as one request."""
         names = tuple(paths)
         if names:
             self._request("delete_many", names[0], lambda: self.inner.delete_many(names))
 
     def delete_folder(self, folder: str) -> None:
-        """See to it that nothing is left below a folder, with one request."""
+        """Delete all objects below a directory, as one request."""
         self._request("delete_folder", folder, lambda: self.inner.delete_folder(folder))
 
     def is_own(self, path: str) -> bool:
-        """Return whether an object lies where its path says; nothing is requested."""
+        """Return whether the path of an object contains no symbolic links."""
         return self.inner.is_own(path)
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder that nothing is in, with one request."""
+        """Remove an empty directory, as one request."""
         self._request("remove_if_empty", folder, lambda: self.inner.remove_if_empty(folder))
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
-        """Delete what crashed writers left, with one request."""
+        """Delete temporary files of crashed writers, as one request."""
         return self._request(
             "sweep_temporaries",
             folder,
@@ -195,7 +194,7 @@ class WrappedStore(Store):
         self._request("copy", target, lambda: self.inner.copy(source, target))
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Move an object to a free name."""
+        """Move an object to an unused name."""
         self._request(
             "rename_if_absent", target, lambda: self.inner.rename_if_absent(source, target)
         )
@@ -204,15 +203,15 @@ class WrappedStore(Store):
         self, operation: str, path: str, action: Callable[[], T], data: BytesLike | None = None
     ) -> T:
         request = Request(operation, path, 0 if data is None else as_memoryview(data).nbytes)
-        return self.around.request(request, action)
+        return self.interceptor.request(request, action)
 
 
 class _WrappedReader(ObjectReader):
     """Delegates reads."""
 
-    def __init__(self, inner: ObjectReader, around: Around) -> None:
+    def __init__(self, inner: ObjectReader, interceptor: Interceptor) -> None:
         self._inner = inner
-        self._around = around
+        self._interceptor = interceptor
 
     @property
     def path(self) -> str:
@@ -228,14 +227,14 @@ class _WrappedReader(ObjectReader):
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         request = Request("read_ranges", self.path, reads=len(ranges))
-        return self._around.request(request, lambda: self._inner.read_ranges(ranges))
+        return self._interceptor.request(request, lambda: self._inner.read_ranges(ranges))
 
     def read_tail(self, size: int) -> Bytes:
         request = Request("read_tail", self.path)
-        return self._around.request(request, lambda: self._inner.read_tail(size))
+        return self._interceptor.request(request, lambda: self._inner.read_tail(size))
 
     def mapped(self) -> MappedObject | None:
-        count = getattr(self._around, "count_reads", None)
+        count = getattr(self._interceptor, "count_reads", None)
         found = None if count is None else self._inner.mapped()
         if found is None or count is None:
             return None
@@ -248,10 +247,10 @@ class _WrappedReader(ObjectReader):
 class _WrappedWriter(ObjectWriter):
     """Delegates writes."""
 
-    def __init__(self, path: str, inner: ObjectWriter, around: Around) -> None:
+    def __init__(self, path: str, inner: ObjectWriter, interceptor: Interceptor) -> None:
         self._path = path
         self._inner = inner
-        self._around = around
+        self._interceptor = interceptor
         self._is_open = True
 
     @property
@@ -261,16 +260,16 @@ class _WrappedWriter(ObjectWriter):
     def write(self, *buffers: BytesLike) -> None:
         written = sum(as_memoryview(buffer).nbytes for buffer in buffers)
         request = Request("write", self._path, written)
-        self._around.request(request, lambda: self._inner.write(*buffers))
+        self._interceptor.request(request, lambda: self._inner.write(*buffers))
 
     def close(self) -> int:
         if not self._is_open:
             return self._inner.close()
         self._is_open = False
         try:
-            return self._around.request(Request("close_writer", self._path), self._inner.close)
+            return self._interceptor.request(Request("close_writer", self._path), self._inner.close)
         except BaseException:
-            # Without a reply the writer cannot stay half open.
+            # The writer must not remain open after a failed request.
             self._inner.abort()
             raise
 
@@ -282,7 +281,7 @@ class _WrappedWriter(ObjectWriter):
 def _both(
     count: Callable[[int, int], None], inner: Callable[[int, int], None] | None
 ) -> Callable[[int, int], None]:
-    """Return what tells both counters; mostly there is only one."""
+    """Return a function that calls both counters."""
     if inner is None:
         return count
 
@@ -293,10 +292,10 @@ def _both(
     return count_both
 
 
-def answer_bytes(answer: Any) -> int:
-    """Return how many bytes an answer brought.
+def result_bytes(answer: Any) -> int:
+    """Return the number of bytes in the result of a request.
 
-    >>> answer_bytes(Slices.whole(np.zeros(5, np.uint8))), answer_bytes(b"abc"), answer_bytes(None)
+    >>> result_bytes(Slices.whole(np.zeros(5, np.uint8))), result_bytes(b"abc"), result_bytes(None)
     (5, 3, 0)
     """
     match answer:

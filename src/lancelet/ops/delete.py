@@ -77,7 +77,7 @@ def delete_rows(
         committing = replace(
             options or CommitOptions(),
             affected=prepared.affected,
-            sync=deferred.location.store.settle,
+            sync=deferred.location.store.flush,
         )
         return Deleted(publish(current, prepared.operation, committing), prepared.num_rows)
 

@@ -26,7 +26,7 @@ from lancelet.format.operation import Operation
 from lancelet.format.trailer import with_trailer
 from lancelet.format.transaction import Transaction
 from lancelet.io.local import LocalStore
-from lancelet.io.scratch import DiscardingStore, ScratchStore
+from lancelet.io.dry_run import DiscardingStore, OverlayStore
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.io.store import Store
 from lancelet.table.conflict.rules import judge
@@ -131,7 +131,7 @@ def dry_run_with_reads(
     """Return the effect of a change that reads its own files, stored in a temporary folder."""
     with SpillFolder("dry-run") as folder:
         temporary = LocalStore(str(folder.path / "table"), sync=False)
-        store = ScratchStore(snapshot.location.store, temporary)
+        store = OverlayStore(snapshot.location.store, temporary)
         location = _unpublished(snapshot.location.with_stores(store, {}))
         overlaid = replace(snapshot, location=location)
         return _report(_StoreCounts(temporary), lambda: change(overlaid), num_rows, if_unchanged)
@@ -271,7 +271,7 @@ class _Unpublishing(CommitHandler):
 def _discarding(snapshot: Snapshot, store: DiscardingStore) -> TableLocation:
     """Return the location of a snapshot with stores that discard writes."""
     bases = {
-        base.path: store.beside(snapshot.location.base_store(base))
+        base.path: store.with_inner(snapshot.location.base_store(base))
         for base in snapshot.manifest.bases.values()
     }
     return snapshot.location.with_stores(store, bases)

@@ -11,7 +11,7 @@ from lancelet import surroundings
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.operation import Operation
 from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
-from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
+from lancelet.io.trace_events import DATASET_EVENTS, EVENT_SINKS
 from lancelet.ops.cleanup import auto_cleanup
 from lancelet.ops.progress import reporting
 from lancelet.table.commit import CommitOptions, check_table_exists, commit, refresh_snapshot
@@ -69,9 +69,9 @@ def commit_transaction(
     """Commit a transaction, then run automatic cleanup if it is due."""
     is_detached = options is not None and options.detached
     if options is None or options.snapshot is None:
-        LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
+        EVENT_SINKS.emit(DATASET_EVENTS, event="loading", uri=location.uri)
     published = commit(location, transaction, options)
-    LISTENERS.tell(
+    EVENT_SINKS.emit(
         DATASET_EVENTS,
         event="committed",
         uri=location.uri,

@@ -94,7 +94,7 @@ def update_rows(
         deferred = current.with_deferred_sync()
         prepared = prepare_update(deferred, updates, predicate, options.files)
         committing = replace(
-            options.commit, affected=prepared.affected, sync=deferred.location.store.settle
+            options.commit, affected=prepared.affected, sync=deferred.location.store.flush
         )
         return Updated(publish(current, prepared.operation, committing), prepared.num_rows)
 

@@ -27,7 +27,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
-from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
+from lancelet.io.trace_events import DATASET_EVENTS, EVENT_SINKS
 from lancelet.ops.bases import BaseError, BaseSelection, number_bases
 from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolve_blobs
 from lancelet.ops.dry_run import ChangeReport, dry_run_write
@@ -123,18 +123,18 @@ def write_table(
         DatasetNotFoundError: The table of `base` was moved or dropped.
         VersionNotFoundError: The table of `base` was deleted and created again.
     """
-    LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
-    LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
+    EVENT_SINKS.emit(DATASET_EVENTS, event="loading", uri=location.uri)
+    EVENT_SINKS.emit(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
     latest = (
         latest_snapshot(location)
         if base is None
         else refresh_snapshot(base.with_location(location))
     )
     # No version refers to the new files before the commit, so that they can be flushed in parallel.
-    deferred = replace(location, store=location.store.lazily())
+    deferred = replace(location, store=location.store.with_deferred_sync())
     deferred_latest = None if latest is None else replace(latest, location=deferred)
     prepared = prepare_write(deferred, deferred_latest, rows, mode, options)
-    prepared = replace(prepared, options=replace(prepared.options, sync=deferred.store.settle))
+    prepared = replace(prepared, options=replace(prepared.options, sync=deferred.store.flush))
     deadline = surroundings.monotonic() + _RETRY_SECONDS
     while True:
         transaction = new_transaction(prepared.read_version, prepared.operation, options.properties)

@@ -102,7 +102,7 @@ class FragmentReader:
                     return reader.read_chunks(files[0].read, rows)
         return [pa.chunked_array([array]) for array in self.read(requested, rows)]
 
-    def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
+    def read_value_slices(self, field: Field, rows: Int64s) -> Slices | None:
         """Return the buffers of the values at ascending row offsets; see `RowReader`."""
         files = self.file_parts((field,))
         if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):
@@ -111,7 +111,7 @@ class FragmentReader:
         if not isinstance(reader, RowReader):
             return None
         with self._meter.counting_read((field,), len(rows)):
-            return reader.read_in_place(files[0].read[0], rows)
+            return reader.read_value_slices(files[0].read[0], rows)
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None

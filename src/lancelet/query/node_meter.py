@@ -259,8 +259,8 @@ def new_meter(snapshot: Snapshot) -> NodeMeter:
 
 def _store_meter(snapshot: Snapshot) -> IoMeter | None:
     store = snapshot.location.store
-    around = store.around if isinstance(store, WrappedStore) else None
-    return around if isinstance(around, IoMeter) else None
+    interceptor = store.interceptor if isinstance(store, WrappedStore) else None
+    return interceptor if isinstance(interceptor, IoMeter) else None
 
 
 def _difference(counts: IoCounts, before: IoCounts) -> IoCounts:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.take import scatter_rows
 from lancelet.errors import InvalidInputError, NotFoundError
-from lancelet.file.pool import FEW_TASKS, map_ordered
+from lancelet.file.pool import PARALLEL_TASKS_MIN, map_ordered
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.query.projection import Projection, without_columns
 from lancelet.query.row_columns import live_rows_before
@@ -130,7 +130,7 @@ def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa
     waits = waits_for_storage(snapshot)
     within = offsets_of(addresses)
     tasks = ((number, within[places]) for number, places in groups.items())
-    few = len(groups) + 1 if len(addresses) <= _FEW_ROWS else FEW_TASKS
+    few = len(groups) + 1 if len(addresses) <= _FEW_ROWS else PARALLEL_TASKS_MIN
     take = partial(_take_of_fragment, snapshot, projection)
     batches = list(map_ordered(take, tasks, waits=waits, few=few))
     read_order = np.concatenate(list(groups.values()))

@@ -38,11 +38,11 @@ from lancelet.rowids.address import OFFSETS_MAX
 from lancelet.values import dataclass
 
 BITMAP_FROM_ROWS: Final = 5000
-"""Number of deleted rows from which a vector is stored as a bitmap."""
+"""Minimum number of deleted rows for storage as a bitmap."""
 
 _COMPRESSED_FROM_ROWS: Final = 256
-"""Number of offsets from which the Arrow batch is compressed. Smaller batches save less than the
-setup costs.
+"""Minimum number of offsets for compression of the Arrow batch. Smaller batches save less than
+the setup costs.
 """
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")

@@ -1,6 +1,6 @@
 """The row id index: maps stable row ids to current row addresses.
 
-Ids are assigned in runs and most rows keep their neighbors. The index is a sorted list of id runs,
+Ids are assigned in runs, and most rows are never moved. The index is a sorted list of id runs,
 each contiguous in one fragment:
 
     ids 0..3     fragment 0 from offset 0

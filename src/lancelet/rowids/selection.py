@@ -152,9 +152,9 @@ class RowSet:
         return RowSet(shared)
 
     def minus(self, other: RowSet, physical_rows: Mapping[int, int]) -> RowSet:
-        """Return the rows of this set that are not in the other.
+        """Return the rows of this set that are not in `other`.
 
-        `physical_rows` holds the row counts of `ALL` fragments from which rows are removed.
+        `physical_rows` holds the row counts of the fragments with `ALL` rows that lose some.
         """
         remaining: dict[int, Offsets] = {}
         for part, mine in self.parts.items():

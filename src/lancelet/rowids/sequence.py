@@ -1,7 +1,7 @@
 """Row id sequences: the stable row ids of a fragment, in row order.
 
-The sequence covers all physical rows, including deleted ones. An updated row keeps its id in the
-old fragment, where the row is deleted, and has the same id in the new fragment.
+The sequence covers all physical rows, including deleted ones. An updated row has the same
+id in the old fragment, where it is deleted, and in the new fragment.
 
     fragment 0, 5 rows     range 0..5
     update of row 3        range 0..5, row 3 deleted      fragment 1: range 3..4
@@ -79,7 +79,7 @@ class RowIdSequence:
             self.to_array(), other.to_array()
         )
 
-    __hash__ = None  # type: ignore[assignment]  # equality looks at every id
+    __hash__ = None  # type: ignore[assignment]  # equality compares all ids
 
     def to_array(self) -> UInt64s:
         """Return the ids as an array."""

@@ -1,9 +1,9 @@
-"""Version sequences: the table version in which each row was created or last updated.
+"""Version sequences: the table versions of the creation or last update of rows.
 
     fragment of 6 rows    versions  2 2 2 2 5 5
     stored                runs      4 rows of version 2, 2 rows of version 5
 
-In files, each run has a segment of numbers of which only the length is significant. Segments may
+In files, each run has a segment of row numbers; only its length is significant. Segments may
 overlap, because compaction removes numbers without renumbering the rest.
 """
 
@@ -82,7 +82,7 @@ class VersionSequence:
             self.to_array(), other.to_array()
         )
 
-    __hash__ = None  # type: ignore[assignment]  # equality looks at every row
+    __hash__ = None  # type: ignore[assignment]  # equality compares all rows
 
     def to_array(self) -> UInt64s:
         """Return the version of each row."""

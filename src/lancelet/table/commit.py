@@ -427,7 +427,7 @@ def _publish(
     manifest = _stamped(prepared, options.watermark)
     path = manifest_path(manifest.version, prepared.naming)
     rendered = with_trailer(transaction.render())
-    store.put_note(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
+    store.put_best_effort(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
     dictionary_bytes = b""
     if manifest.data_version is FileVersion.V0_1:
         values = dictionary_values_of(unsaved_snapshot(location, manifest))
@@ -475,7 +475,7 @@ def _publish(
     if existing is not None:
         return existing  # An earlier attempt may have put it with another timestamp.
     cache_manifest(data, stored, location.metadata_cache.cache)
-    entry = replace(entry, etag=store.etag_at_hand(path))
+    entry = replace(entry, etag=store.etag_if_cheap(path))
     return written_snapshot(location, entry, stored, indices, transaction)
 
 
@@ -524,7 +524,7 @@ def _load_if_ours(ours: Snapshot) -> Snapshot | None:
 def _write_hint(store: Store, version: int) -> None:
     """Write the latest version hint; a missing or outdated hint does no harm."""
     try:
-        store.put_note(LATEST_VERSION_HINT, render_version_hint(version))
+        store.put_best_effort(LATEST_VERSION_HINT, render_version_hint(version))
     except StorageError:
         return
 

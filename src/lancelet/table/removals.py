@@ -214,7 +214,7 @@ def hold_version(location: TableLocation, version: int) -> Iterator[ManifestEntr
     """
     store = location.store
     path = f"{VERSIONS}/.hold-{version:020}-{surroundings.new_uuid().hex}"
-    store.put_note(path, b"{}")
+    store.put_best_effort(path, b"{}")
     try:
         if version in Removals.load(store).transactions:
             raise VersionRemovedError(

@@ -252,7 +252,7 @@ class Snapshot:
 
     def with_deferred_sync(self) -> Snapshot:
         """Return the same version with a store whose writes may be unsynced until `flush`."""
-        return self.with_location(replace(self.location, store=self.location.store.lazily()))
+        return self.with_location(replace(self.location, store=self.location.store.with_deferred_sync()))
 
     def with_location(self, location: TableLocation) -> Snapshot:
         """Return the same version and its cached properties with another location."""
@@ -386,7 +386,7 @@ class Snapshot:
 
         The reader is cached for the next scan of this version.
         """
-        from lancelet.file.small_files import SmallFile, open_together  # noqa: PLC0415 - see above
+        from lancelet.file.small_files import SmallFile, open_small_files  # noqa: PLC0415 - see above
 
         first = files[0]
         if not first.column_indices:
@@ -402,7 +402,7 @@ class Snapshot:
             for location, file, rows in zip(paths, files, num_rows, strict=True)
         ]
         with self.translating_missing_files():
-            opened = open_together(paths[0].store, small, self.stored_fields(first))
+            opened = open_small_files(paths[0].store, small, self.stored_fields(first))
         if opened is not None:
             self.version_cache.put(key, opened, value_bytes=opened.memory_bytes)
         return opened

@@ -1,4 +1,4 @@
-"""Datasets for PyTorch, under pylance's names; needs the extra `torch` where tensors are made."""
+"""Datasets for PyTorch with the names of pylance; tensors require the extra `torch`."""
 
 from lancelet.torch.device import preferred_device
 

@@ -1,13 +1,13 @@
-"""A dataset that another process prefetches.
+"""A dataset that is read ahead by another process.
 
     with async_dataset(functools.partial(LanceDataset, "t.lance", batch_size=256)) as batches:
         for batch in batches:
             ...
 
-The process is a new one, never a fork, since the threads of a reader do not survive a fork; so the
-function that makes the dataset must be picklable. It waits while `queue_size` batches are
-pending, and after the last one until it is closed, since it owns the shared memory of tensors in
-transit. Its errors are raised here.
+The process is spawned, not forked, because the threads of a reader do not survive a fork. The
+function that creates the dataset must therefore be picklable. The process blocks while `queue_size`
+batches are pending. After the last batch it waits to be closed, because it owns the shared memory
+of tensors in transit. Its errors are raised in the calling process.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _FAILED: Final = "failed"
 
 
 class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extra, without types here
-    """Items of a dataset that another process reads; `close` ends the process."""
+    """Iterates over a dataset that is read by another process; `close` ends the process."""
 
     def __init__(
         self, dataset_creator: Callable[[], Iterable[Any]], *, queue_size: int = 4
     ) -> None:
-        """Start to read at once.
+        """Start the process.
 
         Args:
-            dataset_creator: Makes the dataset, in the other process.
-            queue_size: How many items to read ahead.
+            dataset_creator: Creates the dataset in the spawned process.
+            queue_size: The number of items to read ahead.
         """
         super().__init__()
         self._creator = dataset_creator
@@ -48,7 +48,7 @@ class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extr
         self._start()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the items; a second time they are read again."""
+        """Yield the items; each iteration reads the dataset again."""
         if self._process is None:
             self._start()
         while True:
@@ -58,11 +58,11 @@ class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extr
                 continue
             self.close()
             if kind == _FAILED:
-                raise LanceletError("the process that reads ahead failed", error=value)
+                raise LanceletError("the reading process failed", error=value)
             return
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Terminate the process."""
         if self._process is not None:
             self._process.terminate()
             self._process.join()
@@ -78,7 +78,7 @@ class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extr
         self._process.start()
 
     def _next(self) -> tuple[str, Any]:
-        """Return what comes next, or that the process is no more."""
+        """Return the next message, or a failure if the process has ended."""
         while True:
             is_alive = self._process.is_alive()
             try:
@@ -94,7 +94,7 @@ class AsyncDataset(IterableDataset):  # type: ignore[misc]  # PyTorch is an extr
 def async_dataset(
     dataset_creator: Callable[[], Iterable[Any]], *, queue_size: int = 4
 ) -> Iterator[AsyncDataset]:
-    """Read a dataset ahead in another process, which ends with the block; see `AsyncDataset`."""
+    """Read a dataset ahead in another process, within a `with` block; see `AsyncDataset`."""
     dataset = AsyncDataset(dataset_creator, queue_size=queue_size)
     try:
         yield dataset
@@ -103,7 +103,7 @@ def async_dataset(
 
 
 def _read(creator: Callable[[], Iterable[Any]], items: Any) -> None:
-    """Put items into a queue until there are no more, then wait for the end."""
+    """Put all items into a queue, then wait to be terminated."""
     end = threading.Event()
     try:
         for item in creator():

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours and recall, to judge a search."""
+"""Exact nearest neighbors and recall, for evaluating a vector search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAIRWISE: Final = {"l2": pairwise_l2, "euclidean": pairwise_l2, "cosine": pairw
 
 
 def sort_tensors(source: Tensor, other: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` least values of each row of `source`, and those of `other` next to them."""
+    """Return the `k` smallest values per row of `source`, and the same elements of `other`."""
     least = require_torch().topk(source, min(k, source.shape[1]), dim=1, largest=False, sorted=True)
     return least.values, other.gather(1, least.indices)
 
@@ -35,21 +35,21 @@ def ground_truth(
     batch_size: int = 10240,
     device: str | None = None,
 ) -> Tensor:
-    """Return the ids of the nearest rows of each query, by comparing every row.
+    """Return the row ids of the exact nearest neighbors of each query.
 
     Args:
         ds: The dataset.
         column: The vector column.
-        query: A matrix with a query in each row.
+        query: A matrix with one query per row.
         metric_type: `L2` or `cosine`.
-        k: The number of rows for each query.
-        batch_size: The number of rows in a batch.
-        device: The device to compute on, by default the best one available.
+        k: The number of neighbors per query.
+        batch_size: The number of rows per batch.
+        device: The device to compute on; by default the best available one.
     """
     torch = require_torch()
     pairwise = _PAIRWISE.get(metric_type.lower())
     if pairwise is None:
-        raise InvalidInputError("no such metric", metric=metric_type, known=sorted(_PAIRWISE))
+        raise InvalidInputError("unknown metric", metric=metric_type, known=sorted(_PAIRWISE))
     chosen = preferred_device(device)
     queries = torch.as_tensor(query).to(chosen)
     least = torch.empty((len(queries), 0), device=chosen)
@@ -74,7 +74,7 @@ def recall(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> npt.NDArray[
 
 
 def infer_vector_column(ds: LanceDataset) -> str | None:
-    """Return the first column of vectors, or None."""
+    """Return the name of the first vector column, or None."""
     for field in ds.schema:
         if pa.types.is_fixed_size_list(field.type) and pa.types.is_floating(field.type.value_type):
             return str(field.name)

@@ -1,11 +1,10 @@
-"""Datasets for the loaders of PyTorch: an iterable one, and one that is indexed by row.
+"""Iterable and map-style datasets for PyTorch data loaders.
 
     for batch in LanceDataset("s3://bucket/t.lance", batch_size=256, columns=["image", "label"]):
         ...
 
-The first yields whole batches, so give the loader `batch_size=None`. Each of several workers or
-machines reads its share. `state_dict` saves the position of a run, and `load_state_dict` resumes
-from it.
+`LanceDataset` yields whole batches, so pass `batch_size=None` to the data loader. Workers and ranks
+read disjoint parts. `state_dict` saves the position of a run; `load_state_dict` resumes from it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 from lancelet.training.plan import blob_columns
 
 _OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
-"""Samplers that leave out the rows that were seen without reading them."""
+"""Samplers that skip consumed rows without reading them."""
 
 
 class ToTensorFn(Protocol):
@@ -53,14 +52,14 @@ class ToTensorFn(Protocol):
         use_blob_api: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Return the batch that the loader yields."""
+        """Return the converted batch."""
 
 
 class TensorDataset(Dataset):  # type: ignore[misc]  # PyTorch is an extra, without types here
-    """A tensor split into batches, each an item."""
+    """A tensor divided into batches, which are the items of the dataset."""
 
     def __init__(self, data: Any, batch_size: int, *_args: Any, **_kwargs: Any) -> None:
-        """Split a tensor or an array into batches."""
+        """Divide a tensor or an array into batches."""
         super().__init__()
         self._data = data if hasattr(data, "device") else require_torch().from_numpy(data)
         self._batch_size = batch_size
@@ -80,12 +79,12 @@ class TensorDataset(Dataset):  # type: ignore[misc]  # PyTorch is an extra, with
 
 
 def concat_batches(bs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches as one."""
+    """Concatenate batches."""
     return pa.concat_batches(bs)
 
 
 class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
-    """Batches of a dataset, to iterate over."""
+    """An iterable dataset of batches."""
 
     def __init__(
         self,
@@ -114,21 +113,21 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             batch_size: The maximum number of rows of a batch.
             dataset_options: Options of `lancelet.dataset`, if a URI is given.
             columns: The columns to read.
-            filter: Reads only rows for which it is true.
+            filter: An SQL predicate on the rows to read.
             samples: The number of rows to sample; 0 for all.
-            cache: Whether to keep batches in memory for later epochs.
-            with_row_id: Whether to read the row ids too.
-            rank: The rank of this process, instead of the one that PyTorch reports.
+            cache: Whether to cache batches in memory for later epochs.
+            with_row_id: Whether to include row ids.
+            rank: The rank of this process; reported by PyTorch by default.
             world_size: The number of processes.
-            shard_granularity: Whether processes share out fragments or batches.
-            batch_readahead: Has no effect: reading ahead is bounded by bytes.
-            to_tensor_fn: Converts batches; None leaves them as they are.
-            sampler: Chooses the rows, instead of the arguments above.
-            auto_detect_rank: Whether to ask PyTorch for rank and world size.
+            shard_granularity: Whether to distribute fragments or batches among processes.
+            batch_readahead: Ignored; read-ahead is limited by bytes.
+            to_tensor_fn: Converts batches; None yields Arrow batches.
+            sampler: Selects the rows, instead of the arguments above.
+            auto_detect_rank: Whether to use the rank and world size reported by PyTorch.
             plan_options: Options of `lancelet.training.plan` (`shuffle`, `splits`, `seed`, ...) and
-                of its loader (`uneven`, `full_batches`, `decode`, `prefetch_bytes`, ...). With any
-                of them, rows come in the order of that plan, ranks have equal steps, and runs
-                resume from `state_dict` in the middle of an epoch with any number of ranks.
+                of its loader (`uneven`, `full_batches`, `decode`, `prefetch_bytes`, ...). If any
+                is given, rows have the order of the plan, ranks have equal steps, and runs resume
+                from `state_dict` in the middle of an epoch with any number of ranks.
 
         Raises:
             InvalidInputError: An option is unknown.
@@ -164,25 +163,27 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._loader = self._planned(plan_options) if plan_options else None
 
     def _planned(self, options: Mapping[str, Any]) -> Loader:
-        """Return what loads batches by a plan."""
+        """Return a loader with the given plan and loader options."""
         detects = self._detects_rank
         rank = get_global_rank() if self.rank is None and detects else self.rank
         size = get_global_world_size() if self.world_size is None and detects else self.world_size
         loading = {name: value for name, value in options.items() if name in LOADER_OPTIONS}
         planning = {name: value for name, value in options.items() if name not in loading}
-        made = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
+        training_plan = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
         convert = self._to_tensor if "decode" not in loading else None
         to: Any = "torch"
         if convert is to_tensor:
             to = to_tensors
         elif convert is not None:
             to = partial(_batches, convert)
-        return made.loader(self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading)
+        return training_plan.loader(
+            self.batch_size, rank=rank or 0, world_size=size or 1, to=to, **loading
+        )
 
     def set_epoch(self, epoch: int) -> None:
-        """Move to the start of an epoch of a plan; the epoch that is being read continues."""
+        """Move to the start of an epoch of a plan; has no effect for the current epoch."""
         if self._loader is None:
-            raise InvalidInputError("epochs are of plans; give shuffle=, splits= or seed=")
+            raise InvalidInputError("only plans have epochs; set shuffle=, splits= or seed=")
         self._loader.set_epoch(epoch)
 
     def __repr__(self) -> str:
@@ -190,11 +191,11 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are read."""
+        """The schema of the batches."""
         return self.dataset.scanner(columns=self.columns, limit=0).projected_schema
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield batches, each converted."""
+        """Yield converted batches."""
         if self._loader is not None:
             worker = require_torch().utils.data.get_worker_info()
             if worker is not None:
@@ -208,16 +209,16 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._seen_rows = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of this process, to be saved with the model."""
+        """Return the position of this process."""
         if self._loader is not None:
             return {**self._loader.state_dict()}
         return {"rows": self._seen_rows, "version": self.dataset.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a saved position, at the version of the run, with the next iteration.
+        """Resume from a saved position and version in the next iteration.
 
-        The state of a whole `StatefulDataLoader` resumes a plan with any number of workers, in a
-        loader that is made of the dataset afterwards.
+        To resume a plan with a different number of workers, load the state of the whole
+        `StatefulDataLoader` before creating a loader of this dataset.
         """
         if self._loader is not None:
             self._loader.load_state_dict(_latest(state))
@@ -228,7 +229,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._skip_rows = self._seen_rows = int(state["rows"])
 
     def _converted(self, batch: pa.RecordBatch) -> Any:
-        """Return the batch that the loader yields, with blobs as files that are read on demand."""
+        """Convert a batch; blobs are file objects that are read on demand."""
         options: dict[str, Any] = {"hf_converter": None}
         values: pa.RecordBatch | dict[str, Any] = batch
         if self._blobs:
@@ -245,12 +246,12 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         if self._cached is not None:
             yield from without_first(iter(self._cached), skip_rows)
             return
-        kept: list[pa.RecordBatch] | None = [] if self.cache and not skip_rows else None
+        cached_batches: list[pa.RecordBatch] | None = [] if self.cache and not skip_rows else None
         for batch in _joined(self._read(skip_rows), self.batch_size):
-            if kept is not None:
-                kept.append(batch)
+            if cached_batches is not None:
+                cached_batches.append(batch)
             yield batch
-        self._cached = kept
+        self._cached = cached_batches
 
     def _read(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
         columns: Any = self.columns or self.dataset.schema.names
@@ -266,11 +267,11 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         with_row_id = self.with_row_id
         if with_row_id and isinstance(sampler, ShardedBatchSampler) and not self._blobs:
             warnings.warn(
-                "with_row_id is not supported for ShardedBatchSampler: no ids come with the rows",
+                "with_row_id is not supported for ShardedBatchSampler and is ignored",
                 stacklevel=2,
             )
             with_row_id = False
-        reading: dict[str, Any] = {
+        scan_options: dict[str, Any] = {
             "columns": columns,
             "filter": self.filter,
             "batch_size": self.batch_size,
@@ -278,8 +279,8 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             "batch_readahead": self.batch_readahead,
         }
         if isinstance(sampler, _OURS):
-            return sampler(self.dataset, **reading, skip_rows=skip_rows)
-        return without_first(sampler(self.dataset, **reading), skip_rows)
+            return sampler(self.dataset, **scan_options, skip_rows=skip_rows)
+        return without_first(sampler(self.dataset, **scan_options), skip_rows)
 
     def _own_sampler(self) -> Sampler:
         detects = self._detects_rank
@@ -293,7 +294,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
 
 
 class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
-    """Rows of a dataset by row index; every process opens it for itself, at one version."""
+    """A map-style dataset of rows; each process opens the dataset at the same version."""
 
     def __init__(
         self,
@@ -301,7 +302,7 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         *,
         dataset_options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read the latest version, or the version that the options name."""
+        """Open the latest version, or the version in the options."""
         super().__init__()
         table = open_dataset(uri, **(dataset_options or {}))
         self.uri = uri
@@ -319,7 +320,7 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         return self.__getitems__([idx])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the rows of a batch at once, as loaders request them."""
+        """Return the rows of a batch."""
         if self._ds is None:
             table = open_dataset(self.uri, **self.dataset_options)
             table.snapshot.check_identity(self._identity)
@@ -328,12 +329,12 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the open dataset: workers open it again."""
+        """Exclude the open dataset; workers open it again."""
         return {**self.__dict__, "_ds": None}
 
 
 def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **kwargs: Any) -> Any:
-    """Return a loader whose workers are spawned, which is safe with any dataset."""
+    """Return a data loader with spawned workers, which is safe for all datasets."""
     torch = require_torch()
     options = {
         "persistent_workers": num_workers > 0,
@@ -348,7 +349,7 @@ def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **
 
 
 def _batches(to_tensor_fn: Callable[..., Any], rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
-    """Return each batch as a function of the user's makes it."""
+    """Convert each batch with a user function."""
     parts = [part.combine_chunks().to_batches()[0] for part in parts_of(rows, sizes)]
     return [to_tensor_fn(part, hf_converter=None) for part in parts]
 
@@ -356,22 +357,22 @@ def _batches(to_tensor_fn: Callable[..., Any], rows: pa.Table, sizes: Sequence[i
 def _check_plan_options(
     options: Mapping[str, Any], samples: int | None, sampler: Any, granularity: Any
 ) -> None:
-    """Raise if an option is unknown, or others choose the rows."""
-    known = sorted({*PLAN_OPTIONS, *LOADER_OPTIONS})
-    unknown = sorted(set(options) - set(known))
+    """Raise if an option is unknown, or conflicts with other arguments."""
+    valid_names = sorted({*PLAN_OPTIONS, *LOADER_OPTIONS})
+    unknown = sorted(set(options) - set(valid_names))
     if unknown:
-        near = get_close_matches(unknown[0], known, 1)
+        near = get_close_matches(unknown[0], valid_names, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidInputError(f"no such option{hint}", unknown=unknown, known=known)
+        raise InvalidInputError(f"unknown option{hint}", unknown=unknown, known=valid_names)
     if options and (samples or sampler is not None or granularity is not None):
         raise InvalidInputError(
-            "samples, sampler and shard_granularity choose rows otherwise than a plan does",
+            "plan options cannot be combined with samples, sampler or shard_granularity",
             options=sorted(options),
         )
 
 
 def _latest(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the position of a whole loader of PyTorch: that of the batch it yielded last."""
+    """Return the position in the state of a dataset or a whole `StatefulDataLoader`."""
     if "plan" in state:
         return state
     parts, unseen = [state], 0
@@ -380,8 +381,8 @@ def _latest(state: Mapping[str, Any]) -> Mapping[str, Any]:
         unseen = state["_steps_since_snapshot"]
     if unseen or not all("dataset_state" in part for part in parts):
         raise InvalidInputError(
-            "the state is neither of a dataset nor of a StatefulDataLoader that keeps one of each "
-            "step (snapshot_every_n_steps=1)",
+            "expected the state of a dataset, or of a StatefulDataLoader with "
+            "snapshot_every_n_steps=1",
             found=sorted(state),
         )
     positions = [part["dataset_state"] for part in parts]
@@ -389,15 +390,15 @@ def _latest(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: found[name] for name in found if name not in ("origin", "share")}
 
 
-def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches, with small ones joined up to a maximum number of rows."""
-    waiting: list[pa.RecordBatch] = []
+def _joined(batches: Iterable[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+    """Concatenate small batches, up to a maximum number of rows."""
+    pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        if waiting and rows + batch.num_rows > most:
-            yield concat_batches(waiting)
-            waiting, rows = [], 0
-        waiting.append(batch)
+        if pending and rows + batch.num_rows > rows_max:
+            yield concat_batches(pending)
+            pending, rows = [], 0
+        pending.append(batch)
         rows += batch.num_rows
-    if waiting:
-        yield concat_batches(waiting)
+    if pending:
+        yield concat_batches(pending)

@@ -1,4 +1,4 @@
-"""Rank and world size of this process, in a distributed run and among the workers of a loader.
+"""Rank and world size of this process, including the workers of a data loader.
 
 2 machines, 3 workers each      machine 1, worker 2      rank 5 of 6
 """
@@ -11,36 +11,36 @@ from lancelet.torch.required import torch_if_installed
 
 
 def get_dist_world_size() -> int:
-    """Return the world size of the distributed run, 1 without one."""
+    """Return the number of distributed processes; 1 without a process group."""
     processes = _processes()
     return 1 if processes is None else int(processes.get_world_size())
 
 
 def get_dist_rank() -> int:
-    """Return which of them this is."""
+    """Return the rank among distributed processes; 0 without a process group."""
     processes = _processes()
     return 0 if processes is None else int(processes.get_rank())
 
 
 def get_mp_world_size() -> int:
-    """Return the number of workers of the loader, 1 outside of one."""
+    """Return the number of workers of the data loader; 1 outside of a worker."""
     worker = _worker()
     return 1 if worker is None else int(worker.num_workers)
 
 
 def get_mp_rank() -> int:
-    """Return which of them this is."""
+    """Return the worker id; 0 outside of a worker."""
     worker = _worker()
     return 0 if worker is None else int(worker.id)
 
 
 def get_global_world_size() -> int:
-    """Return the number of processes that read."""
+    """Return the number of reading processes: distributed processes times workers."""
     return get_dist_world_size() * get_mp_world_size()
 
 
 def get_global_rank() -> int:
-    """Return which of them this is."""
+    """Return the rank among all reading processes."""
     return get_dist_rank() * get_mp_world_size() + get_mp_rank()
 
 

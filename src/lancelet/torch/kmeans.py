@@ -1,11 +1,11 @@
 """K-means on tensors, on any device.
 
-    values 1 2 9 10, k 2      centroids 1 2  ->  1 and 7  ->  1.5 and 9.5      then nothing moves
+    values 1 2 9 10, k 2      centroids 1 2  ->  1 and 7  ->  1.5 and 9.5      then unchanged
 
-Lloyd's rounds: every vector goes to the nearest centroid, and every centroid to the mean of its
-vectors. A centroid without vectors goes to the place of one that has many, a little aside, so that
-they part these between them. Vectors with an element that is not finite belong to no cluster. For
-angles all vectors are made as long as 1 first.
+Lloyd's algorithm: each iteration assigns vectors to the nearest centroid, and sets each centroid to
+the mean of its vectors. A centroid without vectors is replaced by a slightly shifted copy of one
+with many vectors, which splits that cluster. Vectors with non-finite elements belong to no cluster.
+For the cosine metric, vectors are normalized.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from lancelet.torch.distance import Tensor, cosine_distance, dot_distance, l2_di
 from lancelet.torch.required import require_torch
 from lancelet.torch.tensors import numbers_of
 
-_NEAREST: Final[dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = {
+_DISTANCES: Final[dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = {
     "l2": l2_distance,
     "euclidean": l2_distance,
     "cosine": cosine_distance,
     "dot": dot_distance,
 }
-_ASIDE: Final = 1e-3
-"""How far aside, relative to the centroid that is parted, its new neighbour starts."""
+_SPLIT_OFFSET: Final = 1e-3
+"""The relative shift of the copy of a centroid that is split."""
 
 
 class KMeans:
-    """Clusters vectors.
+    """K-means clustering.
 
-    Its `centroids` are a matrix with a row for each cluster, None before `fit`; `total_distance` is
-    the sum of distances in the last iteration.
+    `centroids` is a matrix with a row per cluster, or None before `fit`. `total_distance` is the
+    sum of distances in the last iteration.
     """
 
     def __init__(
@@ -55,16 +55,19 @@ class KMeans:
         Args:
             k: The number of clusters.
             metric: `l2`, `cosine` or `dot`.
-            init: How the first centroids are chosen; only at random.
+            init: The initialization; only `random` is supported.
             max_iters: The maximum number of iterations.
             tolerance: Stops when centroids move less than this, relative to their size.
             centroids: The initial centroids, instead of random vectors.
             seed: Makes the random choice reproducible.
-            device: The device to compute on, by default the best one available.
+            device: The device to compute on; by default the best available one.
         """
-        if metric not in _NEAREST or init != "random":
+        if metric not in _DISTANCES or init != "random":
             raise InvalidInputError(
-                "no such metric or way to start", metric=metric, init=init, known=sorted(_NEAREST)
+                "unknown metric or initialization",
+                metric=metric,
+                init=init,
+                known=sorted(_DISTANCES),
             )
         self.k = k
         self.metric = metric
@@ -79,12 +82,12 @@ class KMeans:
         return f"KMeans(k={self.k}, metric={self.metric}, device={self.device})"
 
     def fit(self, data: Any, column: str | None = None) -> None:
-        """Find the centroids.
+        """Compute the centroids.
 
         Args:
-            data: Vectors as an array, a tensor, or a column of Arrow; or a dataset that yields
-                batches of them as often as it is iterated over.
-            column: Which of the tensors of a batch, if it has several.
+            data: Vectors as an array, a tensor or an Arrow array; or an iterable of batches that
+                can be iterated repeatedly.
+            column: The name of the vectors in batches with several columns.
         """
         torch = require_torch()
         whole = isinstance(data, pa.Array | pa.ChunkedArray) or hasattr(data, "dtype")
@@ -94,42 +97,42 @@ class KMeans:
         self.centroids = self.prepared(self.centroids)
         for _ in range(self.max_iters):
             before = self.centroids
-            self.centroids = self._round(self._parts(batches, column), before)
+            self.centroids = self._iterate(self._parts(batches, column), before)
             moved = torch.linalg.norm(self.centroids - before)
             if moved <= self.tolerance * torch.linalg.norm(before):
                 break
 
     def transform(self, data: Any) -> Tensor:
-        """Return which cluster each vector belongs to, -1 for those that belong to none."""
+        """Return the cluster of each vector, or -1 for vectors with non-finite elements."""
         if self.centroids is None:
-            raise InvalidInputError("there are no centroids yet: call `fit` first", k=self.k)
-        return _NEAREST[self.metric](self.prepared(self._tensor(data)), self.centroids)[0]
+            raise InvalidInputError("the model has no centroids; call `fit` first", k=self.k)
+        return _DISTANCES[self.metric](self.prepared(self._tensor(data)), self.centroids)[0]
 
     def rebuild_index(self) -> None:
-        """Do nothing: distances are computed from the centroids as they are."""
+        """Do nothing; exists for compatibility with pylance."""
 
     def prepared(self, vectors: Tensor) -> Tensor:
-        """Return vectors as they are compared: for angles as long as 1."""
+        """Normalize vectors for the cosine metric."""
         if self.metric != "cosine":
             return vectors
         return require_torch().nn.functional.normalize(vectors, dim=1)
 
-    def _round(self, parts: Iterator[Tensor], start: Tensor) -> Tensor:
-        """Return the means of the vectors that are nearest to each centroid."""
+    def _iterate(self, parts: Iterator[Tensor], start: Tensor) -> Tensor:
+        """Return the centroids after one iteration."""
         torch = require_torch()
         sums = torch.zeros_like(start, dtype=torch.float32)
         counts = torch.zeros(len(sums), dtype=torch.float32, device=self.device)
         self.total_distance = 0.0
         for part in parts:
-            ids, distances = _NEAREST[self.metric](part, start)
-            known = ids >= 0
-            self.total_distance += float(distances[known].sum())
-            sums.index_add_(0, ids[known], part[known].float())
-            counts.index_add_(0, ids[known], torch.ones_like(distances[known]).float())
+            ids, distances = _DISTANCES[self.metric](part, start)
+            is_assigned = ids >= 0
+            self.total_distance += float(distances[is_assigned].sum())
+            sums.index_add_(0, ids[is_assigned], part[is_assigned].float())
+            counts.index_add_(0, ids[is_assigned], torch.ones_like(distances[is_assigned]).float())
         means = sums / counts.clamp(min=1)[:, None]
         empty = counts == 0
         crowded = means[torch.argsort(counts, descending=True)[: int(empty.sum())]]
-        means[empty] = crowded * (1 + _ASIDE)
+        means[empty] = crowded * (1 + _SPLIT_OFFSET)
         return self.prepared(means).to(start.dtype)
 
     def _random_start(self, parts: Iterator[Tensor]) -> Tensor:
@@ -138,13 +141,13 @@ class KMeans:
         vectors = vectors[torch.isfinite(vectors).all(dim=1)]
         if len(vectors) < self.k:
             raise InvalidInputError(
-                "there are fewer vectors than clusters; ask for fewer",
+                "fewer vectors than clusters; reduce k",
                 vectors=len(vectors),
                 k=self.k,
             )
-        chance = torch.Generator()
-        chance.seed() if self.seed is None else chance.manual_seed(self.seed)
-        chosen = torch.randperm(len(vectors), generator=chance)[: self.k]
+        random = torch.Generator()
+        random.seed() if self.seed is None else random.manual_seed(self.seed)
+        chosen = torch.randperm(len(vectors), generator=random)[: self.k]
         return vectors[chosen.to(vectors.device)]
 
     def _parts(self, batches: Iterable[Any], column: str | None) -> Iterator[Tensor]:

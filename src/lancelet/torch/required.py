@@ -1,7 +1,7 @@
-"""PyTorch, where it is installed.
+"""Optional import of PyTorch.
 
-Its loader tells datasets apart by their base classes. Without PyTorch they have plain ones, so that
-everything but the tensors works, and calls that need tensors say what to install.
+PyTorch data loaders distinguish datasets by their base classes. Without PyTorch, datasets have
+placeholder base classes, and calls that require tensors raise `UnsupportedError`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ try:
 except ImportError:
 
     class Dataset:  # type: ignore[no-redef]
-        """Takes the place of a class that is not installed."""
+        """A placeholder base class."""
 
     class IterableDataset:  # type: ignore[no-redef]
-        """Takes the place of a class that is not installed."""
+        """A placeholder base class."""
 
 
 def require_torch() -> Any:

@@ -1,4 +1,4 @@
-"""Columns of Arrow as tensors, without a copy where the layout allows it."""
+"""Conversion of Arrow columns to tensors, without a copy if the layout permits it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def to_tensor(
     use_blob_api: bool = False,
     **_options: Any,
 ) -> Any:
-    """Return a tensor for each column by name, or the tensor of the only column.
+    """Return a tensor per column by name, or the tensor of a single column.
 
     Args:
         batch: Rows, or columns by name.
-        uint64_as_int64: Whether to convert uint64 to int64, which PyTorch can compute with.
-        hf_converter: Converts columns that are not numbers.
-        use_blob_api: Whether some columns are lists of blobs, which raise.
-        **_options: Ignored; other converters take them.
+        uint64_as_int64: Whether to convert uint64 to int64, as PyTorch lacks uint64 arithmetic.
+        hf_converter: Converts non-numeric columns.
+        use_blob_api: Whether columns may be lists of blobs, which are not supported.
+        **_options: Ignored; used by other converters.
     """
     torch = require_torch()
     names = batch.schema.names if isinstance(batch, pa.RecordBatch) else list(batch)
@@ -49,9 +49,9 @@ def to_tensor(
 
 
 def to_tensors(rows: pa.Table, sizes: Sequence[int]) -> list[Any]:
-    """Return what `to_tensor` returns for each batch, by one conversion a column.
+    """Return the result of `to_tensor` for each batch, converting all batches together.
 
-    A column with nulls is converted batch by batch, so that no batch depends on its neighbours.
+    Columns with nulls are converted separately for each batch, because nulls change the type.
     """
     columns = {name: _split(name, rows[name].combine_chunks(), sizes) for name in rows.schema.names}
     if len(columns) == 1:
@@ -67,7 +67,7 @@ def _split(name: str, array: pa.Array, sizes: Sequence[int]) -> Sequence[Any]:
 
 
 def parts_of(values: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return parts of these sizes, of Arrow or of what Python slices.
+    """Split Arrow data or a sequence into parts of the given sizes.
 
     >>> parts_of([1, 2, 3], [2, 1])
     [[1, 2], [3]]
@@ -94,21 +94,21 @@ def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:
 
 
 class _Shared:
-    """An array that may not be written to, as one that may: PyTorch has no read-only tensors.
+    """Presents a read-only array as writable, because PyTorch has no read-only tensors.
 
-    It would warn, and what silences warnings is one for all threads.
+    PyTorch warns about read-only arrays, and warning filters are shared by all threads.
     """
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         interface = values.__array_interface__
         self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-        self._values = values  # whose memory it is
+        self._values = values  # owns the memory
 
 
 def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:
-    """Return values as an array of numbers, a row of it for each list, or None if they are none.
+    """Return numbers as a NumPy array, with a row per list, or None for other types.
 
-    bfloat16 come as their 16 bits; the second result says so.
+    The second result is true for bfloat16, which is returned as int16.
 
     >>> numbers_of(pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64(), 2)))[0].shape
     (2, 2)
@@ -129,7 +129,7 @@ def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:
         return array.to_numpy(zero_copy_only=False), False
     values = to_numpy(array)
     if is_number:
-        values.flags.writeable = False  # it is the memory of the array
+        values.flags.writeable = False  # shares the memory of the array
     return values, False
 
 

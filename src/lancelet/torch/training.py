@@ -8,7 +8,7 @@
 A residual is a vector minus its centroid, split into the sub-vectors of PQ. The `one_pass`
 functions do two steps each. Pass the results to `create_index` as `ivf_centroids` and
 `pq_codebook`. A device is `cuda`, `cuda:1`, `mps`, or `cpu`, with the same
-results but for rounding.
+results except for rounding.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from lancelet.torch.required import require_torch
 if TYPE_CHECKING:
     from lancelet.dataset import LanceDataset
 
-_WORDS: Final = 256
-_PQ_SAMPLE: Final = _WORDS * 256
-_PIECE: Final = "__residual_subvec_"
+_NUM_CODES: Final = 256
+_PQ_SAMPLE: Final = _NUM_CODES * 256
+_SUB_VECTOR_PREFIX: Final = "__residual_subvec_"
 
 
 def train_ivf_centroids_on_accelerator(
@@ -49,7 +49,7 @@ def train_ivf_centroids_on_accelerator(
     max_iters: int = 50,
     filter_nan: bool = True,
 ) -> tuple[npt.NDArray[Any], KMeans]:
-    """Return the IVF centroids, and the k-means that assigns vectors to them.
+    """Return the IVF centroids, and the k-means model that assigns vectors to them.
 
     Args:
         dataset: The dataset with the vectors.
@@ -96,14 +96,13 @@ def compute_partitions(
     Args:
         dataset: The dataset with the vectors.
         column: The vector column.
-        kmeans: The k-means that assigns them.
+        kmeans: The k-means model that assigns vectors to partitions.
         batch_size: The number of vectors in a batch.
-        dst_dataset_uri: The URI to write to, by default a new temporary folder.
-        allow_cuda_tf32: Whether products on CUDA may be of lower precision.
-        num_sub_vectors: The number of sub-vectors of each residual; without it no residuals are
-            written.
+        dst_dataset_uri: The URI to write to, by default a new temporary directory.
+        allow_cuda_tf32: Whether matrix products on CUDA may use TF32.
+        num_sub_vectors: The number of sub-vectors of each residual; None writes no residuals.
         filter_nan: Whether to skip null vectors; vectors that are not finite are always skipped.
-        sample_size: The number of rows to sample, by default all.
+        sample_size: The number of rows to sample, all by default.
     """
     rows = Batches(
         dataset,
@@ -114,10 +113,10 @@ def compute_partitions(
         with_row_id=not sample_size,
     )
     dimension = int(_centroids(kmeans).shape[1])
-    _check_pieces(dimension, num_sub_vectors or 1)
+    _check_dimension(dimension, num_sub_vectors or 1)
     fields = [pa.field("row_id", pa.uint64()), pa.field("partition", pa.uint32())]
-    piece = pa.list_(pa.float32(), dimension // (num_sub_vectors or 1))
-    fields += [pa.field(name, piece) for name in _pieces(num_sub_vectors or 0)]
+    sub_vector_type = pa.list_(pa.float32(), dimension // (num_sub_vectors or 1))
+    fields += [pa.field(name, sub_vector_type) for name in _sub_vector_names(num_sub_vectors or 0)]
     schema = pa.schema(fields)
 
     def assigned() -> Iterator[pa.RecordBatch]:
@@ -126,7 +125,8 @@ def compute_partitions(
             if num_sub_vectors:
                 columns += [
                     pa.FixedSizeListArray.from_arrays(
-                        pa.array(np.ascontiguousarray(part).reshape(-1), pa.float32()), type=piece
+                        pa.array(np.ascontiguousarray(part).reshape(-1), pa.float32()),
+                        type=sub_vector_type,
                     )
                     for part in np.split(_array(residuals), num_sub_vectors, axis=1)
                 ]
@@ -144,26 +144,26 @@ def train_pq_codebook_on_accelerator(
     batch_size: int = 40960,
     dtype: Any = np.float32,
 ) -> tuple[npt.NDArray[Any], list[KMeans]]:
-    """Return the codebook of each sub-vector, and the k-means that assign codes.
+    """Return the codebook of each sub-vector, and the k-means models that assign codes.
 
     Args:
-        dataset: The table that `compute_partitions` wrote with the same `num_sub_vectors`.
+        dataset: The table written by `compute_partitions` with the same `num_sub_vectors`.
         metric_type: `L2`, `cosine` or `dot`.
         accelerator: The device to compute on.
         num_sub_vectors: The number of sub-vectors.
         batch_size: The number of residuals in a batch.
         dtype: The type of the codebooks.
     """
-    names = _pieces(num_sub_vectors)
-    # Residuals of vectors as long as 1 are compared by their distances.
+    names = _sub_vector_names(num_sub_vectors)
+    # Residuals of normalized vectors use the L2 distance.
     metric = _metric("l2" if metric_type.lower() == "cosine" else metric_type)
     sample = Batches(dataset, batch_size, columns=names, samples=_PQ_SAMPLE, cache=True)
-    found = []
+    kmeans_list = []
     for name in names:
-        words = KMeans(_WORDS, metric=metric, device=preferred_device(accelerator))
-        words.fit(sample, column=name if num_sub_vectors > 1 else None)
-        found.append(words)
-    return np.stack([_array(words.centroids) for words in found]).astype(dtype), found
+        kmeans = KMeans(_NUM_CODES, metric=metric, device=preferred_device(accelerator))
+        kmeans.fit(sample, column=name if num_sub_vectors > 1 else None)
+        kmeans_list.append(kmeans)
+    return np.stack([_array(kmeans.centroids) for kmeans in kmeans_list]).astype(dtype), kmeans_list
 
 
 def compute_pq_codes(
@@ -176,13 +176,13 @@ def compute_pq_codes(
     """Write a table with the PQ codes of each row; return its URI and its files.
 
     Args:
-        dataset: The table that `compute_partitions` wrote with the same `num_sub_vectors`.
-        kmeans_list: The k-means of each sub-vector.
+        dataset: The table written by `compute_partitions` with the same `num_sub_vectors`.
+        kmeans_list: The k-means model of each sub-vector.
         batch_size: The number of residuals in a batch.
-        dst_dataset_uri: The URI to write to, by default a new temporary folder.
-        allow_cuda_tf32: Whether products on CUDA may be of lower precision.
+        dst_dataset_uri: The URI to write to, by default a new temporary directory.
+        allow_cuda_tf32: Whether matrix products on CUDA may use TF32.
     """
-    names = _pieces(len(kmeans_list))
+    names = _sub_vector_names(len(kmeans_list))
     rows = Batches(dataset, batch_size, columns=["row_id", "partition", *names])
     schema = _code_schema(len(kmeans_list))
 
@@ -208,7 +208,7 @@ def one_pass_train_ivf_pq_on_accelerator(
     max_iters: int = 50,
     filter_nan: bool = True,
 ) -> tuple[npt.NDArray[Any], KMeans, npt.NDArray[Any], list[KMeans]]:
-    """Return IVF centroids and PQ codebooks, each with its k-means, in one pass."""
+    """Return IVF centroids and PQ codebooks, with their k-means models, in one pass."""
     centroids, kmeans = train_ivf_centroids_on_accelerator(
         dataset,
         column,
@@ -231,10 +231,10 @@ def one_pass_train_ivf_pq_on_accelerator(
             filter_nan=filter_nan,
             sample_size=_PQ_SAMPLE,
         )
-        words, finders = train_pq_codebook_on_accelerator(
+        codebook, kmeans_list = train_pq_codebook_on_accelerator(
             residuals, metric_type, accelerator, num_sub_vectors, batch_size, centroids.dtype
         )
-    return centroids, kmeans, words, finders
+    return centroids, kmeans, codebook, kmeans_list
 
 
 def one_pass_assign_ivf_pq_on_accelerator(
@@ -255,17 +255,17 @@ def one_pass_assign_ivf_pq_on_accelerator(
     Args:
         dataset: The dataset with the vectors.
         column: The vector column.
-        metric_type: Has no effect: each k-means has its metric.
-        accelerator: Has no effect: each k-means has its device.
-        ivf_kmeans: The k-means that assigns vectors to partitions.
-        pq_kmeans_list: The k-means of each sub-vector.
-        dst_dataset_uri: The URI to write to, by default a new temporary folder.
+        metric_type: Ignored; the models have a metric.
+        accelerator: Ignored; the models have a device.
+        ivf_kmeans: The k-means model that assigns vectors to partitions.
+        pq_kmeans_list: The k-means model of each sub-vector.
+        dst_dataset_uri: The URI to write to, by default a new temporary directory.
         batch_size: The number of vectors in a batch.
         filter_nan: Whether to skip null vectors; vectors that are not finite are always skipped.
-        allow_cuda_tf32: Whether products on CUDA may be of lower precision.
+        allow_cuda_tf32: Whether matrix products on CUDA may use TF32.
     """
     del metric_type, accelerator
-    _check_pieces(int(_centroids(ivf_kmeans).shape[1]), len(pq_kmeans_list))
+    _check_dimension(int(_centroids(ivf_kmeans).shape[1]), len(pq_kmeans_list))
     rows = Batches(
         dataset,
         batch_size,
@@ -284,29 +284,31 @@ def one_pass_assign_ivf_pq_on_accelerator(
         return _written(pa.RecordBatchReader.from_batches(schema, coded()), dst_dataset_uri)
 
 
-def _present(dataset: LanceDataset, column: str, leaves_out_null: bool) -> str | None:
-    """Return the filter of the rows to read."""
-    is_needed = leaves_out_null and dataset.schema.field(column).nullable
+def _present(dataset: LanceDataset, column: str, skip_nulls: bool) -> str | None:
+    """Return a filter for non-null vectors, or None if it is not needed."""
+    is_needed = skip_nulls and dataset.schema.field(column).nullable
     return f"{column} is not null" if is_needed else None
 
 
 def _residuals(
     rows: Batches, column: str, kmeans: KMeans
 ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], Any]]:
-    """Yield the ids, the partitions and the residuals of the rows that belong to a partition."""
+    """Yield the row ids, partitions and residuals of the assigned rows."""
     centroids = _centroids(kmeans)
     for batch in rows:
         vectors = kmeans.prepared(batch[column].to(centroids.device))
         partitions = kmeans.transform(vectors)
-        known = partitions >= 0
-        ids = _array(batch["_rowid"][known.cpu()]).astype(np.uint64)
-        partitions = partitions[known]
-        residuals = vectors[known] - centroids[partitions]
+        is_assigned = partitions >= 0
+        ids = _array(batch["_rowid"][is_assigned.cpu()]).astype(np.uint64)
+        partitions = partitions[is_assigned]
+        residuals = vectors[is_assigned] - centroids[partitions]
         yield ids, _array(partitions).astype(np.uint32), residuals
 
 
-def _codes(parts: Sequence[Any], finders: Sequence[KMeans]) -> npt.NDArray[np.uint8]:
-    found = [_array(finder.transform(part)) for part, finder in zip(parts, finders, strict=True)]
+def _codes(parts: Sequence[Any], kmeans_list: Sequence[KMeans]) -> npt.NDArray[np.uint8]:
+    found = [
+        _array(kmeans.transform(part)) for part, kmeans in zip(parts, kmeans_list, strict=True)
+    ]
     return np.stack(found, axis=1).astype(np.uint8)
 
 
@@ -332,7 +334,7 @@ def _code_schema(num_sub_vectors: int) -> pa.Schema:
 def _written(
     rows: pa.RecordBatchReader, uri: str | os.PathLike[str] | None
 ) -> tuple[str, list[str]]:
-    from lancelet.dataset import write_dataset  # noqa: PLC0415 - a table is written at the end
+    from lancelet.dataset import write_dataset  # noqa: PLC0415 - only needed for writing
 
     where = tempfile.mkdtemp() if uri is None else os.fspath(uri)
     table = write_dataset(rows, where)
@@ -341,15 +343,15 @@ def _written(
 
 
 class _Precision:
-    """Sets whether products on CUDA may be of lower precision, within a block."""
+    """A context that sets whether matrix products on CUDA may use TF32."""
 
     def __init__(self, allow_tf32: bool) -> None:
         self._setting = require_torch().backends.cuda.matmul
-        self._wanted = allow_tf32
+        self._allow_tf32 = allow_tf32
         self._before = self._setting.allow_tf32
 
     def __enter__(self) -> None:
-        self._setting.allow_tf32 = self._wanted
+        self._setting.allow_tf32 = self._allow_tf32
 
     def __exit__(self, *_: object) -> None:
         self._setting.allow_tf32 = self._before
@@ -359,22 +361,22 @@ def _metric(name: str) -> Any:
     return name.lower()
 
 
-def _pieces(count: int) -> list[str]:
-    return [f"{_PIECE}{number}" for number in range(1, count + 1)]
+def _sub_vector_names(count: int) -> list[str]:
+    return [f"{_SUB_VECTOR_PREFIX}{number}" for number in range(1, count + 1)]
 
 
-def _check_pieces(dimension: int, pieces: int) -> None:
-    if dimension % pieces:
+def _check_dimension(dimension: int, count: int) -> None:
+    if dimension % count:
         raise InvalidInputError(
-            "the dimension is a multiple of the number of sub-vectors",
+            "the dimension must be a multiple of the number of sub-vectors",
             dimension=dimension,
-            num_sub_vectors=pieces,
+            num_sub_vectors=count,
         )
 
 
 def _centroids(kmeans: KMeans) -> Any:
     if kmeans.centroids is None:
-        raise InvalidInputError("there are no centroids yet: call `fit` first", k=kmeans.k)
+        raise InvalidInputError("the model has no centroids; call `fit` first", k=kmeans.k)
     return kmeans.centroids
 
 

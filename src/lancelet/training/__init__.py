@@ -1,4 +1,4 @@
-"""Rows for training, in an order that depends only on version, filter, split, seed and epoch.
+"""Training data in an order that depends only on version, filter, split, seed and epoch.
 
     plan = training.plan(dataset, columns=["image", "label"], shuffle="rows", seed=7)
     loader = plan.loader(batch_size=256, rank=rank, world_size=world_size, to="torch")

@@ -1,11 +1,11 @@
-"""Batches in the form that a program wants: Arrow, arrays of NumPy, tensors of PyTorch or of JAX.
+"""Conversion of batches to Arrow, NumPy, PyTorch or JAX.
 
-Numbers and vectors of numbers are not copied where their layout allows it, and the rows of several
-batches are converted at once:
+Numbers and numeric vectors are not copied if their layout permits it. Several batches are converted
+together:
 
-    rows of 3 batches ──one conversion a column──> a tensor ──split──> 3 views, no copies
+    rows of 3 batches ──one conversion per column──> a tensor ──split──> 3 views without copies
 
-Other values are lists of Python objects, which a `decode` of their column or a `collate` converts.
+Other values become lists of Python objects, which can be converted by `decode` or `collate`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from lancelet.values import dataclass
 
 Form = Literal["arrow", "numpy", "torch", "jax"]
 ToBatches = Callable[[Any, Sequence[int]], Sequence[Any]]
-"""Makes batches of these sizes out of the rows of all of them."""
+"""Converts rows to batches of the given sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Converts rows to batches; it is pickled for spawned workers.
+    """Converts rows to batches. Picklable, for use in spawned workers.
 
     Attributes:
-        to: The form, or a function that makes batches.
-        decode: A function by column, or the name of one, that converts each value.
+        to: The output format, or a function that creates batches.
+        decode: A function or decoder name per column that converts each value.
         collate: Converts each batch to the yielded value.
         pin_memory: Whether tensors are copied to pinned memory.
     """
@@ -45,24 +45,24 @@ class Converter:
     pin_memory: bool = False
 
     def __post_init__(self) -> None:
-        """Raise if options contradict each other, or a library is missing."""
+        """Raise if options are inconsistent or a library is missing."""
         if callable(self.to):
             if self.decode:
-                raise InvalidInputError("decode needs a form, not a function that makes batches")
+                raise InvalidInputError("decode requires an output format; `to` is a function")
             return
         if self.to not in get_args(Form):
-            raise InvalidInputError("unknown form", to=self.to, known=list(get_args(Form)))
+            raise InvalidInputError("unknown output format", to=self.to, known=list(get_args(Form)))
         if self.pin_memory and self.to != "torch":
             raise InvalidInputError(
-                "only tensors of PyTorch can be pinned; use to='torch'", to=self.to
+                "only PyTorch tensors can be pinned; use to='torch'", to=self.to
             )
         if self.decode and self.to == "arrow":
-            raise InvalidInputError("decoded values have no Arrow form; choose another `to`")
+            raise InvalidInputError("decoded values cannot be converted to Arrow; use another `to`")
         _split(self.to)
         object.__setattr__(self, "decode", {n: decoder_of(each) for n, each in self.decode.items()})
 
     def __call__(self, rows: Any, sizes: Sequence[int]) -> list[Any]:
-        """Return batches of these sizes, in their form."""
+        """Convert rows to batches of the given sizes."""
         made = self.to(rows, sizes) if callable(self.to) else self._batches(rows, sizes, self.to)
         if self.pin_memory and _has_cuda():
             made = [_pinned(batch) for batch in made]
@@ -78,9 +78,7 @@ class Converter:
             names = rows.schema.names if isinstance(rows, pa.Table) else list(rows)
             unknown = [name for name in self.decode if name not in names]
             if unknown:
-                raise InvalidInputError(
-                    "columns to decode are not among the columns that are read", unknown=unknown
-                )
+                raise InvalidInputError("columns to decode are not read", unknown=unknown)
             split = _split(form)
             columns = {n: _columns(rows[n], sizes, self.decode.get(n), split) for n in names}
         return [
@@ -91,14 +89,14 @@ class Converter:
 def _columns(
     values: Any, sizes: Sequence[int], decode: Callable[[Any], Any] | None, split: ToBatches
 ) -> Sequence[Any]:
-    """Return the values of each batch."""
+    """Return the values of a column for each batch."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     numbers = None
     if decode is None and isinstance(values, np.ndarray):
         numbers = values
     elif decode is None and isinstance(values, pa.Array) and not values.null_count:
-        # Nulls make lists of the batches that have them, whatever is read together with them.
+        # Batches with nulls become lists, independent of other batches read with them.
         numbers, is_bfloat16 = numbers_of(values)
         numbers = None if is_bfloat16 else numbers
     if numbers is not None:
@@ -107,15 +105,15 @@ def _columns(
 
 
 def _column(values: Any, decode: Callable[[Any], Any] | None, split: ToBatches) -> Any:
-    """Return the values of one batch."""
+    """Return the values of a column for one batch."""
     if decode is not None:
         decoded = [None if each is None else decode(each) for each in _values(values)]
-        # Arrays and tensors of one shape are one, whichever library has made them.
+        # Arrays and tensors of equal shape are stacked, for any library.
         kinds = {(getattr(e, "shape", None), str(getattr(e, "dtype", None))) for e in decoded}
         if len(kinds) == 1 and None not in next(iter(kinds)):
             torch = sys.modules.get("torch")
             if torch is not None and isinstance(decoded[0], torch.Tensor):
-                # Of any device and type, also of those that NumPy lacks.
+                # Supports all devices and types, including types that NumPy lacks.
                 return torch.stack(decoded)
             return split(np.stack([np.asarray(each) for each in decoded]), [len(decoded)])[0]
         return decoded
@@ -128,7 +126,7 @@ def _column(values: Any, decode: Callable[[Any], Any] | None, split: ToBatches) 
 
 
 def _values(values: Any) -> Any:
-    """Return values one by one; bytes as views of the batch that are not copied."""
+    """Return an iterable of values; binary values are views of the batch."""
     if isinstance(values, pa.Array):
         is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
         if is_bytes:
@@ -138,14 +136,14 @@ def _values(values: Any) -> Any:
 
 
 def _split(form: str) -> ToBatches:
-    """Return what makes arrays of a form, one for each batch, out of one of NumPy."""
+    """Return a function that splits a NumPy array into arrays of an output format."""
     if form == "torch":
         return _split_tensor()
     if form == "jax":
         try:
             from jax import numpy as jnp  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
-            raise UnsupportedError("to='jax' needs JAX: pip install jax") from error
+            raise UnsupportedError("to='jax' requires JAX: pip install jax") from error
         return lambda values, sizes: [jnp.asarray(part) for part in parts_of(values, sizes)]
     return parts_of
 
@@ -159,7 +157,7 @@ def _split_tensor() -> ToBatches:
         if values.dtype.kind == "u" and values.dtype.itemsize > 1:
             values = values.astype(f"i{min(8, values.dtype.itemsize * 2)}")
         if not values.flags.writeable:
-            # PyTorch has no tensors that are read-only, and a program may write into one.
+            # PyTorch has no read-only tensors, and the caller may modify the result.
             values = values.copy()
         parts: Sequence[Any] = torch.from_numpy(values).split(list(sizes))
         return parts

@@ -1,10 +1,9 @@
 """Decoders of values by name: `decode={"picture": "image"}`.
 
-    image       bytes of an image -> its pixels, height by width by red, green and blue (Pillow)
+    image       encoded image -> array of pixels with the shape (height, width, 3), by Pillow
 
-A package adds others by entry points of the group `lancelet.decoders`: the name of one is that of
-the decoder, and its object a function from the bytes of a value to an array, a tensor or any other
-object.
+Packages register decoders as entry points of the group `lancelet.decoders`. The entry point has the
+name of the decoder and refers to a function that converts the bytes of a value to an object.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ _GROUP: Final = "lancelet.decoders"
 
 
 def decoder_of(decoder: str | Decoder) -> Decoder:
-    """Return a decoder, which may be given by its name.
+    """Return the decoder with the given name, or the given function.
 
     Raises:
-        InvalidInputError: No installed package has a decoder of the name.
+        InvalidInputError: No installed package provides the decoder.
     """
     if not isinstance(decoder, str):
         return decoder
     if decoder == "image":
         return decode_image
-    found = entry_points(group=_GROUP)
-    for each in found.select(name=decoder):
+    plugins = entry_points(group=_GROUP)
+    for each in plugins.select(name=decoder):
         loaded: Decoder = each.load()
         return loaded
-    known = sorted({"image", *found.names})
-    raise InvalidInputError("no decoder has that name", decoder=decoder, known=known)
+    names = sorted({"image", *plugins.names})
+    raise InvalidInputError("unknown decoder", decoder=decoder, known=names)
 
 
 def decode_image(data: Any) -> npt.NDArray[np.uint8]:
-    """Return the pixels of an image as height x width x 3 bytes.
+    """Decode an image to an array with the shape (height, width, 3).
 
     Raises:
         UnsupportedError: Pillow is not installed.
@@ -50,6 +49,6 @@ def decode_image(data: Any) -> npt.NDArray[np.uint8]:
     try:
         from PIL import Image  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UnsupportedError("images are opened by Pillow: pip install pillow") from error
+        raise UnsupportedError("decoding images requires Pillow: pip install pillow") from error
     with Image.open(io.BytesIO(data)) as image:
         return np.asarray(image.convert("RGB"))

@@ -1,8 +1,7 @@
 """Loads the batches of a plan for one rank, with prefetching and resumption.
 
-A step of `world_size` ranks and `batch_size` rows takes the next `world_size * batch_size` samples
-of the epoch, and each rank reads its slice of them. The remainder is divided evenly, so that every
-rank has the same number of steps with the same number of rows.
+Each step consumes the next `world_size * batch_size` samples of the epoch, and each rank reads its
+slice of them. The remainder is divided evenly, so all ranks have the same number of steps and rows.
 
     10 samples, 2 ranks, batches of 3    rank 0:  0 1 2   6 7        rank 1:  3 4 5   8 9
     11 samples                          rank 0:  0 1 2   6 7 8      rank 1:  3 4 5   9 10 (0)
@@ -23,27 +22,28 @@ from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.training.convert import Converter, Form, ToBatches
 from lancelet.training.decoders import Decoder
-from lancelet.training.shuffle import Places
+from lancelet.training.shuffle import Positions
 from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
 _BUDGET: Final = 256 << 20
 _SIZED: Final = 8
-"""How many values of a list are measured."""
+"""The number of values of a list that are measured."""
 _ROWS_PER_READ: Final = 65_536
-"""How many rows of small batches are read at once."""
+"""The maximum number of rows per read of small batches."""
 _BYTES_PER_READ: Final = 16 << 20
-"""How large they are at most together, by which time a read costs little more than its copies.
+"""The maximum bytes per read, which amortize the fixed cost of a read.
 
-Of twice the size, malloc would give memory back to the system, and have to get fresh pages.
+With larger reads, malloc would return memory to the system after each read.
 """
 
 
 class State(TypedDict):
-    """The position of a run, from which `load_state_dict` resumes; it is JSON.
+    """The position of a run, for `load_state_dict`; serializable as JSON.
 
-    Each worker of a PyTorch loader has its own; `origin` is the position where their shared steps
-    began, and `share` the worker, the number of workers and the samples of a step of all ranks.
+    Each worker of a PyTorch loader has a separate state. `origin` is the position of the first
+    step shared by workers, and `share` contains the worker, the number of workers and the samples
+    per step of all ranks.
     """
 
     version: Any
@@ -57,21 +57,21 @@ class State(TypedDict):
 
 
 class Source(Protocol):
-    """Has samples by their position in an epoch: a plan, a mixture, windows or packed sequences."""
+    """A source of samples by position: a plan, a mixture, windows or packed sequences."""
 
     def __len__(self) -> int:
         """Return the number of samples of an epoch."""
 
-    def read(self, places: Places, epoch: int) -> Any:
-        """Return the samples at positions, as Arrow or as arrays by name."""
+    def read(self, positions: Positions, epoch: int) -> Any:
+        """Return the samples at positions, as an Arrow table or as arrays by name."""
 
     @property
     def version(self) -> Any:
-        """The version that is read."""
+        """The version of the dataset."""
 
     @property
     def table(self) -> Any:
-        """The identity of that version, which differs from that of any other table."""
+        """An identifier of the version that is unique across datasets."""
 
     @property
     def seed(self) -> int:
@@ -79,51 +79,50 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Everything else that the order depends on."""
+        """A description of all further parameters of the order."""
 
     @property
     def layout(self) -> Any:
-        """What samples have, which is equal for the sources of a mixture."""
+        """The structure of samples; equal for all sources of a mixture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The samples of a rank in a step, and the position of all ranks after it."""
+    """The samples of a rank in a step, and the position after the step."""
 
-    places: Places
+    positions: Positions
     position: int
 
 
 def steps_of(
     length: int, position: int, batch_size: int, rank: int, world_size: int, uneven: Uneven
 ) -> Iterator[Step]:
-    """Yield the steps of a rank, from a position of an epoch to its end.
+    """Yield the steps of a rank from a position to the end of the epoch.
 
-    >>> [step.places.tolist() for step in steps_of(11, 0, 3, 1, 2, "pad")]
+    >>> [step.positions.tolist() for step in steps_of(11, 0, 3, 1, 2, "pad")]
     [[3, 4, 5], [9, 10, 0]]
     """
     whole = batch_size * world_size
     while position < length:
-        left = length - position
+        remaining = length - position
         each = batch_size
-        if left < whole:
-            each = -(-left // world_size) if uneven == "pad" else left // world_size
+        if remaining < whole:
+            each = -(-remaining // world_size) if uneven == "pad" else remaining // world_size
             if not each:
                 return
         first = position + rank * each
-        places = np.arange(first, first + each, dtype=np.int64)
+        positions = np.arange(first, first + each, dtype=np.int64)
         position = min(position + each * world_size, length)
-        yield Step(places % length, position)
+        yield Step(positions % length, position)
 
 
 class Loader:
-    """Batches of a source for one rank, an epoch each time it is iterated over.
+    """An iterable of batches for one rank; each iteration yields an epoch.
 
-    Each iteration advances the epoch, unless `set_epoch` sets it. `state_dict` is the position
-    after the batches that were yielded; a loader with any world size, batch size or number of
-    threads resumes from it. After an iteration that was left early, the next one continues from
-    there. In workers of a PyTorch loader, which yield batches ahead of the training loop, it reads
-    the whole next epoch instead.
+    Each iteration advances the epoch, unless `set_epoch` sets it. `state_dict` returns the position
+    after the yielded batches; loaders with any world size, batch size or number of threads can
+    resume from it. If an iteration is not exhausted, the next one continues it. In workers of a
+    PyTorch loader, which prefetch batches, the next iteration reads the next epoch instead.
     """
 
     def __init__(
@@ -143,26 +142,26 @@ class Loader:
         num_threads: int | None = None,
         epoch: int = 0,
     ) -> None:
-        """Load batches.
+        """Create a loader.
 
         Args:
             source: A plan, a mixture, windows or packed sequences.
-            batch_size: The number of samples of a batch.
+            batch_size: The number of samples per batch.
             rank: The rank of this process.
             world_size: The number of processes.
-            uneven: How the last step divides samples among ranks: `pad` repeats some of the first
+            uneven: How to divide the last samples among ranks: `pad` repeats some of the first
                 samples, `cut` drops some of the last.
-            full_batches: Whether to drop a last batch that is smaller than the others.
-            to: `arrow`, `numpy`, `torch` or `jax`; or a function of the rows of several batches and
-                how many each has, that returns the batches, which threads call.
-            decode: A function by column that converts each value, or the name of one, such as
-                `image` (see `lancelet.training.decoders`). Called by threads.
+            full_batches: Whether to drop incomplete batches.
+            to: `arrow`, `numpy`, `torch` or `jax`; or a function that takes the rows and sizes of
+                several batches and returns the batches. Called by threads.
+            decode: A function per column that converts each value, or the name of a decoder such
+                as `image` (see `lancelet.training.decoders`). Called by threads.
             collate: Converts each batch to the yielded value. Called by threads.
-            pin_memory: Whether tensors are copied to pinned memory, for transfers to a GPU; where
-                there is no CUDA they stay where they are.
-            prefetch_bytes: The maximum number of bytes to prefetch, as read or as decoded,
-                whichever is more; one batch always fits.
-            num_threads: The number of threads that read, by default the number of cores.
+            pin_memory: Whether to copy tensors to pinned memory for transfers to a GPU; ignored
+                without CUDA.
+            prefetch_bytes: The maximum number of bytes to prefetch, before or after decoding; one
+                batch is always permitted.
+            num_threads: The number of reading threads; the number of cores by default.
             epoch: The first epoch.
 
         Raises:
@@ -170,20 +169,22 @@ class Loader:
         """
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise InvalidInputError(
-                "a batch has at least one sample, and a rank is below the world size",
+                "batch_size must be at least 1, and rank must be less than world_size",
                 batch_size=batch_size,
                 rank=rank,
                 world_size=world_size,
             )
         if prefetch_bytes < 0 or epoch < 0 or (num_threads is not None and num_threads < 1):
             raise InvalidInputError(
-                "at least one thread reads, and neither an epoch nor a budget is negative",
+                "num_threads must be at least 1, and prefetch_bytes and epoch at least 0",
                 num_threads=num_threads,
                 prefetch_bytes=prefetch_bytes,
                 epoch=epoch,
             )
         if uneven not in get_args(Uneven):
-            raise InvalidInputError("unknown uneven", uneven=uneven, known=list(get_args(Uneven)))
+            raise InvalidInputError(
+                "unknown value of `uneven`", uneven=uneven, known=list(get_args(Uneven))
+            )
         self._source = source
         self._batch_size = batch_size
         self._rank, self._world_size, self._uneven = rank, world_size, uneven
@@ -198,13 +199,13 @@ class Loader:
         self._resumed: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
+        """Return the number of batches per epoch."""
         length, whole = len(self._source), self._batch_size * self._world_size
-        left = length % whole
+        remainder = length % whole
         if self._full_batches:
             return length // whole
-        enough = left if self._uneven == "pad" else left // self._world_size
-        return length // whole + bool(enough)
+        has_remainder = remainder if self._uneven == "pad" else remainder // self._world_size
+        return length // whole + bool(has_remainder)
 
     @property
     def epoch(self) -> int:
@@ -212,27 +213,27 @@ class Loader:
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Move to the start of an epoch; the epoch that is being read keeps its position.
+        """Move to the start of an epoch; has no effect for the current epoch.
 
-        So a program that sets the epoch before each iteration, as samplers of PyTorch require,
-        still resumes in the middle of one.
+        A program that sets the epoch before each iteration, as required by PyTorch samplers, can
+        therefore resume in the middle of an epoch.
         """
         if epoch != self._epoch:
             self._epoch, self._position, self._origin, self._resumed = epoch, 0, 0, ()
             self._is_abandoned = False
 
     def share(self, worker: int, workers: int) -> None:
-        """Yield only the batches of a worker: loaders of PyTorch take one from each in turn.
+        """Yield only the batches of a worker; PyTorch loaders alternate between workers.
 
         Raises:
-            InvalidInputError: Tensors are to be pinned, which a worker cannot.
+            InvalidInputError: `pin_memory` is set, which workers do not support.
         """
         if self._convert.pin_memory:
-            raise InvalidInputError("workers cannot pin tensors; give pin_memory to the DataLoader")
+            raise InvalidInputError("workers cannot pin tensors; pass pin_memory to the DataLoader")
         self._workers, self._is_worker = (worker, workers), True
 
     def state_dict(self) -> State:
-        """Return the position after the batches that were yielded."""
+        """Return the position after the yielded batches."""
         source = self._source
         state = State(
             version=source.version,
@@ -250,17 +251,17 @@ class Loader:
         return [*self._workers, self._batch_size * self._world_size]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume a run from its position.
+        """Resume a run from its state.
 
         Raises:
-            InvalidInputError: The run read another version or table, or had another order.
+            InvalidInputError: The version, table or order of the run differs.
         """
         own: Mapping[str, Any] = {**self.state_dict()}
-        # States of earlier releases do not name the table.
+        # States of earlier releases do not contain the table.
         for name in [each for each in ("version", "table", "seed", "plan") if each in state]:
             if state[name] != own[name]:
                 raise InvalidInputError(
-                    "the state is of another plan; create the plan with the arguments of that run",
+                    "the state belongs to a different plan; use the arguments of that plan",
                     differs=name,
                     found=state[name],
                     expected=own[name],
@@ -274,20 +275,20 @@ class Loader:
         """Yield the remaining batches of the epoch.
 
         Raises:
-            InvalidInputError: The state of one of several workers was loaded, and batches are
-                shared otherwise now.
+            InvalidInputError: The state of one of several workers was loaded, and the batches are
+                now distributed differently.
         """
         if self._resumed and self._resumed != tuple(self._share()):
             raise InvalidInputError(
-                "the state of a worker resumes only with as many workers, ranks and samples of a "
-                "batch; load the state of the whole StatefulDataLoader into the dataset before a "
-                "loader is made of it",
+                "the state of a worker requires the same number of workers and samples per step; "
+                "load the state of the whole StatefulDataLoader into the dataset before creating "
+                "a loader",
                 found=self._resumed,
                 expected=self._share(),
             )
         if self._is_abandoned:
-            # Batches may have been yielded ahead and discarded. Each worker is at another position
-            # and may have ended the epoch, so what they have in common is the next epoch.
+            # Prefetched batches may have been discarded. Workers have different positions and may
+            # have finished the epoch, so all of them continue with the next epoch.
             self.set_epoch(self._epoch + 1)
         epoch = self._epoch
         self._is_abandoned = self._is_worker
@@ -312,19 +313,19 @@ class Loader:
         )
         whole = self._batch_size * self._world_size
         for number, step in enumerate(found, (self._position - self._origin) // whole):
-            is_full = len(step.places) == self._batch_size
+            is_full = len(step.positions) == self._batch_size
             if number % workers == worker and (is_full or not self._full_batches):
                 yield step
 
     def _load(self, run: Sequence[Step], epoch: int) -> tuple[list[Any], int]:
-        """Return the converted batches of steps, and the bytes of them or of their rows."""
-        rows = self._source.read(np.concatenate([step.places for step in run]), epoch)
-        batches = self._convert(rows, [len(step.places) for step in run])
+        """Return the converted batches of steps, and their size before or after conversion."""
+        rows = self._source.read(np.concatenate([step.positions for step in run]), epoch)
+        batches = self._convert(rows, [len(step.positions) for step in run])
         return batches, max(size_of(rows), size_of(batches))
 
 
 def size_of(values: Any) -> int:
-    """Return the approximate size of samples in memory; of a list, by a few of its values."""
+    """Estimate the size of samples in memory; lists are sampled."""
     if hasattr(values, "nbytes"):
         return int(values.nbytes)
     if isinstance(values, Mapping):
@@ -342,34 +343,36 @@ def _ahead(
     budget: int,
     steps_max: int,
 ) -> Iterator[tuple[Step, Any]]:
-    """Yield steps with their batches in order, while threads prefetch the next ones.
+    """Yield steps with their batches in order, while threads prefetch further batches.
 
-    Steps are read in runs, since many rows cost little more than few: one step at first, so that it
-    comes soon, then twice as many each time. The number in flight fits the budget if each is as
-    large as the largest so far.
+    Several steps are read together to amortize the fixed cost of reads. The first read has one
+    step, for a low latency; the number then doubles with each read. The number of reads in flight
+    is limited by the budget, assuming the largest size so far.
     """
-    waiting: deque[tuple[list[Step], Future[tuple[list[Any], int]]]] = deque()
-    largest, together = 0.0, 1
+    pending: deque[tuple[list[Step], Future[tuple[list[Any], int]]]] = deque()
+    largest, run_steps = 0.0, 1
     pool = ThreadPoolExecutor(threads, thread_name_prefix="lancelet-training")
     try:
         while True:
-            # The first batch says how large batches are; until then one thread reads ahead.
-            most = 2
+            # Batch sizes are unknown until the first read completes; prefetch one read until then.
+            in_flight_max = 2
             if largest:
-                room = max(1, int(budget / largest))
-                enough = min(steps_max, int(_BYTES_PER_READ / largest), room // (2 * threads))
-                together = max(1, min(2 * together, enough))
-                most = max(1, min(2 * threads, room // together))
-            while len(waiting) < most and (run := list(islice(steps, together))):
-                waiting.append((run, pool.submit(load, run)))
-            if not waiting:
+                fitting_steps = max(1, int(budget / largest))
+                run_steps_max = min(
+                    steps_max, int(_BYTES_PER_READ / largest), fitting_steps // (2 * threads)
+                )
+                run_steps = max(1, min(2 * run_steps, run_steps_max))
+                in_flight_max = max(1, min(2 * threads, fitting_steps // run_steps))
+            while len(pending) < in_flight_max and (run := list(islice(steps, run_steps))):
+                pending.append((run, pool.submit(load, run)))
+            if not pending:
                 return
-            run, future = waiting.popleft()
+            run, future = pending.popleft()
             batches, size = future.result()
             largest = max(largest, size / len(run))
             del future
             yield from zip(run, batches, strict=True)
     finally:
-        for _, future in waiting:
+        for _, future in pending:
             future.cancel()
         pool.shutdown(wait=True)

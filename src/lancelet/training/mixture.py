@@ -1,8 +1,8 @@
-"""Several plans, windows or packed sequences as one, each sample from one of them, by weights.
+"""Mixtures of plans, windows or packed sequences; each sample is drawn from one source by weight.
 
-    weights {a: 2, b: 1}    a b a a b a ...    the first of a, the first of b, the second of a, ...
+    weights {a: 2, b: 1}    a b a a b a ...    first of a, first of b, second of a, ...
 
-A plan that is used up begins its next epoch, at a position that depends on the sample alone.
+An exhausted plan continues with its next epoch, independent of ranks and batches.
 """
 
 from __future__ import annotations
@@ -17,80 +17,82 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
 from lancelet.training.loader import Loader, Source
-from lancelet.training.shuffle import Places, fractions, mixed_key
+from lancelet.training.shuffle import Positions, fractions, mixed_key
 from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Samples of several sources; `mix` creates it."""
+    """Samples of several sources; created by `mix`."""
 
     plans: tuple[Source, ...]
     ends: npt.NDArray[np.float64]
     samples: int
     seed: int
-    _dealt: dict[int, tuple[npt.NDArray[np.int8], Places]] = field(default_factory=dict, repr=False)
+    _dealt: dict[int, tuple[npt.NDArray[np.int8], Positions]] = field(
+        default_factory=dict, repr=False
+    )
 
     def __len__(self) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples per epoch."""
         return self.samples
 
     @property
     def version(self) -> list[int]:
-        """The versions that are read."""
+        """The versions of the datasets."""
         return [plan.version for plan in self.plans]
 
     @property
     def table(self) -> list[Any]:
-        """The identities of the versions."""
+        """The identifiers of the versions."""
         return [plan.table for plan in self.plans]
 
     @property
     def name(self) -> str:
-        """Everything that the order depends on."""
+        """A description of the parameters of the order."""
         shares = np.diff(self.ends, prepend=0.0).tolist()
         return repr((self.samples, shares, [(plan.seed, plan.name) for plan in self.plans]))
 
     @property
     def layout(self) -> Any:
-        """What the samples of each source have."""
+        """The structure of samples; equal for all sources."""
         return self.plans[0].layout
 
-    def read(self, places: Places, epoch: int) -> Any:
+    def read(self, positions: Positions, epoch: int) -> Any:
         """Return the samples at positions of an epoch, in order."""
         chosen, numbers = self._deal(epoch)
-        chosen, numbers = chosen[places], numbers[places]
+        chosen, numbers = chosen[positions], numbers[positions]
         parts, order = [], []
         for index, plan in enumerate(self.plans):
-            mine = np.flatnonzero(chosen == index)
-            # The count goes on from epoch to epoch of the mixture, so no epoch begins alike.
-            epochs, within = np.divmod(numbers[mine], len(plan))
+            indices = np.flatnonzero(chosen == index)
+            # The sample count continues across epochs of the mixture, so epochs differ.
+            epochs, positions_in_plan = np.divmod(numbers[indices], len(plan))
             for each in np.unique(epochs).tolist():
-                now = epochs == each
-                parts.append(plan.read(within[now], int(each)))
-                order.append(mine[now])
+                in_epoch = epochs == each
+                parts.append(plan.read(positions_in_plan[in_epoch], int(each)))
+                order.append(indices[in_epoch])
         return _joined(parts, np.argsort(np.concatenate(order)))
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the mixture for one rank."""
         return Loader(self, batch_size, **options)
 
-    def _deal(self, epoch: int) -> tuple[npt.NDArray[np.int8], Places]:
-        """Return the plan of each sample of an epoch, and its number in that plan."""
-        found = self._dealt.get(epoch)
-        if found is None:
+    def _deal(self, epoch: int) -> tuple[npt.NDArray[np.int8], Positions]:
+        """Return the plan of each sample of an epoch, and its position in that plan."""
+        dealt = self._dealt.get(epoch)
+        if dealt is None:
             before = np.zeros(len(self.plans), np.int64)
             for earlier in range(epoch):
                 before += np.bincount(self._chosen(earlier), minlength=len(self.plans))
             chosen = self._chosen(epoch)
             numbers = np.empty(self.samples, np.int64)
             for index in range(len(self.plans)):
-                mine = chosen == index
-                numbers[mine] = before[index] + np.arange(np.count_nonzero(mine))
-            found = chosen, numbers
+                is_plan = chosen == index
+                numbers[is_plan] = before[index] + np.arange(np.count_nonzero(is_plan))
+            dealt = chosen, numbers
             self._dealt.clear()
-            self._dealt[epoch] = found
-        return found
+            self._dealt[epoch] = dealt
+        return dealt
 
     def _chosen(self, epoch: int) -> npt.NDArray[np.int8]:
         drawn = fractions(np.arange(self.samples), mixed_key(self.seed, epoch)) * self.ends[-1]
@@ -98,8 +100,8 @@ class Mixture:
         return chosen
 
 
-def _joined(parts: Sequence[Any], order: Places) -> Any:
-    """Return the samples of all parts, in an order of them."""
+def _joined(parts: Sequence[Any], order: Positions) -> Any:
+    """Concatenate the samples of all parts and reorder them."""
     if isinstance(parts[0], pa.Table):
         return pa.concat_tables(parts).take(pa.array(order))
     found: dict[str, Any] = {}
@@ -108,7 +110,7 @@ def _joined(parts: Sequence[Any], order: Places) -> Any:
         if all(isinstance(each, np.ndarray) for each in values):
             found[name] = np.concatenate(values)[order]
         else:
-            # A column with nulls, or of other values than numbers, has lists.
+            # Columns with nulls or non-numeric values are lists.
             samples = [sample for each in values for sample in each]
             found[name] = [samples[at] for at in order.tolist()]
     return found
@@ -121,31 +123,33 @@ def mix(
     samples: int | None = None,
     seed: int = 0,
 ) -> Mixture:
-    """Return samples of several plans as one.
+    """Combine the samples of several plans.
 
     Args:
-        plans: The plans, or what `pack` or `windows` makes of them; all have the same columns.
-        weights: How often samples of each come; by default as they have samples.
-        samples: How many samples an epoch has; by default as many as all plans together.
-        seed: Another order.
+        plans: Plans, or results of `pack` or `windows`, with the same columns.
+        weights: The relative frequency of each plan; its number of samples by default.
+        samples: The number of samples per epoch; the sum over all plans by default.
+        seed: The seed of the order.
 
     Raises:
-        InvalidInputError: Weights do not fit the plans, or columns differ.
+        InvalidInputError: The weights are invalid, or the columns of plans differ.
     """
     if not 0 < len(plans) <= 100:
-        raise InvalidInputError("a mixture has 1 to 100 plans", found=len(plans))
+        raise InvalidInputError("a mixture must have 1 to 100 plans", found=len(plans))
     shares = [float(len(plan)) for plan in plans] if weights is None else list(map(float, weights))
     if len(shares) != len(plans) or min(shares) < 0 or not sum(shares) > 0:
-        raise InvalidInputError("there is one weight from 0 on for each plan", weights=shares)
+        raise InvalidInputError(
+            "weights must be non-negative numbers, one per plan", weights=shares
+        )
     layouts = [plan.layout for plan in plans]
     for layout in layouts:
         if layout != layouts[0]:
             raise InvalidInputError(
-                "plans of a mixture read the same columns of the same types",
+                "plans of a mixture must have the same columns and types",
                 found=str(layout),
                 expected=str(layouts[0]),
             )
     count = sum(map(len, plans)) if samples is None else samples
     if count < 1:
-        raise InvalidInputError("an epoch has at least one sample", samples=count)
+        raise InvalidInputError("an epoch must have at least one sample", samples=count)
     return Mixture(tuple(plans), np.cumsum(shares), count, seed)

@@ -1,4 +1,4 @@
-"""Which options plans and loaders take, by name, from their signatures."""
+"""The names of the options of plans and loaders, from their signatures."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Sequences of tokens packed to one length, without padding.
+"""Packing of token sequences to samples of equal length without padding.
 
-The sequences of an epoch are laid end to end in the order of the plan, and cut every `length`
-tokens.
+The sequences of an epoch are concatenated in the order of the plan and split every `length` tokens.
 
     length 4    [1 2 3] [4 5] [6 7 8 9]    ->    1 2 3 4 | 5 6 7 8 | (9)
     segments                                     0 0 0 1 | 0 1 1 1
 
-So a sample needs the lengths of sequences only, which are read once.
+The position of samples depends only on the lengths of sequences, which are read once.
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ import pyarrow.compute as pc
 from lancelet.errors import InvalidInputError
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
-from lancelet.training.shuffle import Places
+from lancelet.training.shuffle import Positions
 from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedPlan:
-    """Samples of `length` tokens each; `pack` creates it."""
+    """Samples of `length` tokens each; created by `pack`."""
 
     plan: Plan
     column: str
     length: int
-    lengths: Places
-    _ends: dict[int, Places] = field(default_factory=dict, repr=False)
+    lengths: Positions
+    _ends: dict[int, Positions] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples per epoch."""
         return int(self.lengths.sum()) // self.length
 
     @property
     def version(self) -> int:
-        """The version that is read."""
+        """The version of the dataset."""
         return self.plan.version
 
     @property
     def table(self) -> str:
-        """The identity of the version."""
+        """The identifier of the version."""
         return self.plan.table
 
     @property
@@ -57,7 +56,7 @@ class PackedPlan:
 
     @property
     def name(self) -> str:
-        """Everything else that the order depends on."""
+        """A description of all further parameters of the order."""
         return repr(("packed", self.column, self.length, self.plan.name))
 
     @property
@@ -65,10 +64,10 @@ class PackedPlan:
         """The column and the length of samples."""
         return [self.column, self.length]
 
-    def read(self, places: Places, epoch: int) -> dict[str, npt.NDArray[Any]]:
-        """Return tokens, and the number of the sequence that each belongs to."""
+    def read(self, positions: Positions, epoch: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the tokens of samples, and the index of the sequence of each token."""
         ends = self._ends_of(epoch)
-        begin = places * self.length
+        begin = positions * self.length
         first = np.searchsorted(ends, begin, "right")
         last = np.searchsorted(ends, begin + self.length, "left")
         counts = last - first + 1
@@ -78,52 +77,52 @@ class PackedPlan:
         offsets = np.asarray(rows.offsets).astype(np.int64)
         tokens = rows.values.to_numpy(zero_copy_only=False)
         starts = ends[sequences] - self.lengths_at(sequences, epoch)
-        sample = np.repeat(np.arange(len(places)), counts)
+        sample = np.repeat(np.arange(len(positions)), counts)
         low = np.maximum(starts, begin[sample])
         high = np.minimum(ends[sequences], begin[sample] + self.length)
         taken = high - low
         source = _ranges(offsets[:-1][inverse] + (low - starts), taken)
         segment = np.repeat(sequences - first[sample], taken)
-        shape = (len(places), self.length)
+        shape = (len(positions), self.length)
         return {
             self.column: tokens[source].reshape(shape),
             "segment": segment.astype(np.int32).reshape(shape),
         }
 
-    def lengths_at(self, places: Places, epoch: int) -> Places:
+    def lengths_at(self, positions: Positions, epoch: int) -> Positions:
         """Return the lengths of the sequences at positions of the plan."""
-        found: Places = self.lengths[self.plan.order.at(places, epoch)]
-        return found
+        result: Positions = self.lengths[self.plan.order.at(positions, epoch)]
+        return result
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the samples for one rank."""
         return Loader(self, batch_size, **options)
 
-    def _ends_of(self, epoch: int) -> Places:
-        found = self._ends.get(epoch)
-        if found is None:
-            found = np.cumsum(self.lengths_at(np.arange(len(self.plan)), epoch))
+    def _ends_of(self, epoch: int) -> Positions:
+        result = self._ends.get(epoch)
+        if result is None:
+            result = np.cumsum(self.lengths_at(np.arange(len(self.plan)), epoch))
             self._ends.clear()
-            self._ends[epoch] = found
-        return found
+            self._ends[epoch] = result
+        return result
 
 
 def pack(plan: Plan, column: str, length: int) -> PackedPlan:
-    """Return samples of `length` tokens each, packed from the sequences of a column.
+    """Pack the sequences of a column to samples of `length` tokens.
 
     Args:
-        plan: The sequences and their order; each comes once an epoch.
+        plan: The plan of the sequences; each is used once per epoch.
         column: A column of lists of numbers.
-        length: How many tokens a sample has. What is left over at the end of an epoch is left out.
+        length: The number of tokens per sample. Remaining tokens of an epoch are dropped.
 
     Raises:
-        InvalidInputError: The column holds no lists, or fewer tokens than a sample has.
+        InvalidInputError: The column is not a list, or has too few tokens for a sample.
     """
     schema = plan.dataset.schema
     if column not in schema.names or not _is_list(schema.field(column).type):
-        raise InvalidInputError("only a column of lists has sequences", column=column)
+        raise InvalidInputError("the column must be a list", column=column)
     if length < 1:
-        raise InvalidInputError("a sample has at least one token", length=length)
+        raise InvalidInputError("a sample must have at least one token", length=length)
     parts = []
     for batch in plan.dataset.to_batches(columns=[column]):
         counted = pc.fill_null(pc.list_value_length(batch.column(0)), 0)
@@ -133,7 +132,7 @@ def pack(plan: Plan, column: str, length: int) -> PackedPlan:
         lengths = lengths[plan.rows]
     if lengths.sum() < length:
         raise InvalidInputError(
-            "there are fewer tokens than one sample has", tokens=int(lengths.sum()), length=length
+            "too few tokens for a sample", tokens=int(lengths.sum()), length=length
         )
     return PackedPlan(plan, column, length, lengths)
 
@@ -142,9 +141,11 @@ def _is_list(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
 
 
-def _ranges(starts: Places, counts: Places) -> Places:
-    """Return start, start + 1, ... for each start, `count` of them."""
+def _ranges(starts: Positions, counts: Positions) -> Positions:
+    """Return the concatenated ranges `start .. start + count`."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    found: Places = np.arange(total) - np.repeat(ends - counts, counts) + np.repeat(starts, counts)
-    return found
+    result: Positions = (
+        np.arange(total) - np.repeat(ends - counts, counts) + np.repeat(starts, counts)
+    )
+    return result

@@ -2,8 +2,8 @@
 
     rows of the version ──filter──> rows ──split──> rows of the part ──order──> samples 0 .. n
 
-Ranks, workers and the batch size decide which process reads a sample, and never which row it is. So
-a run resumes from the number of samples that were taken, with any number of ranks.
+Ranks, workers and the batch size determine which process reads a sample, but not its row. A run can
+therefore resume from the number of consumed samples, with any number of ranks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lancelet.training.shuffle import (
     ByWeights,
     InOrder,
     Order,
-    Places,
+    Positions,
     WithReplacement,
 )
 from lancelet.training.splits import rows_of_split
@@ -40,50 +40,50 @@ Shuffle = Literal["rows", "clumps", "fragments", "none"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The rows of an epoch, for any epoch; made by `plan`.
+    """The rows of each epoch and their order; created by `plan`.
 
     Attributes:
-        dataset: The table at the version of the plan; an object of its own, which writes through
-            other objects do not move.
+        dataset: The dataset at the version of the plan; a separate object that is unaffected by
+            writes through other objects.
         columns: The columns to read.
-        blobs: The blob columns among them, each with the columns of the offset and the length of
-            the bytes to read, or None for whole blobs.
-        order: Maps a position of an epoch to a row.
-        rows: The row indices that remain after filter and split; None if all rows do.
+        blobs: The blob columns among them, with the names of their offset and length columns, or
+            None for whole blobs.
+        order: Maps positions of an epoch to rows.
+        rows: The row indices after filter and split; None for all rows.
         seed: The seed of the order.
-        name: Everything else that the order depends on: a run resumes only with the same.
+        name: A description of all further parameters of the order, compared on resumption.
     """
 
     dataset: LanceDataset
     columns: tuple[str, ...] | Mapping[str, str]
     blobs: Mapping[str, tuple[str, str] | None]
     order: Order
-    rows: Places | None
+    rows: Positions | None
     seed: int
     name: str
 
     def __len__(self) -> int:
-        """Return how many samples an epoch has."""
+        """Return the number of samples per epoch."""
         return len(self.order)
 
     @property
     def version(self) -> int:
-        """The version that is read."""
+        """The version of the dataset."""
         return self.dataset.version
 
     @property
     def table(self) -> str:
-        """The identity of the version, which differs from that of any other table."""
+        """An identifier of the version that is unique across datasets."""
         return self.dataset.snapshot.identity
 
     @property
     def layout(self) -> Any:
-        """The columns of samples."""
+        """The names and types of the columns."""
         columns = self.columns if isinstance(self.columns, Mapping) else list(self.columns)
         schema = self.dataset.scanner(columns=columns, limit=0).projected_schema
         return list(zip(schema.names, schema.types, strict=True))
 
-    def rows_at(self, places: Places, epoch: int) -> Places:
+    def rows_at(self, positions: Positions, epoch: int) -> Positions:
         """Return the row indices of the samples at positions of an epoch.
 
         >>> import lancelet
@@ -91,22 +91,22 @@ class Plan:
         >>> plan(table, shuffle="none").rows_at(np.array([2, 0]), epoch=0)
         array([2, 0])
         """
-        numbers = self.order.at(places, epoch)
+        numbers = self.order.at(positions, epoch)
         return numbers if self.rows is None else self.rows[numbers]
 
-    def read(self, places: Places, epoch: int) -> pa.Table:
+    def read(self, positions: Positions, epoch: int) -> pa.Table:
         """Return the samples at positions of an epoch, in order."""
-        return self.rows_of(self.rows_at(places, epoch))
+        return self.rows_of(self.rows_at(positions, epoch))
 
-    def rows_of(self, rows: Places) -> pa.Table:
-        """Return rows by index, with the bytes of blobs, which are read by a request a file."""
+    def rows_of(self, rows: Positions) -> pa.Table:
+        """Return rows by index, including the content of blobs."""
         columns: Any = self.columns
         if not isinstance(columns, Mapping):
             extents = [name for extent in self.blobs.values() for name in extent or ()]
             columns = dict.fromkeys([*columns, *extents])
             columns = [name for name in columns if name not in self.blobs]
         if columns and len(rows) and (np.diff(rows) == 1).all():
-            # Rows that follow each other are scanned, in a third of the time of looking each up.
+            # Scanning consecutive rows takes a third of the time of a take.
             found = self.dataset.to_table(columns=columns, offset=int(rows[0]), limit=len(rows))
         else:
             found = self.dataset.take(rows, columns=columns)
@@ -118,8 +118,8 @@ class Plan:
         ]
         return pa.table(parts, names=list(self.columns))
 
-    def _blobs_of(self, column: str, rows: Places, found: pa.Table) -> pa.Array:
-        """Return the bytes of a blob column: all, or the range that other columns give."""
+    def _blobs_of(self, column: str, rows: Positions, found: pa.Table) -> pa.Array:
+        """Return the content of blobs, or the ranges given by other columns."""
         extent = self.blobs[column]
         if extent is None:
             read = self.dataset.read_blobs(column, indices=rows)
@@ -128,19 +128,19 @@ class Plan:
         offsets, sizes = (found[name].to_pylist() for name in extent)
         values: list[bytes | None] = [None] * len(numbers)
         given = [
-            (place, request)
-            for place, request in enumerate(zip(numbers, offsets, sizes, strict=True))
+            (index, request)
+            for index, request in enumerate(zip(numbers, offsets, sizes, strict=True))
             if None not in request
         ]
         requests = [request for _, request in given]
         parts = self.dataset.read_blob_ranges(column, requests, selector="indices")
-        for (place, _), (_, _, data) in zip(given, parts, strict=True):
-            values[place] = data
+        for (index, _), (_, _, data) in zip(given, parts, strict=True):
+            values[index] = data
         return pa.array(values, pa.large_binary())
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the plan for one rank; see `Loader` for the options."""
-        from lancelet.training.loader import Loader  # noqa: PLC0415  it knows plans
+        from lancelet.training.loader import Loader  # noqa: PLC0415  circular import
 
         return Loader(self, batch_size, **options)
 
@@ -150,7 +150,7 @@ def plan(
     *,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     blob_ranges: Mapping[str, tuple[str, str]] | None = None,
-    filter: str | None = None,  # noqa: A002 - the name that scans have
+    filter: str | None = None,  # noqa: A002 - same name as in scans
     row_ids: Sequence[int] | npt.NDArray[Any] | None = None,
     splits: Mapping[str, float] | None = None,
     split: str | None = None,
@@ -165,41 +165,40 @@ def plan(
     samples: int | None = None,
     seed: int = 0,
 ) -> Plan:
-    """Return the plan of which rows an epoch reads, and in which order.
+    """Create a plan of the rows of an epoch and their order.
 
     Args:
         dataset: The dataset; the plan is pinned to its version.
-        columns: The columns to read, as for a scan; by default all. Blobs come as bytes.
-        blob_ranges: For a blob column, the columns with the offset and the length of the bytes to
-            read of each row, such as the frames of a window of a video. Other blobs are read whole.
-        filter: SQL; only rows for which it is true are read.
-        row_ids: Only rows with these ids are read.
-        splits: The fraction of rows of each part, such as `{"train": 0.9, "valid": 0.1}`.
-            A row stays in its part as rows are appended.
-        split: The part to read.
-        split_key: A column; rows of one value are in one part. By default each row is drawn by its
-            id, which compaction changes unless the table has stable row ids.
-        stratify_by: A column; each of its values is divided as exactly as the whole. A row that
-            is deleted, or gets another value, may move others of the value.
-        split_seed: The seed of the division into parts.
-        shuffle: `rows`: all rows at random. `clumps`: runs of `clump_size` consecutive rows stay
-            together. `fragments`: the rows of a fragment stay together. `none`: in the order of
-            the dataset.
-        clump_size: The number of rows that stay together; only for `clumps`.
-        weights: A column of numbers, or a number for each row that is read: the relative
-            probability of the row. Rows are drawn with replacement.
-        balance_by: A column; each of its values is drawn equally often, with replacement.
-        replacement: Whether each sample is drawn from all rows, independently of the others.
-        samples: The number of samples of an epoch if rows are drawn with replacement; by default
-            the number of rows.
+        columns: The columns to read, as in a scan; all by default. Blobs are read as bytes.
+        blob_ranges: The offset and length columns of blob columns, to read a range of each blob,
+            such as some frames of a video. Other blobs are read completely.
+        filter: An SQL predicate on the rows to read.
+        row_ids: The ids of the rows to read.
+        splits: The fraction of rows per split, such as `{"train": 0.9, "valid": 0.1}`. Appending
+            rows does not change the split of existing rows.
+        split: The split to read.
+        split_key: A column; rows with the same value are in the same split. By default, rows are
+            assigned by id, which compaction changes unless the dataset has stable row ids.
+        stratify_by: A column; the rows of each value are divided by the same fractions. Deleting a
+            row or updating its value may move other rows of the value.
+        split_seed: The seed of the splits.
+        shuffle: `rows` shuffles rows. `clumps` shuffles runs of `clump_size` consecutive rows.
+            `fragments` shuffles fragments. `none` uses the order of the dataset.
+        clump_size: The number of rows per run, for `clumps`.
+        weights: A numeric column, or an array with a number per row: the relative probability of
+            rows, which are drawn with replacement.
+        balance_by: A column; its values are drawn with equal probability, with replacement.
+        replacement: Whether rows are drawn with replacement.
+        samples: The number of samples per epoch if rows are drawn with replacement; the number of
+            rows by default.
         seed: The seed of the order.
 
     Raises:
-        InvalidInputError: Arguments contradict each other, or no row remains.
-        FieldNotFoundError: If there is no such column.
+        InvalidInputError: Arguments are inconsistent, or no rows remain.
+        FieldNotFoundError: A column does not exist.
     """
     _check(locals())
-    # The caller's object moves to a new version with each write; the plan's never does.
+    # Writes move the object of the caller to a new version, but must not move the plan.
     dataset = copy(dataset)
     schema = dataset.scanner(columns=columns, limit=0).projected_schema
     blobs = _blobs(dataset, columns, blob_ranges or {})
@@ -211,21 +210,23 @@ def plan(
         extra = list(dict.fromkeys(extra))
         found = dataset.to_table(columns=["_rowoffset", "_rowid", *extra], filter=filter)
     if found is not None and row_ids is not None:
-        wanted = pa.array(np.asarray(row_ids, np.uint64))
-        found = found.filter(pc.is_in(found["_rowid"], wanted))
+        row_id_array = pa.array(np.asarray(row_ids, np.uint64))
+        found = found.filter(pc.is_in(found["_rowid"], row_id_array))
     if found is not None and split is not None and splits is not None:
         divided = found
         if stratify_by is not None:
-            # A filter chooses among the rows of a part, and never moves rows between parts.
+            # A filter selects rows of a split, but must not change the split of rows.
             divided = dataset.to_table(columns=["_rowid", stratify_by])
-        kept = rows_of_split(
+        in_split = rows_of_split(
             divided, splits, split, key=split_key, stratum=stratify_by, seed=split_seed
         )
-        found = found.filter(pc.is_in(found["_rowid"], divided["_rowid"].filter(pa.array(kept))))
+        found = found.filter(
+            pc.is_in(found["_rowid"], divided["_rowid"].filter(pa.array(in_split)))
+        )
     rows = None if found is None else found["_rowoffset"].to_numpy().astype(np.int64)
     count = dataset.count_rows() if rows is None else len(rows)
     if not count:
-        raise InvalidInputError("no row remains after filter and split", filter=filter, split=split)
+        raise InvalidInputError("no rows remain after filter and split", filter=filter, split=split)
     drawn = count if samples is None else samples
     weight = _weights(found, count, weights, balance_by)
     order: Order
@@ -242,38 +243,40 @@ def plan(
     names = columns if isinstance(columns, Mapping) else tuple(schema.names)
     ids = None if row_ids is None else _digest(np.unique(np.asarray(row_ids, np.uint64)))
     parts = (splits and dict(splits), split, split_key, stratify_by, split_seed)
-    ways = (shuffle, clump_size, _described(weights), balance_by, replacement, samples)
-    return Plan(dataset, names, blobs, order, rows, seed, repr((filter, ids, *parts, *ways)))
+    order_options = (shuffle, clump_size, _described(weights), balance_by, replacement, samples)
+    return Plan(
+        dataset, names, blobs, order, rows, seed, repr((filter, ids, *parts, *order_options))
+    )
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """Raise if arguments contradict each other."""
+    """Raise if arguments are inconsistent."""
     if given["shuffle"] not in get_args(Shuffle):
         raise InvalidInputError(
             "unknown shuffle", found=given["shuffle"], known=list(get_args(Shuffle))
         )
     if (given["shuffle"] == "clumps") != (given["clump_size"] is not None):
-        raise InvalidInputError("clump_size goes with shuffle='clumps', and that needs it")
-    if given["clump_size"] is not None and given["clump_size"] < 1:
-        raise InvalidInputError("a clump has at least one row", clump_size=given["clump_size"])
-    if (given["splits"] is None) != (given["split"] is None):
-        raise InvalidInputError("splits says which parts there are, split which to read; give both")
-    if given["split"] is None and any(given[n] for n in ("split_key", "stratify_by", "split_seed")):
         raise InvalidInputError(
-            "split_key, stratify_by and split_seed are about splits; give splits and split"
+            "clump_size is required for shuffle='clumps', and only supported there"
         )
+    if given["clump_size"] is not None and given["clump_size"] < 1:
+        raise InvalidInputError("clump_size must be at least 1", clump_size=given["clump_size"])
+    if (given["splits"] is None) != (given["split"] is None):
+        raise InvalidInputError("splits and split must be given together")
+    if given["split"] is None and any(given[n] for n in ("split_key", "stratify_by", "split_seed")):
+        raise InvalidInputError("split_key, stratify_by and split_seed require splits and split")
     if given["weights"] is not None and given["balance_by"] is not None:
-        raise InvalidInputError("rows are drawn by weights or balanced, not both")
+        raise InvalidInputError("weights and balance_by cannot be combined")
     drawn = given["replacement"] or given["weights"] is not None or given["balance_by"] is not None
     if given["samples"] is not None and not (drawn and given["samples"] > 0):
         raise InvalidInputError(
-            "samples is a positive number where rows are drawn with replacement, by weights or "
-            "balanced; else an epoch is every row once",
+            "samples must be positive, and requires replacement, weights or balance_by; other "
+            "epochs contain each row once",
             samples=given["samples"],
         )
     if drawn and given["shuffle"] != "rows":
         raise InvalidInputError(
-            "rows that are drawn have no other shuffle", shuffle=given["shuffle"]
+            "drawing with replacement requires shuffle='rows'", shuffle=given["shuffle"]
         )
 
 
@@ -282,12 +285,12 @@ def _blobs(
     columns: Sequence[str] | Mapping[str, str] | None,
     ranges: Mapping[str, tuple[str, str]],
 ) -> dict[str, tuple[str, str] | None]:
-    """Return the blob columns that are read, and where the extents of ranges are."""
+    """Return the blob columns that are read, with their offset and length columns."""
     blobs = blob_columns(dataset, columns)
     schema = dataset.schema
     for name, extent in ranges.items():
         if name not in blobs:
-            raise InvalidInputError("blob_ranges are of blob columns that are read", column=name)
+            raise InvalidInputError("blob_ranges must be blob columns that are read", column=name)
         wrong = [each for each in extent if each not in schema.names]
         if (
             len(extent) != 2
@@ -295,7 +298,7 @@ def _blobs(
             or not all(pa.types.is_integer(schema.field(each).type) for each in extent)
         ):
             raise InvalidInputError(
-                "a range of a blob is given by two columns of integers: offset and length",
+                "a blob range requires two integer columns: offset and length",
                 column=name,
                 found=list(extent),
             )
@@ -305,7 +308,7 @@ def _blobs(
 def blob_columns(
     dataset: LanceDataset, columns: Sequence[str] | Mapping[str, str] | None
 ) -> frozenset[str]:
-    """Return the blob columns among those that are read; computed columns are not blobs."""
+    """Return the blob columns among the columns to read; computed columns are not blobs."""
     if isinstance(columns, Mapping):
         return frozenset()
     blobs = frozenset(field.name for field in dataset.snapshot.schema.fields if field.is_blob)
@@ -313,11 +316,11 @@ def blob_columns(
 
 
 def _clumps(
-    dataset: LanceDataset, rows: Places | None, count: int, shuffle: str, size: int | None
-) -> Places:
-    """Return where clumps begin, and where the last one ends."""
+    dataset: LanceDataset, rows: Positions | None, count: int, shuffle: str, size: int | None
+) -> Positions:
+    """Return the start of each clump, followed by the number of rows."""
     if shuffle == "clumps":
-        assert size is not None, "it was checked"
+        assert size is not None, "validated by _check"
         return np.append(np.arange(0, count, size), count)
     ends = np.cumsum(dataset.snapshot.rows_by_fragment)
     if rows is not None:
@@ -341,9 +344,11 @@ def _weights(
         weights = found[weights].to_numpy()
     values: npt.NDArray[np.float64] = np.asarray(weights, np.float64)
     if len(values) != count:
-        raise InvalidInputError("there is one weight for each row", weights=len(values), rows=count)
+        raise InvalidInputError(
+            "the number of weights must match the number of rows", weights=len(values), rows=count
+        )
     if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
-        raise InvalidInputError("weights are numbers from 0 on, and some are above 0")
+        raise InvalidInputError("weights must be non-negative numbers, and not all zero")
     return values
 
 

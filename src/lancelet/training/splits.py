@@ -1,7 +1,6 @@
-"""Splits of rows into parts, such as training and validation, that stay as rows are appended.
+"""Splits of rows, such as training and validation, that are stable when rows are appended.
 
-A row's part depends on its own key, or where none is given on its id, and never on the number of
-rows. So what was for validation yesterday is for validation tomorrow.
+The split of a row depends on its key, or on its row id by default, but not on the number of rows.
 
     fractions {"train": 0.9, "valid": 0.1}      hash of the key / 2^64:  0.03 train ... 0.95 valid
 """
@@ -21,7 +20,7 @@ from lancelet.index.scalar.bloomfilter.kind import hashes_of
 from lancelet.training.shuffle import mixed, mixed_key
 
 _SPLIT: Final = 0x5B11
-"""What sets the numbers of splits apart from those of shuffles with the same seed."""
+"""Separates the hashes of splits from those of shuffles with the same seed."""
 
 
 def rows_of_split(
@@ -33,20 +32,20 @@ def rows_of_split(
     stratum: str | None,
     seed: int,
 ) -> npt.NDArray[np.bool_]:
-    """Return whether each row belongs to a part.
+    """Return a mask of the rows of a split.
 
     Args:
-        rows: `_rowid`, and the columns of the key and the stratum where they are given.
-        fractions: The fraction of rows of each part.
-        name: The part.
-        key: A column; rows with the same value are in the same part.
-        stratum: A column; each of its values is divided as exactly as the whole.
-        seed: The seed of the division.
+        rows: The column `_rowid`, and the columns `key` and `stratum` if given.
+        fractions: The fraction of rows per split.
+        name: The split.
+        key: A column; rows with the same value are in the same split.
+        stratum: A column; the rows of each value are divided by the same fractions.
+        seed: The seed of the splits.
     """
     bounds = _bounds(fractions, name)
     if stratum is not None:
         if key is not None:
-            raise InvalidInputError("split by a key or by strata, not by both")
+            raise InvalidInputError("split_key and stratify_by cannot be combined")
         drawn = _within_strata(rows[stratum], rows["_rowid"].to_numpy(), seed)
     else:
         hashes = (
@@ -61,10 +60,12 @@ def rows_of_split(
 
 def _bounds(fractions: Mapping[str, float], name: str) -> tuple[float, float]:
     if name not in fractions:
-        raise InvalidInputError("no split has that name", found=name, known=list(fractions))
+        raise InvalidInputError("unknown split", found=name, known=list(fractions))
     values = np.array(list(fractions.values()), np.float64)
     if not (values > 0).all() or not np.isclose(values.sum(), 1.0):
-        raise InvalidInputError("fractions of splits are positive and add up to 1", found=fractions)
+        raise InvalidInputError(
+            "fractions of splits must be positive and add up to 1", found=fractions
+        )
     ends = np.cumsum(values)
     ends[-1] = 1.0
     at = list(fractions).index(name)
@@ -74,11 +75,11 @@ def _bounds(fractions: Mapping[str, float], name: str) -> tuple[float, float]:
 def _within_strata(
     values: pa.ChunkedArray, row_ids: npt.NDArray[np.uint64], seed: int
 ) -> npt.NDArray[np.float64]:
-    """Return a number for each row, so that the first k rows of any stratum are spread evenly.
+    """Return a number in [0, 1) per row; the first k rows of a stratum are evenly distributed.
 
-    It is the number of the row within its stratum by row id, with its bits reversed (0, 1/2, 1/4,
-    3/4, ...), and with bits that the stratum chooses flipped. Appended rows change nothing of those
-    before, and with stable row ids updates of other columns do not either.
+    The number is the rank of the row id within the stratum with reversed bits (0, 1/2, 1/4, 3/4,
+    ...), XORed with a hash of the stratum. Appended rows do not change existing numbers. With
+    stable row ids, neither do updates of other columns.
     """
     codes = pc.dictionary_encode(values.combine_chunks(), null_encoding="encode")
     stratum = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -93,7 +94,7 @@ def _within_strata(
 
 
 def _reversed(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return 32 bits in the other order, for each value."""
+    """Reverse the 32 bits of each value."""
     for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F)):
         low, high = values & np.uint32(mask), (values >> np.uint32(shift)) & np.uint32(mask)
         values = (low << np.uint32(shift)) | high

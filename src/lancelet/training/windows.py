@@ -1,4 +1,4 @@
-"""Windows of consecutive rows, for time series and frames of videos.
+"""Windows of consecutive rows, for time series and video frames.
 
 size 3, step 2, rows of group a: 0 1 2 3 4, of b: 5 6 7     ->    0 1 2 | 2 3 4 | 5 6 7
 """
@@ -16,17 +16,17 @@ from lancelet.errors import InvalidInputError
 from lancelet.torch.tensors import numbers_of
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
-from lancelet.training.shuffle import ByRows, InOrder, Places
+from lancelet.training.shuffle import ByRows, InOrder, Positions
 from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPlan:
-    """Samples of `size` rows each; `windows` creates it."""
+    """Samples of `size` rows each; created by `windows`."""
 
     plan: Plan
     size: int
-    starts: Places
+    starts: Positions
     order: ByRows | InOrder
     described: str
 
@@ -36,12 +36,12 @@ class WindowPlan:
 
     @property
     def version(self) -> int:
-        """The version that is read."""
+        """The version of the dataset."""
         return self.plan.version
 
     @property
     def table(self) -> str:
-        """The identity of the version."""
+        """The identifier of the version."""
         return self.plan.table
 
     @property
@@ -51,20 +51,22 @@ class WindowPlan:
 
     @property
     def name(self) -> str:
-        """Everything else that the order depends on."""
+        """A description of all further parameters of the order."""
         return repr(("windows", self.size, self.described, self.plan.name))
 
     @property
     def layout(self) -> Any:
-        """The size of windows and their columns."""
+        """The window size, and the names and types of columns."""
         return [self.size, *self.plan.layout]
 
-    def read(self, places: Places, epoch: int) -> dict[str, Any]:
-        """Return the windows at positions: for each column, an array of windows by rows."""
-        first = self.starts[self.order.at(places, epoch)]
+    def read(self, positions: Positions, epoch: int) -> dict[str, Any]:
+        """Return the windows at positions, as arrays with the shape (windows, size) by column."""
+        first = self.starts[self.order.at(positions, epoch)]
         numbers = (first[:, None] + np.arange(self.size)).ravel()
         rows = self.plan.rows_of(numbers if self.plan.rows is None else self.plan.rows[numbers])
-        return {name: _windowed(rows[name], len(places), self.size) for name in rows.schema.names}
+        return {
+            name: _windowed(rows[name], len(positions), self.size) for name in rows.schema.names
+        }
 
     def loader(self, batch_size: int, **options: Any) -> Loader:
         """Return a loader of the windows for one rank."""
@@ -72,35 +74,35 @@ class WindowPlan:
 
 
 def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None) -> WindowPlan:
-    """Return windows of consecutive rows.
+    """Create windows of consecutive rows.
 
     Args:
-        plan: Which rows, and whether windows come in order (`shuffle="none"`) or anywhere (`rows`).
-        size: How many rows a window has.
-        step: How many rows lie between the starts of windows.
-        group_by: A column; no window has rows of two of its values.
+        plan: The plan of the rows, with `shuffle="none"` for ordered windows or `"rows"`.
+        size: The number of rows per window.
+        step: The number of rows between the starts of windows.
+        group_by: A column; all rows of a window have the same value.
 
     Raises:
-        InvalidInputError: There is no window, or rows of the plan have an order of another kind.
+        InvalidInputError: No window fits, or the plan has an unsupported order.
     """
     if size < 1 or step < 1:
         raise InvalidInputError("size and step must be at least 1", size=size, step=step)
     if not isinstance(plan.order, ByRows | InOrder):
-        raise InvalidInputError("windows need shuffle='none' or shuffle='rows'")
+        raise InvalidInputError("windows require shuffle='none' or shuffle='rows'")
     count = len(plan)
-    borders = np.array([0, count])
+    bounds = np.array([0, count])
     if group_by is not None:
         rows = np.arange(count) if plan.rows is None else plan.rows
         values = plan.dataset.take(rows, columns=[group_by])[group_by].combine_chunks()
         codes = pc.dictionary_encode(values, null_encoding="encode").indices.to_numpy()
-        borders = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [count]))
-    lengths = np.diff(borders)
+        bounds = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [count]))
+    lengths = np.diff(bounds)
     counts = np.maximum(0, (lengths - size) // step + 1)
     ends = np.cumsum(counts)
     if not ends[-1]:
-        raise InvalidInputError("no window fits: no consecutive rows are that many", size=size)
+        raise InvalidInputError("no run of consecutive rows is long enough for a window", size=size)
     within = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
-    starts = np.repeat(borders[:-1], counts) + within * step
+    starts = np.repeat(bounds[:-1], counts) + within * step
     is_shuffled = isinstance(plan.order, ByRows)
     order = ByRows(len(starts), plan.seed) if is_shuffled else InOrder(len(starts))
     return WindowPlan(plan, size, starts, order, repr((step, group_by)))

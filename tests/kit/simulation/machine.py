@@ -34,7 +34,7 @@ from lancelet.io.cache import CACHE
 from lancelet.io.durable import translate_os_error, translating_os_errors
 from lancelet.io.memory import MemoryStore
 from lancelet.io.store import BytesLike, Listing, ObjectInfo, Store
-from lancelet.io.unfinished import give_name_if_free
+from lancelet.io.unfinished import link_if_absent
 from lancelet.io.wrapped import Request, WrappedStore
 from lancelet.surroundings import Surroundings
 from lancelet.table.handlers.external import ManifestRecords
@@ -54,7 +54,7 @@ EPOCH_NS: Final = 1_700_000_000 * 10**9
 
 _CONDITIONAL: Final = frozenset({"put_if_absent", "rename_if_absent"})
 _SILENT: Final = frozenset(
-    {"write", "open_writer", "read_ranges", "read_tail", "settle", "sweep_temporaries"}
+    {"write", "open_writer", "read_ranges", "read_tail", "flush", "sweep_temporaries"}
 )
 """What others cannot see, or what asks for nothing that was not there before."""
 
@@ -368,11 +368,11 @@ class SimulatedStore(WrappedStore):
         """Return the same store with a folder as its root."""
         return SimulatedStore(cast("MemoryStore", self.inner).at(folder), self.machine)
 
-    def lazily(self) -> SimulatedStore:
+    def with_deferred_sync(self) -> SimulatedStore:
         """Return the same: nothing is lost with the power here."""
         return self
 
-    def deciding(self) -> SimulatedStore:
+    def for_commits(self) -> SimulatedStore:
         """Return the same: it can put conditionally."""
         return self
 
@@ -404,7 +404,7 @@ class SimulatedStore(WrappedStore):
             return
         native = f"{self.prefix}/{path}".removeprefix("/")
         with translating_os_errors(path):
-            give_name_if_free(drive.temporary(data), native)
+            link_if_absent(drive.temporary(data), native)
 
     def _pages(self, folder: str, page: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
         for info in page:

@@ -145,10 +145,10 @@ PLANTED: Final[Mapping[str, Plant]] = {
         lambda snapshot: dict.fromkeys(list_shards(snapshot.location), 1 << 40),
     ),
     "an empty claim is not taken over": _with(
-        unfinished, "_rename_if_free", partial(_claimed, is_taken_over=False)
+        unfinished, "_rename_if_absent", partial(_claimed, is_taken_over=False)
     ),
     "names are claimed by empty files": _with(
-        unfinished, "_rename_if_free", partial(_claimed, is_taken_over=True)
+        unfinished, "_rename_if_absent", partial(_claimed, is_taken_over=True)
     ),
 }
 

@@ -67,7 +67,7 @@ def test_images_are_read_from_the_web():
         try:
             home = f"http://127.0.0.1:{server.server_port}"
             found = ImageURIArray.from_uris([f"{home}/a"]).read_uris()
-            with pytest.raises(StorageError, match="cannot be read"):
+            with pytest.raises(StorageError, match="cannot read"):
                 ImageURIArray.from_uris([f"{home}/b"]).read_uris()
         finally:
             server.shutdown()

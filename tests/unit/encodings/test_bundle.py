@@ -50,7 +50,7 @@ def written(path, table, version="2.2", **options):
             writer.write_batch(batch)
     reader = LanceFileReader(path)
     # A few rows of a map would be read by plans.
-    reader._reader._watched = None
+    reader._reader._mapped_file = None
     return reader
 
 

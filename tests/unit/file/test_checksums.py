@@ -98,7 +98,7 @@ def test_checksums_that_the_table_does_not_name_are_found(store, write, read_all
     data[last_row + (8 if part == "size" else 0)] ^= 64
     data[5000] ^= 1
     store.put("f.lance", bytes(data))
-    with pytest.raises(CorruptDataError, match="does not name them") as caught:
+    with pytest.raises(CorruptDataError, match="does not list the checksums") as caught:
         read_all(store)
     assert caught.value.facts["path"] == "f.lance"
     assert not read_all(store, verify=Verify.OFF).equals(make_table())

@@ -97,7 +97,7 @@ def test_a_buffer_outside_of_the_file_is_refused(position, size):
 
 
 def test_more_positions_than_sizes_are_refused():
-    with pytest.raises(CorruptDataError, match="number of positions"):
+    with pytest.raises(CorruptDataError, match="buffer positions"):
         decode(encoded(([0, 0], [1], 1)))
 
 

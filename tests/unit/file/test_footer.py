@@ -49,7 +49,7 @@ def test_a_footer_reads_back(footer):
 @given(footers(), st.integers(1, 1 << 20))
 def test_a_footer_of_another_file_size_is_refused(footer, change):
     for size in (file_bytes_of(footer) + change, file_bytes_of(footer) - change):
-        with pytest.raises(CorruptDataError, match="cut short") as caught:
+        with pytest.raises(CorruptDataError, match="truncated") as caught:
             parse_footer(footer.to_bytes(), file_bytes=size)
         assert caught.value.facts["file_bytes"] == size
 
@@ -99,7 +99,7 @@ def test_both_numbers_of_2_0_are_accepted():
 def test_a_table_reads_back(pairs):
     ranges = Ranges.of(*pairs)
     data = np.frombuffer(table_bytes(ranges.position, ranges.size), np.uint8)
-    found = parse_table(data, limit=2000, what="thing")
+    found = parse_table(data, limit=2000, content="thing")
     assert found.position.tolist() == ranges.position.tolist()
     assert found.size.tolist() == ranges.size.tolist()
 
@@ -110,7 +110,7 @@ def test_a_table_reads_back(pairs):
 def test_a_row_outside_of_the_file_is_refused(row):
     data = np.array([0, 10, *row], np.uint64).view(np.uint8)
     with pytest.raises(CorruptDataError) as caught:
-        parse_table(data, limit=10, what="thing")
+        parse_table(data, limit=10, content="thing")
     assert caught.value.facts == {
         "index": 1,
         "position": row[0],

@@ -50,13 +50,15 @@ def replace_once(store, found, wanted):
 @pytest.mark.parametrize(
     ("found", "wanted", "match"),
     [
-        pytest.param(b'"kinds": ["int64"]', b'"kinds": ["int32"]', "not those", id="other type"),
+        pytest.param(b'"kinds": ["int64"]', b'"kinds": ["int32"]', "do not match", id="other type"),
         pytest.param(b'"fields": [0]', b'"fields":[99]', None, id="other field"),
         pytest.param(b'"fields": [0]', b'"fields": 000', "damaged", id="no fields"),
         pytest.param(b'"zone_rows": 100', b'"zone_rows": 000', "damaged", id="no rows in a zone"),
         pytest.param(b'"zone_rows": 100', b'"zone_rows": 010', "damaged", id="not JSON"),
-        pytest.param(b'"zone_rows": 100', b'"zone_rows": 1.0', "not those", id="too many zones"),
-        pytest.param(b'"num_rows": 1000', b'"num_rows": 2000', "other rows", id="other rows"),
+        pytest.param(b'"zone_rows": 100', b'"zone_rows": 1.0', "do not match", id="too many zones"),
+        pytest.param(
+            b'"num_rows": 1000', b'"num_rows": 2000', "different number of rows", id="other rows"
+        ),
     ],
 )
 def test_zone_statistics_must_be_of_the_file(store, write, found, wanted, match):
@@ -74,7 +76,7 @@ def test_metadata_that_cannot_be_told_name_the_file(store, write):
     write(store, pa.table({"x": [1, 2, 3]}), checksums=False)
     replace_once(store, b"/lance.encodings21.PageLayout", b"/lance.encodings99.PageLayout")
     reader = LanceFileReader(f"{store.uri}/f.lance", verify="off")
-    with pytest.raises(UnsupportedError, match="unknown kind") as caught:
+    with pytest.raises(UnsupportedError, match="unknown encoding type") as caught:
         reader.metadata()
     assert caught.value.facts["path"] == "f.lance"
 

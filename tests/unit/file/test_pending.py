@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lancelet.file.v2.waiting import joined
+from lancelet.file.v2.pending import concat_values
 from lancelet.format.schema import Schema
 
 VALUES = {
@@ -27,7 +27,7 @@ def field_of(array):
 def test_slices_of_one_array_are_that_array(kind, start):
     array = VALUES[kind].slice(start)
     parts = [array.slice(0, 2), array.slice(2, 1), array.slice(3)]
-    found = joined(parts, field_of(array))
+    found = concat_values(parts, field_of(array))
     found.validate(full=True)
     assert found.equals(array)
     if kind in ("int", "bool", "string", "decimal"):
@@ -39,7 +39,7 @@ def test_what_lies_apart_or_in_another_order_is_copied(kind):
     array = VALUES[kind]
     copy = pa.concat_arrays([array, array]).slice(0, len(array))
     for parts in ([array, copy], [array.slice(3), array.slice(0, 3)], [array, array]):
-        found = joined(parts, field_of(array))
+        found = concat_values(parts, field_of(array))
         assert found.to_pylist() == [value for part in parts for value in part.to_pylist()]
 
 
@@ -51,5 +51,5 @@ def test_nulls_that_only_some_parts_know_of_are_kept():
         return pa.Array.from_buffers(pa.int64(), 2, [bits, values], offset=offset)
 
     field = field_of(pa.array([1]))
-    assert joined([part(None, 0), part(b"\x07", 2)], field).to_pylist() == [1, 2, 3, None]
-    assert joined([part(b"\x0e", 0), part(None, 2)], field).to_pylist() == [None, 2, 3, 4]
+    assert concat_values([part(None, 0), part(b"\x07", 2)], field).to_pylist() == [1, 2, 3, None]
+    assert concat_values([part(b"\x0e", 0), part(None, 2)], field).to_pylist() == [None, 2, 3, 4]

@@ -243,7 +243,7 @@ def test_the_table_says_which_columns_hold_its_fields(store, write):
     assert reader.field_ids == (40,)
     assert reader.read(renamed.fields, RowRange(0, 2))[0].to_pylist() == ["x", "y"]
     wrong = open_data_file(store, "f.lance", stored=StoredFields(renamed, {40: 7}))
-    with pytest.raises(CorruptDataError, match="does not have"):
+    with pytest.raises(CorruptDataError, match="exceeds the number of columns"):
         wrong.read(renamed.fields, RowRange(0, 2))
 
 
@@ -328,7 +328,7 @@ def test_rows_that_memory_cannot_hold_are_read_in_batches_only(monkeypatch, vers
     writer.write(table)
     writer.finish()
     reader = open_data_file(store, "f.lance")
-    monkeypatch.setattr("lancelet.file.rows._CERTAINLY_FITS", 1000)
+    monkeypatch.setattr("lancelet.file.rows._CHECKED_BYTES_MIN", 1000)
     monkeypatch.setattr("lancelet.file.rows.machine_memory_bytes", lambda: 1 << 20)
     with pytest.raises(MemoryLimitError, match="read them in batches"):
         reader.read(reader.schema.fields, RowRange(0, reader.num_rows))

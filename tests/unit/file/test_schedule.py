@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.encodings.base import RowRange
-from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, few_rows, plan_read
+from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read, split_rows_min
 
 widths = st.lists(st.floats(0, 5000), min_size=1, max_size=12)
 
@@ -34,7 +34,7 @@ def check_plan(plan, rows, num_fields):
 @given(ranges(), widths, st.lists(st.integers(0, 4 << 20), max_size=20))
 def test_splits_and_groups_cover_everything_once(rows, widths, borders):
     borders = np.unique(np.array(borders, np.int64))
-    check_plan(plan_read(rows, widths, borders=borders), rows, len(widths))
+    check_plan(plan_read(rows, widths, page_starts=borders), rows, len(widths))
 
 
 @given(ranges(), widths, st.integers(1, 1 << 22))
@@ -56,7 +56,7 @@ def test_a_task_decodes_about_its_bytes(width):
 def test_splits_end_at_page_borders_that_are_near():
     target = TASK_BYTES // 4
     near = np.array([0, target + 76_000, 2 * target + 150_000])
-    plan = plan_read(RowRange(0, 4 * target), [4.0], borders=near)
+    plan = plan_read(RowRange(0, 4 * target), [4.0], page_starts=near)
     stops = [*near[1:].tolist(), near[2] + target, 4 * target]
     assert [split.stop for split in plan.splits()] == stops
 
@@ -93,7 +93,9 @@ def test_splits_are_made_as_they_are_asked_for():
     # 216 bytes of a constant page may claim as many rows.
     tracemalloc.start()
     for batch_size in (None, 100):
-        plan = plan_read(RowRange(0, 1 << 48), [4.0], borders=np.array([0]), batch_size=batch_size)
+        plan = plan_read(
+            RowRange(0, 1 << 48), [4.0], page_starts=np.array([0]), batch_size=batch_size
+        )
         assert len(list(islice(plan.splits(), 2))) == 2
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -103,7 +105,7 @@ def test_splits_are_made_as_they_are_asked_for():
 @pytest.mark.parametrize("batch_size", [None, 16, 100])
 def test_few_rows_of_large_values_are_cut(batch_size):
     widths = [8.0, 2_000_000.0]
-    least = few_rows(sum(widths), max(widths))
-    plan = plan_read(RowRange(0, 2300), widths, batch_size=batch_size, least=least)
+    rows_min = split_rows_min(sum(widths), max(widths))
+    plan = plan_read(RowRange(0, 2300), widths, batch_size=batch_size, split_rows_min=rows_min)
     check_plan(plan, RowRange(0, 2300), 2)
     assert all(len(split) * sum(widths) <= 32_000_000 for split in plan.splits())

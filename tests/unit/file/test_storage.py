@@ -82,7 +82,7 @@ def test_json_is_converted_wherever_it_is(wrap):
     ],
 )
 def test_values_of_another_meaning_are_refused(given_type, wanted):
-    with pytest.raises(SchemaMismatchError, match="not of the type") as caught:
+    with pytest.raises(SchemaMismatchError, match="do not have the type") as caught:
         to_storage(pa.nulls(2, given_type), field_of(wanted))
     assert caught.value.facts["field"] == "x"
     assert caught.value.facts["found"] == str(given_type)
@@ -125,7 +125,7 @@ def test_nulls_are_refused_where_the_schema_forbids_them(data_type, good, bad):
 
 
 def test_a_missing_column_is_named():
-    with pytest.raises(InvalidInputError, match="lacks a column") as caught:
+    with pytest.raises(InvalidInputError, match="does not contain a column") as caught:
         stored_column(pa.table({"y": pa.array([1])}), field_of(pa.int64()))
     assert caught.value.facts == {"field": "x", "found": ["y"]}
 

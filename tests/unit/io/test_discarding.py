@@ -3,8 +3,8 @@
 import pytest
 
 from lancelet.errors import InvalidInputError
+from lancelet.io.dry_run import DiscardingStore
 from lancelet.io.memory import MemoryStore
-from lancelet.io.scratch import DiscardingStore
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_nothing_is_deleted_or_moved(inner):
     store.delete_folder("")
     store.copy("a", "b")
     store.rename_if_absent("a", "b")
-    store.put_note("c", b"")
+    store.put_best_effort("c", b"")
     assert [info.path for info in inner.list()] == ["a"]
     assert (store.num_objects, store.num_bytes) == (2, 3)  # under its new name, and the note
     assert (store.num_deleted, store.deleted_bytes) == (1, 3)

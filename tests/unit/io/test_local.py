@@ -149,7 +149,7 @@ def _umask() -> int:
     return mask
 
 
-@pytest.mark.parametrize("code", sorted(unfinished._NOT_UNNAMED))
+@pytest.mark.parametrize("code", sorted(unfinished._UNNAMED_FILE_ERRORS))
 def test_drives_without_unnamed_files_get_hidden_ones(store, tmp_path, monkeypatch, code):
     def without_unnamed(folder: str) -> None:
         raise OSError(code, os.strerror(code))
@@ -310,7 +310,7 @@ def test_a_lock_that_is_held_for_long_is_an_error_that_says_nothing_of_the_name(
 
     monkeypatch.setattr(unfinished.fcntl, "flock", held)
     monkeypatch.setattr(unfinished.surroundings, "sleep", lambda _: None)
-    with pytest.raises(StorageUnavailableError, match="gives a file its name"):
+    with pytest.raises(StorageUnavailableError, match="holds the lock of the name"):
         store.put_if_absent("v/1", b"first")
     monkeypatch.setattr(unfinished.fcntl, "flock", lock)
     store.put_if_absent("v/1", b"second")
@@ -407,15 +407,15 @@ def spy_on_syncs(monkeypatch) -> list[str]:
 def test_lazy_files_are_flushed_in_the_background_and_waited_for_once(store, monkeypatch):
     store.put("data/0", b"x")
     done = spy_on_syncs(monkeypatch)
-    lazy = store.at("").lazily()
+    lazy = store.at("").with_deferred_sync()
     with lazy.at("data").open_writer("a") as writer:
         writer.write(b"x")
     assert store.read("data/a") == b"x"
-    lazy.settle()
+    lazy.flush()
     assert done[0] == "name a"
     # The folder does not wait for the file: neither counts before both are flushed.
     assert sorted(done[1:]) == ["flush data", "flush file"]
-    lazy.settle()
+    lazy.flush()
     assert len(done) == 3
     # What must be flushed before it has its name still is.
     lazy.put_if_absent("data/b", b"y")
@@ -426,11 +426,11 @@ def test_a_flush_that_fails_is_raised_when_it_is_waited_for(store, monkeypatch):
     def broken(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    lazy = store.lazily()
+    lazy = store.with_deferred_sync()
     monkeypatch.setattr(durable.os, "fsync", broken)
     lazy.put("a", b"x")
     with pytest.raises(StorageError) as caught:
-        lazy.settle()
+        lazy.flush()
     assert (caught.value.facts["path"], caught.value.facts["errno"]) == ("a", errno.EIO)
 
 
@@ -441,13 +441,13 @@ def test_a_note_is_written_in_place_and_waits_for_nothing(store, tmp_path, monke
     monkeypatch.setattr(durable.os, "fsync", forbidden)
     (tmp_path / "notes").mkdir()
     for content in (b"first", b"2", b"third one"):
-        store.put_note("notes/a", content)
+        store.put_best_effort("notes/a", content)
         assert store.read("notes/a") == content
         assert len(list((tmp_path / "notes").iterdir())) == 1
 
 
 def test_a_folder_of_notes_is_made(store):
-    store.put_note("new/notes/a", b"x")
+    store.put_best_effort("new/notes/a", b"x")
     assert store.read("new/notes/a") == b"x"
 
 

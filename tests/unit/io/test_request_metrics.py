@@ -19,14 +19,14 @@ def by_name(metrics):
 def test_nothing_is_counted_before_it_is_asked_for():
     metrics = RequestMetrics()
     store = MemoryStore.unnamed()
-    assert metrics.watched(store, "memory") is store
+    assert metrics.wrap(store, "memory") is store
     assert metrics.points() == []
 
 
 def test_requests_bytes_and_times_are_counted():
     metrics = RequestMetrics()
     assert metrics.install()
-    store = metrics.watched(MemoryStore.unnamed(), "memory")
+    store = metrics.wrap(MemoryStore.unnamed(), "memory")
     store.put("a", b"12345")
     with store.open_writer("b") as writer:
         writer.write(b"678")
@@ -54,7 +54,7 @@ def test_a_request_that_fails_is_an_error_and_not_under_way():
         def read(self, path):
             raise OSError(path)
 
-    store = metrics.watched(Broken("broken"), "memory")
+    store = metrics.wrap(Broken("broken"), "memory")
     with pytest.raises(OSError, match="x"):
         store.read("x")
     found = by_name(metrics)

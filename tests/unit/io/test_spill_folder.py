@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lancelet.io.spill_folder import PREFIX, SpillFolder, _sweep_once
+from lancelet.io.spill_folder import PREFIX, SpillFolder, _remove_stale
 
 HOLDER = """
 import sys, time
@@ -99,7 +99,7 @@ def test_folders_of_others_and_files_stay(tmp_path):
     (tmp_path / f"{PREFIX}file").write_bytes(b"x")
     (tmp_path / f"{PREFIX}without-lock").mkdir()
     (tmp_path / "other").mkdir()
-    _sweep_once(str(tmp_path))
+    _remove_stale(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 3
 
 

@@ -8,10 +8,10 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from lancelet.io import Store, open_folder
+from lancelet.io.dry_run import OverlayStore
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.metered import IoMeter, metered
-from lancelet.io.scratch import ScratchStore
 from tests.kit.s3_server import S3Server
 from tests.kit.store_suite import StoreSuite
 
@@ -70,7 +70,7 @@ class TestFsspecFolder(StoreSuite):
 class TestScratchStore(StoreSuite):
     @pytest.fixture
     def store(self) -> Store:
-        return ScratchStore(
+        return OverlayStore(
             MemoryStore(f"suite-{next(_numbers)}"), MemoryStore(f"suite-{next(_numbers)}")
         )
 

@@ -75,7 +75,7 @@ def test_row_ids_stay_when_files_are_joined():
     ("prepare", "reason"),
     [
         (lambda dataset: dataset.delete("id = 1"), "deleted rows"),
-        (lambda dataset: dataset.drop_columns(["d"]), "does not have the columns"),
+        (lambda dataset: dataset.drop_columns(["d"]), "not in the order of the table"),
         (lambda dataset: dataset.add_columns({"twice": "id * 2"}), "several files"),
     ],
 )

@@ -39,8 +39,8 @@ def test_files_are_waited_for_once_and_before_the_manifest(tmp_path, change):
     after = CHANGES[change](open_snapshot(replace(plain, store=store)))
     done = [request.operation for request in store.log]
     written = [place for place, each in enumerate(store.log) if names_data(each)]
-    assert done.count("settle") == 1
-    assert max(written) < done.index("settle") < done.index("put_if_absent")
+    assert done.count("flush") == 1
+    assert max(written) < done.index("flush") < done.index("put_if_absent")
     # Whoever goes on with the new version is not lazy by accident.
     assert after.location.store.inner._flushes is None
 

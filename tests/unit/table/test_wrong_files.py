@@ -35,7 +35,7 @@ def test_a_data_file_of_another_size_is_refused(tmp_path):
     table(tmp_path / "u", 0, 9)
     wrong = only(tmp_path / "u", "data/*")
     put_over(wrong, only(tmp_path / "t", "data/*"))
-    with pytest.raises(CorruptDataError, match="another size"):
+    with pytest.raises(CorruptDataError, match="differs from the recorded size"):
         lancelet.dataset(str(tmp_path / "t")).to_table()
 
 
@@ -64,7 +64,7 @@ def test_an_index_file_of_another_size_is_passed_over(tmp_path, kind, column, te
     assert differ
     for name in differ:
         put_over(others[name], own[name])
-    with pytest.warns(IndexUnusableWarning, match="another size"):
+    with pytest.warns(IndexUnusableWarning, match="differs from the recorded size"):
         assert lancelet.dataset(str(tmp_path / "t")).count_rows(text) == expected
 
 

@@ -59,10 +59,10 @@ def test_the_order_is_the_same_in_every_release():
 
 def test_places_lead_where_they_do_one_by_one_on_both_sides_of_a_block():
     order = ByRows(20_000, seed=3)
-    for places in (np.arange(8150, 8250), np.arange(8192, 8300), np.arange(19_900, 20_000)):
-        one_by_one = [order.at(np.array([place]), epoch=1)[0] for place in places]
-        assert order.at(places, epoch=1).tolist() == one_by_one
-        assert permuted(places, 20_000, mixed_key(3, 1)).tolist() == one_by_one
+    for positions in (np.arange(8150, 8250), np.arange(8192, 8300), np.arange(19_900, 20_000)):
+        one_by_one = [order.at(np.array([place]), epoch=1)[0] for place in positions]
+        assert order.at(positions, epoch=1).tolist() == one_by_one
+        assert permuted(positions, 20_000, mixed_key(3, 1)).tolist() == one_by_one
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 99))
@@ -82,9 +82,9 @@ def test_clumps_stay_together_and_every_row_comes_once(sizes, seed):
 )
 def test_ranks_have_equal_steps_and_all_places_between_them(length, batch, world, uneven):
     slices = [list(steps_of(length, 0, batch, rank, world, uneven)) for rank in range(world)]
-    shapes = [[len(step.places) for step in steps] for steps in slices]
+    shapes = [[len(step.positions) for step in steps] for steps in slices]
     assert all(shape == shapes[0] for shape in shapes)
-    seen = np.concatenate([step.places for steps in slices for step in steps] or [[]])
+    seen = np.concatenate([step.positions for steps in slices for step in steps] or [[]])
     if uneven == "cut":
         assert len(np.unique(seen)) == len(seen)
         assert length - len(seen) < world
@@ -450,7 +450,7 @@ def test_decoders_have_names_and_packages_bring_more(table, tmp_path, monkeypatc
     plan = training.plan(table, columns=["blob"], filter="id in (12, 34)", shuffle="none")
     (batch,) = plan.loader(2, to="numpy", decode={"blob": "reversed"})
     assert batch["blob"] == [b"21", b"43"]
-    with pytest.raises(InvalidInputError, match="no decoder") as caught:
+    with pytest.raises(InvalidInputError, match="unknown decoder") as caught:
         plan.loader(2, to="numpy", decode={"blob": "backwards"})
     assert caught.value.facts["known"] == ["image", "reversed"]
 
@@ -463,7 +463,7 @@ def test_a_plan_stays_at_its_version(tmp_path):
     table = lancelet.dataset(table.uri)
     table.insert({"id": range(20, 30)})
     state = plan.loader(3).state_dict()
-    with pytest.raises(InvalidInputError, match="another plan"):
+    with pytest.raises(InvalidInputError, match="different plan"):
         training.plan(table, columns=["id"]).loader(3).load_state_dict(state)
 
 
@@ -504,7 +504,7 @@ def test_a_state_is_of_one_table(tmp_path):
     ):
         state = json.loads(json.dumps(make(one).loader(3).state_dict()))
         make(training.plan(lancelet.dataset(one.dataset.uri))).loader(3).load_state_dict(state)
-        with pytest.raises(InvalidInputError, match="another plan") as caught:
+        with pytest.raises(InvalidInputError, match="different plan") as caught:
             make(other).loader(3).load_state_dict(state)
         assert caught.value.facts["differs"] == "table"
         # States of earlier releases do not name the table.
@@ -519,7 +519,7 @@ def test_a_run_goes_on_only_with_the_same_rows_and_weights(table):
     ):
         state = training.plan(table, **{name: first}).loader(3).state_dict()
         training.plan(table, **{name: np.array(first)}).loader(3).load_state_dict(state)
-        with pytest.raises(InvalidInputError, match="another plan"):
+        with pytest.raises(InvalidInputError, match="different plan"):
             training.plan(table, **{name: other}).loader(3).load_state_dict(state)
 
 

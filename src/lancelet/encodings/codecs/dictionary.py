@@ -42,7 +42,7 @@ class Dictionary(Codec):
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
-        """Decode indices and items of a buffer and look up the items."""
+        """Decode the indices and items of a buffer, and gather the items."""
         if len(slices) != 1:
             raise UnsupportedError(
                 "dictionaries in several buffers are not supported", codec=cls.wire_name

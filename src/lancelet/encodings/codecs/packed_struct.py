@@ -3,7 +3,7 @@
     struct<a: int16, b: int32>   {1, 2} {3, 4}
     stored                       01 00 02 00 00 00 | 03 00 04 00 00 00
 
-A row is read at once, but reading one field reads all of them. Fields must have a fixed width in
+A row is contiguous, but reading one field reads all fields. Fields must have a fixed width in
 whole bytes; `variable_packed_struct` supports strings.
 """
 

@@ -238,9 +238,9 @@ class MiniBlockPages(PageReader):
         return self._take_values(head, target, decoded, entries, validity)
 
     def read_metadata(self, rows: Rows | ColumnSlices) -> ReadCoroutine[PageMetadata]:
-        """Return the page metadata with these rows, reading what is not cached."""
+        """Return the page metadata of these rows; missing parts are read."""
         memo = self._leaf.memo
-        # The metadata cache controls the lifetime; a weak reference avoids lookups meanwhile.
+        # The metadata cache controls the lifetime; a weak reference avoids repeated lookups.
         head = None if self._metadata is None else self._metadata()
         if head is None and memo is not None:
             head = memo.get(self._key, PageMetadata)

@@ -1,4 +1,4 @@
-"""The repetition index: the chunks in which the rows of a page of lists start and end.
+"""The repetition index: the first and last chunk of each row in pages of lists.
 
 Two numbers per chunk: the number of rows that end in it, and the number of entries after the last
 end, which belong to a row that continues in the next chunk.

@@ -92,7 +92,7 @@ class ZippedValues:
 
     def read_metadata(self) -> ReadCoroutine[None]:
         """Read nothing: the row index is read on demand."""
-        return _read_nothing()
+        return _empty_read()
 
     def read(
         self, metadata: None, slots: Selection, valid: Flags | None, layers: SparseLayers
@@ -210,7 +210,7 @@ class ConstantValues:
 
     def read_metadata(self) -> ReadCoroutine[None]:
         """Read nothing: the value is in the message."""
-        return _read_nothing()
+        return _empty_read()
 
     def read(
         self, metadata: None, slots: Selection, valid: Flags | None, layers: SparseLayers
@@ -229,7 +229,7 @@ class ConstantValues:
         return pa.nulls(count, data_type)
 
 
-def _read_nothing() -> ReadCoroutine[None]:
+def _empty_read() -> ReadCoroutine[None]:
     yield from ()
 
 

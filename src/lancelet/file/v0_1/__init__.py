@@ -1,6 +1,6 @@
-"""Data files of version 0.1: batches of plain pages, a page table, and statistics."""
+"""Data files of version 0.1: batches of plain pages, a page table and statistics."""
 
-# ruff: noqa: TC004 - names are imported on demand, and here for readers of types only
+# ruff: noqa: TC004 - lazy imports; the imports below are for type checkers only
 
 from typing import TYPE_CHECKING
 

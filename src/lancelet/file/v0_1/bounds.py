@@ -1,9 +1,9 @@
-"""The least and the greatest value of a batch, as page statistics have them.
+"""Minimum and maximum of a batch, as stored in page statistics.
 
-numbers          nulls and NaN do not count; a least zero is -0.0, a greatest one +0.0
-nothing counts   the least and the greatest value of the type; infinities for floats
-strings          no longer than 64 bytes, cut between characters; when any was cut, the
-                 greatest is raised a little, so that it still bounds: "aaz" -> "ab{"[:3]
+numbers          nulls and NaN are ignored; zeros are -0.0 as minimum and +0.0 as maximum
+no values        the limits of the type; infinities for floats
+strings          truncated to 64 bytes at a character boundary; if any string was truncated, the
+                 maximum is incremented: "aaz" -> "aa{"
 no bound         null, which the format stores as an empty string
 """
 
@@ -25,11 +25,11 @@ from lancelet.encodings.v0_1 import is_variable
 from lancelet.values import dataclass
 
 TEXT_BYTES_MAX: Final = 64
-"""The bytes of a string that statistics keep."""
+"""The maximum length of a string bound in bytes."""
 
 
 def is_covered(data_type: pa.DataType) -> bool:
-    """Whether the format keeps statistics of a type."""
+    """Return whether the format supports statistics of a type."""
     return is_variable(data_type) or any(
         is_kind(data_type)
         for is_kind in (
@@ -45,7 +45,7 @@ def is_covered(data_type: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """The nulls, the least and the greatest value of each batch."""
+    """The null count, minimum and maximum of each batch."""
 
     null_count: Int64s
     minimum: pa.Array
@@ -53,7 +53,7 @@ class Bounds:
 
 
 def bounds_of_batches(array: pa.Array, batch_rows: int) -> Bounds:
-    """Return the bounds of a covered type for every `batch_rows` values and what remains.
+    """Return the bounds of each batch of `batch_rows` values; the last one may be shorter.
 
     >>> bounds_of_batches(pa.array([2, None, 1, None], pa.int8()), 3).minimum.to_pylist()
     [1, -128]
@@ -64,11 +64,11 @@ def bounds_of_batches(array: pa.Array, batch_rows: int) -> Bounds:
     bounds_of = _bounds_of_text if is_variable(data_type) else _bounds_of_values
     batches = [array.slice(start, batch_rows) for start in range(0, len(array), batch_rows)]
     pairs = pa.concat_arrays([bounds_of(batch) for batch in batches])
-    least = np.arange(0, len(pairs), 2)
+    minimum_indices = np.arange(0, len(pairs), 2)
     return Bounds(
         np.array([batch.null_count for batch in batches], np.int64),
-        pairs.take(pa.array(least)),
-        pairs.take(pa.array(least + 1)),
+        pairs.take(pa.array(minimum_indices)),
+        pairs.take(pa.array(minimum_indices + 1)),
     )
 
 
@@ -89,18 +89,18 @@ def _bounds_of_numbers(array: pa.Array, batch_rows: int) -> Bounds:
     block = block_from_arrow(array)
     assert isinstance(block, FixedWidth)
     values = np.frombuffer(block.data, f"{kind}{width}")
-    least, greatest, nulls, nans = kernels.zone_min_max(values, batch_rows, validity_bits(array))
+    minima, maxima, nulls, nans = kernels.zone_min_max(values, batch_rows, validity_bits(array))
     starts = np.arange(0, len(array), batch_rows)
     rows = np.minimum(batch_rows, len(array) - starts)
-    nothing = nulls + nans == rows
+    is_empty = nulls + nans == rows
     if kind == "f":
-        least = np.where(least == 0, values.dtype.type(-0.0), least)
-        greatest = np.where(greatest == 0, values.dtype.type(0.0), greatest)
-        least[nothing], greatest[nothing] = -np.inf, np.inf
+        minima = np.where(minima == 0, values.dtype.type(-0.0), minima)
+        maxima = np.where(maxima == 0, values.dtype.type(0.0), maxima)
+        minima[is_empty], maxima[is_empty] = -np.inf, np.inf
     else:
         limits = np.iinfo(values.dtype)
-        least[nothing], greatest[nothing] = limits.min, limits.max
-    return Bounds(nulls, *(_from_numpy(bound, array.type) for bound in (least, greatest)))
+        minima[is_empty], maxima[is_empty] = limits.min, limits.max
+    return Bounds(nulls, *(_from_numpy(bound, array.type) for bound in (minima, maxima)))
 
 
 def _from_numpy(values: npt.NDArray[Any], data_type: pa.DataType) -> pa.Array:
@@ -108,13 +108,13 @@ def _from_numpy(values: npt.NDArray[Any], data_type: pa.DataType) -> pa.Array:
 
 
 def _bounds_of_values(array: pa.Array) -> pa.Array:
-    """Return the least and the greatest value of a batch of booleans or decimals."""
+    """Return the minimum and maximum of a batch of booleans or decimals."""
     if array.null_count < len(array):
         bounds = pc.min_max(array)
         return pa.array([bounds["min"].as_py(), bounds["max"].as_py()], array.type)
     if pa.types.is_boolean(array.type):
         return pa.array([False, True])
-    # The sixteen bytes of a decimal can hold more than its digits.
+    # The limits of 128 bits exceed the precision of the decimal type.
     data = bytes(15) + b"\x80" + b"\xff" * 15 + b"\x7f"
     return pa.Array.from_buffers(array.type, 2, [None, pa.py_buffer(data)])
 
@@ -122,16 +122,16 @@ def _bounds_of_values(array: pa.Array) -> pa.Array:
 def _bounds_of_text(array: pa.Array) -> pa.Array:
     is_utf8 = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     present = array.drop_null()
-    kept, was_cut = _cut(present, is_utf8=is_utf8)
-    bounds = pc.min_max(kept)
-    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
-    if was_cut and greatest is not None:
-        greatest = _raised_utf8(greatest) if is_utf8 else _raised(greatest)
-    return pa.array([least, greatest], pa.binary()).cast(array.type)
+    truncated, was_truncated = _truncate(present, is_utf8=is_utf8)
+    bounds = pc.min_max(truncated)
+    minimum, maximum = bounds["min"].as_py(), bounds["max"].as_py()
+    if was_truncated and maximum is not None:
+        maximum = _increment_utf8(maximum) if is_utf8 else _increment(maximum)
+    return pa.array([minimum, maximum], pa.binary()).cast(array.type)
 
 
-def _cut(array: pa.Array, *, is_utf8: bool) -> tuple[pa.Array, bool]:
-    """Return strings as bytes, cut to what statistics keep, and whether any was cut."""
+def _truncate(array: pa.Array, *, is_utf8: bool) -> tuple[pa.Array, bool]:
+    """Truncate strings to the maximum length, and return whether any was longer."""
     block = block_from_arrow(array)
     assert isinstance(block, Variable)
     start = block.offsets[:-1].astype(np.int64)
@@ -141,7 +141,7 @@ def _cut(array: pa.Array, *, is_utf8: bool) -> tuple[pa.Array, bool]:
         return array.view(_bytes_type(array.type)), False
     size[long] = TEXT_BYTES_MAX
     if is_utf8:
-        # A character has at most three bytes behind its first, all of them 0b10xxxxxx.
+        # A character has up to three continuation bytes, which are 0b10xxxxxx.
         for _ in range(3):
             inside = long.copy()
             inside[long] = (block.data[start[long] + size[long]] & 0xC0) == 0x80
@@ -152,21 +152,21 @@ def _cut(array: pa.Array, *, is_utf8: bool) -> tuple[pa.Array, bool]:
     return pa.Array.from_buffers(pa.large_binary(), len(array), buffers), True
 
 
-def _raised(text: bytes) -> bytes | None:
-    """Return the next larger bytes of the same length, if there are any."""
+def _increment(text: bytes) -> bytes | None:
+    """Return the next larger bytes of the same length, or None."""
     number = int.from_bytes(text, "big") + 1
     return number.to_bytes(len(text), "big") if number >> (8 * len(text)) == 0 else None
 
 
-def _raised_utf8(text: bytes) -> bytes | None:
-    """Return the text with its last byte raised that can be, if any can, and stay UTF-8."""
-    raised = bytearray(text)
-    for place in reversed(range(len(text))):
-        for byte in range(text[place] + 1, 256):
-            raised[place] = byte
-            if _is_utf8(raised):
-                return bytes(raised)
-        raised[place] = text[place]
+def _increment_utf8(text: bytes) -> bytes | None:
+    """Increment the last byte that results in valid UTF-8, or return None."""
+    incremented = bytearray(text)
+    for index in reversed(range(len(text))):
+        for byte in range(text[index] + 1, 256):
+            incremented[index] = byte
+            if _is_utf8(incremented):
+                return bytes(incremented)
+        incremented[index] = text[index]
     return None
 
 

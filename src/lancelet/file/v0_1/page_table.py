@@ -1,12 +1,12 @@
-"""The page table: a dense matrix of where each field's pages are, by field id and batch.
+"""The page table: a dense matrix of page positions and lengths by field id and batch.
 
     fields 3 and 5, two batches             position, length
     3    (0, 10) (80, 4)
     4    (0, 0)  (0, 0)                     ids without pages have zeros
     5    (40, 10) (96, 4)
 
-The matrix begins with the smallest id of the fields in the file, which is all that says which
-row is whose; so reading it needs the ids.
+The first row belongs to the smallest field id of the file. The table does not contain this id, so
+reading it requires the field ids.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CELL_BYTES = 16
 def table_range(
     position: int, field_ids: Collection[int], num_batches: int, *, file_bytes: int
 ) -> tuple[int, int]:
-    """Return position and size of the table of a file with these fields."""
+    """Return the position and size of the page table."""
     size = (max(field_ids) - min(field_ids) + 1) * num_batches * _CELL_BYTES
     if position + size > file_bytes:
         raise CorruptDataError(
-            "the page table lies outside of the file; was it cut short by a copy?",
+            "the page table is outside of the file; was it truncated by a copy?",
             position=position,
             expected_bytes=size,
             file_bytes=file_bytes,
@@ -40,7 +40,7 @@ def table_range(
 def parse_table(
     data: Bytes, field_ids: Collection[int], num_batches: int
 ) -> Mapping[int, FieldPages]:
-    """Return the pages of each field."""
+    """Return the pages of each field by field id."""
     cells = np.frombuffer(data, "<i8").astype(np.int64).reshape(-1, num_batches, 2)
     first = min(field_ids)
     return {
@@ -50,7 +50,7 @@ def parse_table(
 
 
 def table_bytes(batches: Iterable[Iterable[Page]], field_ids: Collection[int]) -> bytes:
-    """Return the table of the pages of each batch as it is stored.
+    """Return the serialized page table.
 
     >>> table_bytes([[Page(field_id=3, position=80, length=4)]], [3]).hex()
     '50000000000000000400000000000000'

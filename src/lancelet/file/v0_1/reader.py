@@ -1,8 +1,7 @@
-"""Reading a 0.1 data file.
+"""Reading 0.1 data files.
 
-The page table is read when the file is opened, so every read after that asks for values only.
-The values of dictionary columns and the statistics are read when they are first wanted, and
-kept.
+The page table is read when the file is opened. Dictionary values and statistics are read and cached
+on first use.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lancelet.encodings.v0_1 import FieldPages, StoredBatches, dictionary_fields
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.rows import RowReader
-from lancelet.file.selection import OpenedFields
+from lancelet.file.selection import OpenFields
 from lancelet.file.v0_1.metadata import FileMetadata, read_metadata
 from lancelet.file.v0_1.statistics import read_statistics, zone_statistics
 from lancelet.format.field import DictionaryLocation
@@ -30,18 +29,18 @@ from lancelet.io.store import ObjectReader
 
 
 class LegacyFileReader(RowReader):
-    """Reads one 0.1 file; made by `open_data_file`."""
+    """Reads one 0.1 file; use `open_data_file` to create instances."""
 
     def __init__(self, source: ObjectReader, metadata: FileMetadata, schema: Schema) -> None:
-        """Read `schema` from a file whose metadata are known."""
+        """Create a reader from parsed metadata."""
         self._source = source
         self._metadata = metadata
         self._schema = schema
         self._mapped = source.mapped()
         self._fetch = source.read_ranges if self._mapped is None else self._mapped.fetch
-        # A store that answers with the whole file has it in memory, so no task waits for it.
+        # If the store returns the whole file, it is in memory, and tasks do not wait for storage.
         self._waits = self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
-        self._opened = OpenedFields()
+        self._opened = OpenFields()
         self._stored = StoredBatches(metadata.bounds, metadata.pages, {}, metadata.file_bytes)
         self._statistics: Mapping[int, pa.StructArray] | None = None
 
@@ -52,95 +51,95 @@ class LegacyFileReader(RowReader):
 
     @property
     def version(self) -> FileVersion:
-        """The version of the format that the file was written in."""
+        """The version of the file format."""
         return FileVersion.V0_1
 
     @property
     def num_rows(self) -> int:
-        """How many rows the file has."""
+        """The number of rows."""
         return int(self._metadata.bounds[-1])
 
     @property
     def schema(self) -> Schema:
-        """The fields that can be read."""
+        """The schema of the readable fields."""
         return self._schema
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """The ids of the fields that the file has pages of, parents included."""
+        """The ids of the fields with pages, including parents."""
         return tuple(self._metadata.pages)
 
     @property
     def batch_lengths(self) -> Int64s:
-        """The rows of each batch; files of one fragment must have the same."""
+        """The number of rows of each batch; equal for all files of a fragment."""
         lengths: Int64s = np.diff(self._metadata.bounds)
         return lengths
 
     def dictionary_values(self, field: Field) -> pa.Array:
-        """Return the values of a dictionary field, as this file numbers them."""
+        """Return the dictionary values of a field, in the order of this file."""
         with self._facts():
             self._load_dictionaries([field])
             return self._stored.dictionaries[field.id]
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return what the file knows of a field per batch, or None."""
+        """Return the statistics of a field for each batch, or None if the file has none."""
         with self._facts():
             if self._statistics is None:
-                self._statistics = run(read_statistics(self._metadata), self._fetch_kept)
+                self._statistics = run(read_statistics(self._metadata), self._fetch_copied)
             stored = self._statistics.get(field.id)
             return None if stored is None else zone_statistics(field, stored, self._metadata)
 
     def page_statistics(self, field: Field) -> PageStatistics | None:
-        """Return the same: a page has the rows of a batch."""
+        """Return the statistics of a field for each page; a batch has one page per field."""
         found = self.zone_statistics(field)
         return None if found is None else found.as_pages()
 
     def close(self) -> None:
-        """Give back what the reader holds; arrays that were read stay valid."""
+        """Release the resources of the reader; returned arrays stay valid."""
         self._source.close()
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
         for field in fields:
-            # A struct has no pages of its own, and may be listed by another file of the fragment.
+            # Structs have no pages, and may be listed in another file of the fragment.
             nodes = (node for node in field.walk() if node.logical_type != STRUCT)
             if any(node.id not in self._metadata.pages for node in nodes):
                 raise FieldNotFoundError("the file has no pages of the field", field=field.name)
         self._load_dictionaries(fields)
         return [open_field(field, self._stored) for field in fields]
 
-    def _page_borders(self, fields: Sequence[Field]) -> Int64s:
+    def _page_starts(self, fields: Sequence[Field]) -> Int64s:
         del fields
         return self._metadata.bounds[:-1]
 
     def _load_dictionaries(self, fields: Sequence[Field]) -> None:
-        known = self._stored.dictionaries
-        missing = [node for node in dictionary_fields(fields) if node.id not in known]
+        loaded = self._stored.dictionaries
+        missing = [node for node in dictionary_fields(fields) if node.id not in loaded]
         if not missing:
             return
         readers = [self._open_values(node, self._location_of(node)) for node in missing]
         arrays = run_together(
-            [reader.read(RowRange(0, reader.num_rows)) for reader in readers], self._fetch_kept
+            [reader.read(RowRange(0, reader.num_rows)) for reader in readers], self._fetch_copied
         )
-        found: dict[int, pa.Array] = dict(known)
+        found: dict[int, pa.Array] = dict(loaded)
         found.update((node.id, array) for node, array in zip(missing, arrays, strict=True))
         self._stored = replace(self._stored, dictionaries=found)
 
     def _location_of(self, node: Field) -> DictionaryLocation:
-        # A table has a copy of the values in its manifest, to which the location in the table's
-        # schema refers. The one here is by the file's own account.
+        # Locations in the table schema refer to copies of the values in the manifest; locations in
+        # the file schema refer to the file.
         own = self._metadata.schema
         found = {} if own is None else {other.id: other for other in own.walk()}
         location = found[node.id].dictionary if node.id in found else None
         if location is None:
             raise CorruptDataError(
-                "the file does not say where the values of a dictionary column are",
+                "the file has no position of the values of a dictionary column",
                 field=node.name,
                 field_id=node.id,
             )
         return location
 
     def _open_values(self, node: Field, location: DictionaryLocation) -> FieldReader:
-        """Open the values of a dictionary like a column of one batch."""
+        """Open the values of a dictionary as a column with one batch."""
         value_type = node.storage_type.value_type
         values = Field(node.name, node.id, logical_type_of(value_type), nullable=node.nullable)
         pages = FieldPages(
@@ -158,11 +157,11 @@ def open_file(
     schema: Schema | None = None,
     field_ids: Collection[int] | None = None,
 ) -> LegacyFileReader:
-    """Open a file whose last bytes are known, with the schema and ids of its table or its own."""
-    reading = read_metadata(tail, file_bytes=source.size, field_ids=field_ids)
-    metadata = run(reading, source.read_ranges)
+    """Open a file given its tail; `schema` and `field_ids` are those of its table."""
+    coroutine = read_metadata(tail, file_bytes=source.size, field_ids=field_ids)
+    metadata = run(coroutine, source.read_ranges)
     if schema is None:
         schema = metadata.schema
     if schema is None:
-        raise CorruptDataError("the file has no schema of its own, and no table gave one")
+        raise CorruptDataError("the file contains no schema, and no schema of a table was given")
     return LegacyFileReader(source, metadata, schema)

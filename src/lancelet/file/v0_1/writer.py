@@ -1,14 +1,14 @@
-"""Writing a 0.1 data file: batches of rows, then everything that says where they are.
+"""Writing 0.1 data files: batches of rows, followed by metadata.
 
-    batch 0 | batch 1 | ...     every field's pages, in schema order
-    page table                  where they are
-    statistics                  nulls, least and greatest value per batch, as pages of their own
+    batch 0 | batch 1 | ...     pages of all fields, in schema order
+    page table                  positions and lengths of the pages
+    statistics                  null count, minimum and maximum per batch, as separate pages
     dictionary values
     manifest                    the schema
     Metadata, footer
 
-Rows are cut into batches of `max_rows_per_group`, or as another file of the same fragment was
-cut, since readers of this version pair the files of a fragment batch by batch.
+Batches have `max_rows_per_group` rows. Additional files of a fragment use the batches of the first
+file, because readers of this version combine the files batch by batch.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from lancelet.io.store import ObjectWriter, Store
 from lancelet.values import dataclass
 
 MAX_ROWS_PER_GROUP: Final = 1024
-_ROWS_AT_ONCE: Final = 1 << 18
+_ROWS_PER_WRITE: Final = 1 << 18
 _ROWS_MAX: Final = (1 << 31) - 1
 _MAGIC: Final = b"LANC"
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyWriterOptions:
-    """How a 0.1 file is written; what is not given is what the reference does."""
+    """Options of a 0.1 file; the defaults are those of pylance."""
 
     max_rows_per_group: int = MAX_ROWS_PER_GROUP
-    """The rows of a batch."""
+    """The number of rows per batch."""
     batch_lengths: Sequence[int] | None = None
-    """The rows of each batch, as another file of the fragment has them."""
+    """The number of rows of each batch of another file of the fragment."""
     dictionaries: Mapping[int, pa.Array] | None = None
-    """The values of dictionary fields that files of the table already have, by field id."""
+    """Existing dictionary values of the table by field id."""
     statistics: bool = True
-    """Whether to keep nulls, least and greatest values per batch."""
+    """Whether to write statistics of each batch."""
 
 
 class LegacyFileWriter:
@@ -67,7 +67,7 @@ class LegacyFileWriter:
     def __init__(
         self, target: ObjectWriter, schema: Schema, options: LegacyWriterOptions | None = None
     ) -> None:
-        """Write rows of `schema`, all of whose types can be stored, to `target`."""
+        """Create a writer; all types of `schema` must be supported."""
         options = options or LegacyWriterOptions()
         self._target = target
         self._schema = schema
@@ -83,31 +83,31 @@ class LegacyFileWriter:
 
     @property
     def schema(self) -> Schema:
-        """The fields that are written."""
+        """The schema of the file."""
         return self._schema
 
     @property
     def placement(self) -> Mapping[int, int]:
-        """The place of each field of the file, by its id; parents have one as well."""
-        return {node.id: place for place, node in enumerate(self._schema.walk())}
+        """The index of each field by field id, including parents."""
+        return {node.id: index for index, node in enumerate(self._schema.walk())}
 
     @property
     def num_rows(self) -> int:
-        """How many rows were taken so far."""
+        """The number of rows written so far, including buffered rows."""
         return self._num_rows
 
     def reaches(self, num_bytes: int) -> bool:
-        """Whether so many bytes are in the file; rows that wait for their batch do not count."""
+        """Return whether the file has at least `num_bytes` bytes, without buffered rows."""
         return self._target.position >= num_bytes
 
     @property
     def dictionaries(self) -> Mapping[int, pa.Array]:
-        """The values of dictionary fields so far, which the manifest of the table needs too."""
+        """The dictionary values so far by field id, to be stored in the table manifest as well."""
         nodes = dictionary_fields(self._schema.fields)
         return {node.id: self._dictionaries.values_of(node) for node in nodes}
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Take rows; the columns are found by name, and others are left alone."""
+        """Write rows; columns are matched by name, and additional columns are ignored."""
         if self._num_rows + batch.num_rows > _ROWS_MAX:
             raise UnsupportedError(
                 "files of version 0.1 hold at most 2^31 - 1 rows; start another file",
@@ -125,12 +125,12 @@ class LegacyFileWriter:
             self._write_batches(self._take(rows), batch_rows)
         if self._batch_rows is None and self._pending_rows:
             raise InvalidInputError(
-                "there are more rows than the other files of the fragment have",
+                "the file has more rows than its fragment",
                 rows=self._num_rows,
             )
 
     def finish(self) -> WriteSummary:
-        """Write what still waits and the metadata, and make the file visible."""
+        """Write buffered rows and the metadata, and make the file visible."""
         if self._pending_rows:
             rest = self._take(self._pending_rows)
             self._write_batches(rest, rest.num_rows)
@@ -151,28 +151,28 @@ class LegacyFileWriter:
         return WriteSummary(self._num_rows, self._target.close())
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Discard the file."""
         self._target.abort()
 
     def _next_batches(self, batch_rows: int) -> tuple[int, int]:
-        """Return the rows of all batches of one length that are waiting, and that length."""
+        """Return the number of buffered rows in complete batches of one length, and the length."""
         rows = 0
         while self._batch_rows == batch_rows and rows + batch_rows <= self._pending_rows:
             rows += batch_rows
             self._batch_rows = next(self._lengths, None)
-            if rows >= _ROWS_AT_ONCE:
+            if rows >= _ROWS_PER_WRITE:
                 break
         return rows, batch_rows
 
     def _take(self, rows: int) -> pa.Table:
-        """Return the first rows that wait, and keep the others waiting."""
-        waiting = pa.concat_tables(self._pending)
-        self._pending = [waiting.slice(rows)]
+        """Remove the first buffered rows and return them."""
+        pending = pa.concat_tables(self._pending)
+        self._pending = [pending.slice(rows)]
         self._pending_rows -= rows
-        return waiting.slice(0, rows)
+        return pending.slice(0, rows)
 
     def _write_batches(self, rows: pa.Table, batch_rows: int) -> None:
-        """Write rows as batches, the last of which may be shorter."""
+        """Write rows as batches; the last one may be shorter."""
         fields = self._schema.fields
         arrays = [_joined(column) for column in rows.columns]
         self._statistics.add_batches(fields, arrays, batch_rows)
@@ -208,15 +208,15 @@ class LegacyFileWriter:
         )
 
     def _write_dictionaries(self) -> Mapping[int, file_pb.Dictionary]:
-        """Write the values of dictionary fields and return where they are, by field id."""
-        places: dict[int, file_pb.Dictionary] = {}
+        """Write the dictionary values and return their locations by field id."""
+        locations: dict[int, file_pb.Dictionary] = {}
         for field_id, values in self.dictionaries.items():
             batch = BatchEncoder(self._target.position)
             prepare_values(field_id, values).encode(0, len(values), batch)
             self._target.write(*batch.buffers)
             (page,) = batch.pages
-            places[field_id] = file_pb.Dictionary(offset=page.position, length=page.length)
-        return places
+            locations[field_id] = file_pb.Dictionary(offset=page.position, length=page.length)
+        return locations
 
     def _write_manifest(self, dictionaries: Mapping[int, file_pb.Dictionary]) -> int:
         manifest = table_pb.Manifest(
@@ -231,7 +231,7 @@ class LegacyFileWriter:
             if proto.id in dictionaries:
                 proto.dictionary.CopyFrom(dictionaries[proto.id])
         if not self._target.position:
-            # A file without rows has nothing before this, and position 0 means "no schema".
+            # Position 0 means that there is no schema, so files without rows need padding.
             self._target.write(bytes(8))
         position = self._target.position
         self._target.write(message_bytes(manifest))
@@ -241,14 +241,14 @@ class LegacyFileWriter:
 def create_file(
     store: Store, path: str, schema: Schema, options: LegacyWriterOptions | None = None
 ) -> LegacyFileWriter:
-    """Start a data file; types that the version cannot store are refused before that."""
+    """Start a data file, or raise if the version does not support a type."""
     for node in schema.fields:
         check_storable(node)
     return LegacyFileWriter(store.open_writer(path), schema, options)
 
 
 def _lengths(options: LegacyWriterOptions) -> Iterator[int]:
-    """Return the rows of each batch to come."""
+    """Return the number of rows of each batch."""
     lengths: Iterable[int] = repeat(options.max_rows_per_group)
     if options.batch_lengths is not None:
         lengths = [int(length) for length in options.batch_lengths]

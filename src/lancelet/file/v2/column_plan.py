@@ -1,12 +1,12 @@
-"""How the fields of a schema become the columns of a file: found out once per schema.
+"""The assignment of fields to columns, cached by schema.
 
     schema       a: int32, s: struct<x: string, y: int8>
     2.1          field   first column   columns
                  a       0              1
                  s       1              2
 
-A table gets file after file of the same schema, and ten rows are written in less time than it
-takes to go through all fields again.
+Tables write many files with the same schema, and visiting all fields takes longer than writing a
+few rows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Final
 
 from lancelet.encodings.base import FileVersion
-from lancelet.file.v2.generation import column_encodings, columns_of, kind_of, place_columns
+from lancelet.file.v2.generation import assign_columns, column_encodings, columns_of, kind_of
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.values import dataclass
 
-_SCHEMAS_KEPT: Final = 16
+_CACHED_SCHEMAS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,21 +33,21 @@ class FieldPlan:
     num_columns: int
     has_blobs: bool
     kind: str | None
-    """What it has in common with fields that are encoded together with it."""
+    """A key shared by fields that can be encoded together, or None."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnPlan:
-    """The columns of a file: of each field, by the ids of fields that own one, and in order."""
+    """The columns of a file, by field and by field id, and the encoding of each column."""
 
     fields: tuple[FieldPlan, ...]
     placement: Mapping[int, int]
     encodings: tuple[bytes, ...]
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_CACHED_SCHEMAS)
 def plan_columns(schema: Schema, version: FileVersion) -> ColumnPlan:
-    """Return the columns of the fields of a schema in a file of a version."""
+    """Return the columns of a file with the given schema and version."""
     plans: list[FieldPlan] = []
     encodings: list[bytes] = []
     for field in schema.fields:
@@ -56,5 +56,5 @@ def plan_columns(schema: Schema, version: FileVersion) -> ColumnPlan:
         kind = kind_of(field, version)
         plans.append(FieldPlan(field, len(encodings), count, has_blobs, kind))
         encodings += column_encodings(field, version)
-    placement = place_columns(schema.fields, version)
+    placement = assign_columns(schema.fields, version)
     return ColumnPlan(tuple(plans), placement, tuple(encodings))

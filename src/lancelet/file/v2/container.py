@@ -1,14 +1,14 @@
-"""Writing the container of a 2.x file: aligned buffers, then everything that describes them.
+"""Writing the container of 2.x files: aligned buffers, followed by metadata.
 
-    place = container.write_buffer(values)      (position, size)
+    position, size = container.write_buffer(values)
     ...
     container.finish(description)
 
-The checksums (see `file.checksums`) lie before the descriptor and cover what comes behind them,
-so all of that is put together first:
+The checksums (see `file.checksums`) precede the metadata and cover it, so the metadata is assembled
+and hashed before the checksums are written:
 
     ... last buffer | checksums | descriptor | column metadata | tables | footer
-                                 <-------- made of known sizes, hashed, then written ------->
+                                 <------------ assembled, hashed, then written ------------->
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import FileVersion
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
-    CHECKSUMS_MARK,
+    CHECKSUM_MARKER,
     ChecksumBuilder,
     Checksums,
     checksum_size,
@@ -41,91 +41,91 @@ from lancelet.file.v2.footer import (
 from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass, replace
 
-Place = tuple[int, int]
-"""Position and size of bytes in the file."""
+BufferRange = tuple[int, int]
+"""The position and size of a buffer in the file."""
 
 _SMALL_BYTES: Final = 64 * 1024
-"""Buffers of fewer bytes are hashed and written together."""
+"""Smaller buffers are hashed and written together."""
 
 _FEW_PAGES: Final = 8
-"""So few pages are taken one by one sooner than all are laid out at once."""
+"""Up to this number of pages, copying each buffer is faster than a bulk layout."""
 
 _PADDING: Final = bytes([PADDING_BYTE]) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the end of a file says of the rest: messages and the places of global buffers.
+    """The metadata at the end of a file: messages, and the positions of global buffers.
 
-    Those of the columns are back to back; column i has what ends at `column_ends[i]`.
+    `columns` contains the concatenated column metadata; column i ends at `column_ends[i]`.
     """
 
     version: FileVersion
     descriptor: bytes
     columns: Bytes
     column_ends: Int64s
-    buffers: Sequence[Place]
+    buffers: Sequence[BufferRange]
 
 
 class Container:
-    """A data file in the making. Buffers may be written from several threads."""
+    """Writes the buffers and metadata of a data file. Writing buffers is thread-safe."""
 
     def __init__(self, target: ObjectWriter, *, with_checksums: bool = True) -> None:
-        """Write to `target`, from its beginning."""
+        """Start a file."""
         self._target = target
         self._lock = threading.Lock()
         self._checksums = ChecksumBuilder() if with_checksums else None
         self._position = target.position
         self._small = bytearray()
-        """What was taken and is not written yet."""
+        """Small buffers that are not yet written."""
 
     @property
     def position(self) -> int:
-        """How many bytes were taken so far."""
+        """The number of bytes so far, including unwritten small buffers."""
         return self._position
 
-    def write_buffer(self, data: Bytes) -> Place:
-        """Write bytes at the next aligned position, which is returned with their size."""
+    def write_buffer(self, data: Bytes) -> BufferRange:
+        """Write bytes at the next aligned position; return the position and size."""
         with self._lock:
             return self._take(data)
 
     def write_pages(self, buffers: Sequence[Slices]) -> list[Int64s]:
-        """Write the slices i of all buffers, then those of i + 1; return where each slice is."""
+        """Write pages, where page i consists of slice i of all buffers; return the positions."""
         if not buffers:
             return []
         with self._lock:
             count = len(buffers[0])
             if count <= _FEW_PAGES:
-                places = [
+                starts = [
                     self._take(buffer.slice_bytes(page))[0]
                     for page in range(count)
                     for buffer in buffers
                 ]
-                return [*np.array(places).reshape(count, -1).T]
-            room = [-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers]
-            pages: Int64s = sum(room[1:], room[0])
+                return [*np.array(starts).reshape(count, -1).T]
+            padded_sizes = [-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers]
+            pages: Int64s = sum(padded_sizes[1:], padded_sizes[0])
             ends = pages.cumsum()
-            within = [ends - pages]
-            data = kernels.scatter_slices(buffers[0], within[0], int(ends[-1]), PADDING_BYTE)
-            for buffer, before in zip(buffers[1:], room, strict=False):
-                within.append(within[-1] + before)
-                kernels.copy_slices(buffer, data, within[-1])
+            positions = [ends - pages]
+            data = kernels.scatter_slices(buffers[0], positions[0], int(ends[-1]), PADDING_BYTE)
+            for buffer, before in zip(buffers[1:], padded_sizes, strict=False):
+                positions.append(positions[-1] + before)
+                kernels.copy_slices(buffer, data, positions[-1])
             position, _ = self._take(data)
-            return [position + each for each in within]
+            return [position + each for each in positions]
 
     def finish(self, description: Description) -> int:
-        """Write what describes the file, make it visible, and return its size."""
+        """Write the metadata, make the file visible and return its size."""
         self._write_small()
         start = self._position
         if self._checksums is None:
             self._target.write(_tail(start, description, description.buffers))
             return self._target.close()
-        marked = replace(description, descriptor=description.descriptor + CHECKSUMS_MARK)
-        size = _checksum_bytes(start, marked)
+        with_marker = replace(description, descriptor=description.descriptor + CHECKSUM_MARKER)
+        size = _checksum_bytes(start, with_marker)
         padding = _PADDING[: padding_after(start + size)]
         tail_start = start + size + len(padding)
-        tail = padding + _tail(tail_start, marked, (*marked.buffers, (start, size)))
-        # Where the checksums themselves will be, bytes count as zeros.
+        tail = padding + _tail(tail_start, with_marker, (*with_marker.buffers, (start, size)))
+        # The bytes of the checksums count as zeros.
         self._checksums.update(np.frombuffer(bytes(size) + tail, np.uint8))
         checksums = Checksums(
             CHECKSUM_BLOCK_BYTES, start, start + size + len(tail), self._checksums.finish()
@@ -134,10 +134,10 @@ class Container:
         return self._target.close()
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Discard the file."""
         self._target.abort()
 
-    def _take(self, data: Bytes) -> Place:
+    def _take(self, data: Bytes) -> BufferRange:
         position, size = self._position, data.nbytes
         padding = _PADDING[: -(position + size) % ALIGNMENT]
         self._position += size + len(padding)
@@ -152,10 +152,10 @@ class Container:
         return position, size
 
     def _write_small(self) -> None:
-        """Write what waits."""
+        """Write the small buffers."""
         if self._small:
-            waiting, self._small = np.frombuffer(self._small, np.uint8), bytearray()
-            self._append(waiting)
+            pending, self._small = np.frombuffer(self._small, np.uint8), bytearray()
+            self._append(pending)
 
     def _append(self, data: Bytes) -> None:
         self._target.write(data)
@@ -164,9 +164,9 @@ class Container:
 
 
 def _checksum_bytes(start: int, description: Description) -> int:
-    """Return the size of the checksums of a file that they are themselves a part of."""
+    """Return the size of the checksums of a file, which includes the checksums."""
     tail_bytes = len(description.descriptor) + len(description.columns) + FOOTER_BYTES
-    # A row per column and per buffer; the descriptor and the checksums are buffers too.
+    # A row per column and per buffer; the descriptor and the checksums are buffers as well.
     num_rows = len(description.column_ends) + len(description.buffers) + 2
     tail_bytes += num_rows * TABLE_ROW_BYTES
     size = 0
@@ -178,8 +178,8 @@ def _checksum_bytes(start: int, description: Description) -> int:
         size = needed
 
 
-def _tail(start: int, description: Description, buffers: Sequence[Place]) -> bytes:
-    """Return the descriptor and all behind it, as they are at position `start`."""
+def _tail(start: int, description: Description, buffers: Sequence[BufferRange]) -> bytes:
+    """Return the descriptor, column metadata, tables and footer, starting at `start`."""
     columns = start + len(description.descriptor)
     ends = description.column_ends
     starts = np.zeros(len(ends), np.int64)

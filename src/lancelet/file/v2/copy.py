@@ -1,11 +1,11 @@
-"""Joining 2.x files page by page, without decoding what is in the pages.
+"""Concatenating 2.x files without decoding their pages.
 
     file a   column 0: pages of 100, 50 rows        file b   column 0: a page of 80 rows
-    joined   column 0: pages of 100, 50, 80 rows    the buffers of all, at new positions
+    joined   column 0: pages of 100, 50, 80 rows    all buffers, at new positions
 
-A page says how many rows it has and not which, so it can stand behind others as it is. What is
-kept of whole files (zone statistics, buffers of users) does not survive; checksums are made anew,
-after those of the sources were verified.
+Pages contain their number of rows but not their first row, so they are copied unchanged. Zone
+statistics and global buffers of users are dropped. Checksums of the sources are verified, and those
+of the new file are computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lancelet.file.base import WriteSummary
 from lancelet.file.v2.column_metadata import WrittenPages, encode_columns
 from lancelet.file.v2.container import Container, Description
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.generation import assign_columns
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.schema import Schema
 from lancelet.format.trailer import with_name_checksum
@@ -30,12 +30,12 @@ from lancelet.io.store import ObjectWriter
 from lancelet.values import dataclass
 
 _VERSIONS: Final = frozenset({FileVersion.V2_1, FileVersion.V2_2})
-"""The versions in which nothing of a page depends on the pages around it."""
+"""The versions with pages that are independent of other pages."""
 
 
 @dataclass(frozen=True, slots=True)
-class _PlacedPage:
-    """A page of a source, the column it is in, and the first of its rows in the joined file."""
+class _SourcePage:
+    """A page of a source file, its column, and the first row of the source in the new file."""
 
     source: FileReader
     column: int
@@ -44,26 +44,28 @@ class _PlacedPage:
 
 
 def check_joinable(sources: Sequence[FileReader], schema: Schema) -> None:
-    """Raise `UnsupportedError`, which says why, unless files can be joined page by page."""
+    """Raise `UnsupportedError` if files cannot be concatenated page by page."""
     versions = {source.version for source in sources}
     if len(versions) > 1 or not versions <= _VERSIONS:
         found = sorted(version.value for version in versions)
-        raise UnsupportedError("pages of these versions cannot be in one file", versions=found)
+        raise UnsupportedError(
+            "files of these versions cannot be concatenated page by page", versions=found
+        )
     if any(field.is_blob for field in schema.walk()):
-        raise UnsupportedError("blobs lie at positions that their pages name")
-    placement = place_columns(schema.fields, sources[0].version)
+        raise UnsupportedError("pages of blob columns contain file positions")
+    placement = assign_columns(schema.fields, sources[0].version)
     for source in sources:
         ids = tuple(sorted(placement, key=placement.__getitem__))
         if source.field_ids != ids or len(source.metadata.columns) != len(ids):
             raise UnsupportedError(
-                "a file does not have the columns of the table in their order",
+                "the columns of a file are not in the order of the table",
                 path=source.path,
                 expected=ids,
                 found=source.field_ids,
             )
         for index in range(len(ids)):
             if len(source.column(index).buffer_position):
-                raise UnsupportedError("a column has buffers of its own", path=source.path)
+                raise UnsupportedError("a column has column-level buffers", path=source.path)
 
 
 def join_files(
@@ -74,25 +76,25 @@ def join_files(
     read_bytes: int,
     name: str | None = None,
 ) -> WriteSummary:
-    """Write the pages of files behind each other as one file, which keeps its `name`.
+    """Write the pages of several files to one file, which stores `name`.
 
-    `read_bytes` are read at a time.
+    Up to `read_bytes` bytes are read at a time.
     """
     check_joinable(sources, schema)
     version = sources[0].version
     container = Container(target)
-    num_columns = len(place_columns(schema.fields, version))
+    num_columns = len(assign_columns(schema.fields, version))
     written: list[WrittenPages] = []
-    for placed, buffers in _read(list(_pages(sources, num_columns)), read_bytes):
-        places = [container.write_buffer(buffer) for buffer in buffers]
+    for item, buffers in _read(list(_pages(sources, num_columns)), read_bytes):
+        ranges = [container.write_buffer(buffer) for buffer in buffers]
         written.append(
             WrittenPages(
-                [placed.column],
-                [np.array([position]) for position, _ in places],
-                [np.array([size]) for _, size in places],
-                placed.page.length,
-                placed.page.encoding,
-                [placed.first_row + placed.page.priority],
+                [item.column],
+                [np.array([position]) for position, _ in ranges],
+                [np.array([size]) for _, size in ranges],
+                item.page.length,
+                item.page.encoding,
+                [item.first_row + item.page.priority],
             )
         )
     num_rows = sum(source.num_rows for source in sources)
@@ -108,46 +110,46 @@ def join_files(
     return WriteSummary(num_rows, size)
 
 
-def _pages(sources: Iterable[FileReader], num_columns: int) -> Iterator[_PlacedPage]:
-    """Yield the pages of files, those of one file in the order in which they lie there."""
+def _pages(sources: Iterable[FileReader], num_columns: int) -> Iterator[_SourcePage]:
+    """Yield the pages of all files, ordered by row within each file."""
     first_row = 0
     for source in sources:
         pages = [
-            _PlacedPage(source, index, page, first_row)
+            _SourcePage(source, index, page, first_row)
             for index in range(num_columns)
             for page in source.column(index).pages
         ]
-        # By row and not by position, since the pages of a column have to stay in order.
-        yield from sorted(pages, key=lambda placed: (placed.page.first_row, placed.column))
+        # Ordered by row instead of position, because pages of a column must retain their order.
+        yield from sorted(pages, key=lambda item: (item.page.first_row, item.column))
         first_row += source.num_rows
 
 
 def _read(
-    pages: Sequence[_PlacedPage], read_bytes: int
-) -> Iterator[tuple[_PlacedPage, list[Bytes]]]:
-    """Yield pages with their buffers, as many read at a time as `read_bytes` allows."""
-    batch: list[_PlacedPage] = []
+    pages: Sequence[_SourcePage], read_bytes: int
+) -> Iterator[tuple[_SourcePage, list[Bytes]]]:
+    """Yield pages with their buffers, which are read in batches of `read_bytes`."""
+    batch: list[_SourcePage] = []
     size = 0
-    for placed in pages:
-        own = int(placed.page.size.sum())
-        if batch and (size + own > read_bytes or batch[0].source is not placed.source):
+    for item in pages:
+        page_bytes = int(item.page.size.sum())
+        if batch and (size + page_bytes > read_bytes or batch[0].source is not item.source):
             yield from _fetched(batch)
             batch, size = [], 0
-        batch.append(placed)
-        size += own
+        batch.append(item)
+        size += page_bytes
     if batch:
         yield from _fetched(batch)
 
 
-def _fetched(batch: Sequence[_PlacedPage]) -> Iterator[tuple[_PlacedPage, list[Bytes]]]:
+def _fetched(batch: Sequence[_SourcePage]) -> Iterator[tuple[_SourcePage, list[Bytes]]]:
     ranges = [
         (int(position), int(size))
-        for placed in batch
-        for position, size in zip(placed.page.position, placed.page.size, strict=True)
+        for item in batch
+        for position, size in zip(item.page.position, item.page.size, strict=True)
     ]
     found = batch[0].source.fetch(Ranges.of(*ranges))
-    at = 0
-    for placed in batch:
-        count = len(placed.page.size)
-        yield placed, [found.slice_bytes(at + number) for number in range(count)]
-        at += count
+    first_slice = 0
+    for item in batch:
+        count = len(item.page.size)
+        yield item, [found.slice_bytes(first_slice + number) for number in range(count)]
+        first_slice += count

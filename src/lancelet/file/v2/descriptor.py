@@ -1,7 +1,7 @@
-"""Global buffer 0: what a file says of its own schema, and how many rows it has.
+"""Global buffer 0: the descriptor with the schema and the number of rows of a file.
 
-A file describes what is stored, a table what is meant. They differ in blob columns, of which the
-file has a packed struct of places, whose parts have no ids:
+The descriptor contains storage types, and the table contains logical types. They differ for blob
+columns, which are stored as packed structs of descriptors, with children without ids:
 
     table   id 4  b: lance.blob.v2    id 5  data, id 6  uri
     file    id 4  b: struct, packed   no id kind, position, size, blob_id, blob_uri
@@ -20,22 +20,22 @@ from lancelet.format.field import BLOB_KEY, NO_ID, Field, encode_text
 from lancelet.format.protos import file_pb
 from lancelet.format.schema import Schema
 
-_SCHEMAS_KEPT: Final = 64
+_CACHED_SCHEMAS: Final = 64
 
 _PACKED_KEY: Final = "lance-encoding:packed"
 
 
 def descriptor_bytes(schema: Schema, metadata: Mapping[str, str], num_rows: int) -> bytes:
-    """Return the descriptor of a file as it is stored, with these metadata of its schema."""
+    """Return the serialized descriptor, with the given schema metadata."""
     descriptor = file_pb.FileDescriptor(schema=_message_of(schema), length=num_rows)
     for key, value in metadata.items():
         descriptor.schema.metadata[key] = encode_text(value)
     return descriptor.SerializeToString()
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_CACHED_SCHEMAS)
 def _message_of(schema: Schema) -> file_pb.Schema:
-    """Return the message of fields, which is copied by whoever makes it a part of another."""
+    """Return the schema message; cached, so callers must copy it."""
     stored = Schema(tuple(_stored_field(field) for field in schema.fields))
     return file_pb.Schema(fields=stored.to_protos())
 

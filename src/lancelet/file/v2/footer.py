@@ -1,14 +1,14 @@
-"""The last 40 bytes of a 2.x file, and the two tables they point at.
+"""The footer of 2.x files (the last 40 bytes), and the two tables it references.
 
-    pages, global buffers        each at a multiple of 64
+    pages, global buffers        aligned to 64 bytes
     FileDescriptor               global buffer 0
-    column metadata              one message per column, back to back     <- column_metadata
+    column metadata              one message per column, concatenated     <- column_metadata
     table of columns             position, size per column                <- column_table
     table of global buffers      position, size per buffer                <- buffer_table
     footer                       the three positions, counts, version, "LANC"
 
-The tables have no padding: the first ends where the second begins, and that where the footer does.
-A footer whose counts do not agree with that was damaged, even if it still points into the file.
+The tables and the footer are adjacent, without padding. A footer with inconsistent counts or
+positions is damaged, even if all positions are within the file.
 
     >>> footer = Footer(column_metadata=0, column_table=0, buffer_table=0, num_buffers=0,
     ...                 num_columns=0, version=FileVersion.V2_1)
@@ -42,7 +42,7 @@ VERSION_BYTES: Final = _VERSION.size
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Where the metadata of a 2.x file begins, and how much there is."""
+    """The positions and sizes of the metadata of a 2.x file."""
 
     column_metadata: int
     column_table: int
@@ -52,7 +52,7 @@ class Footer:
     version: FileVersion
 
     def to_bytes(self) -> bytes:
-        """Return the footer as it is stored."""
+        """Return the serialized footer."""
         return _FOOTER.pack(
             self.column_metadata,
             self.column_table,
@@ -65,30 +65,30 @@ class Footer:
 
     @property
     def column_table_range(self) -> tuple[int, int]:
-        """Position and size of the table of columns."""
+        """The position and size of the column table."""
         return self.column_table, self.num_columns * TABLE_ROW_BYTES
 
     @property
     def buffer_table_range(self) -> tuple[int, int]:
-        """Position and size of the table of global buffers."""
+        """The position and size of the table of global buffers."""
         return self.buffer_table, self.num_buffers * TABLE_ROW_BYTES
 
 
 def parse_version(tail: Bytes, *, file_bytes: int) -> FileVersion:
-    """Return the version that the last bytes of a file claim; 0.1 has its own footer.
+    """Return the version in the last eight bytes of a file.
 
     >>> parse_version(np.frombuffer(bytes([0, 0, 2, 0]) + b"LANC", np.uint8), file_bytes=8)
     <FileVersion.V0_1: '0.1'>
     """
     if tail.nbytes < VERSION_BYTES:
         raise CorruptDataError(
-            "the file is too short to be a Lance data file; was it cut short by a copy?",
+            "the file is too short to be a Lance data file; was it truncated by a copy?",
             file_bytes=file_bytes,
         )
     major, minor, magic = _VERSION.unpack(tail[-VERSION_BYTES:].tobytes())
     if magic != MAGIC:
         raise CorruptDataError(
-            "the file does not end with the magic of a Lance data file",
+            "the file does not end with the magic bytes of a Lance data file",
             position=file_bytes - len(MAGIC),
             expected=MAGIC,
             found=magic,
@@ -98,7 +98,7 @@ def parse_version(tail: Bytes, *, file_bytes: int) -> FileVersion:
 
 
 def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
-    """Return the footer in the last bytes of a 2.x file, all of whose positions are checked."""
+    """Parse and validate the footer in the tail of a 2.x file."""
     data = np.frombuffer(tail, np.uint8) if isinstance(tail, bytes) else tail
     version = parse_version(data, file_bytes=file_bytes)
     if version is FileVersion.V0_1 or data.nbytes < FOOTER_BYTES:
@@ -113,10 +113,10 @@ def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
     footer = Footer(metadata, columns, buffers, num_buffers, num_columns, version)
     column_end = columns + num_columns * TABLE_ROW_BYTES
     buffer_end = buffers + num_buffers * TABLE_ROW_BYTES
-    is_end_to_end = column_end == buffers and buffer_end == file_bytes - FOOTER_BYTES
-    if metadata > columns or not is_end_to_end:
+    is_contiguous = column_end == buffers and buffer_end == file_bytes - FOOTER_BYTES
+    if metadata > columns or not is_contiguous:
         raise CorruptDataError(
-            "the footer does not agree with the size of the file; was it cut short by a copy?",
+            "the footer does not match the size of the file; was it truncated by a copy?",
             column_metadata=metadata,
             column_table=(columns, column_end),
             buffer_table=(buffers, buffer_end),
@@ -126,20 +126,20 @@ def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
     return footer
 
 
-def parse_table(data: Bytes, *, limit: int, what: str) -> Ranges:
-    """Return the ranges of a table, each of which ends at or before `limit`.
+def parse_table(data: Bytes, *, limit: int, content: str) -> Ranges:
+    """Return the ranges in a table, or raise if one ends after `limit`.
 
-    >>> parse_table(np.array([0, 5], np.uint64).view(np.uint8), limit=5, what="column").size
+    >>> parse_table(np.array([0, 5], np.uint64).view(np.uint8), limit=5, content="column").size
     array([5])
     """
     rows = np.frombuffer(data, "<u8").reshape(-1, 2)
     position, size = rows[:, 0], rows[:, 1]
-    # Where a position is beyond the limit, what is left behind it has no meaning.
-    wrong = (position > limit) | (size > limit - position)
-    if wrong.any():
-        index = int(wrong.argmax())
+    # `limit - position` wraps around if the position exceeds the limit.
+    is_outside = (position > limit) | (size > limit - position)
+    if is_outside.any():
+        index = int(is_outside.argmax())
         raise CorruptDataError(
-            f"a {what} lies outside of the file",
+            f"a {content} is outside of the file",
             index=index,
             position=int(position[index]),
             size=int(size[index]),
@@ -149,12 +149,12 @@ def parse_table(data: Bytes, *, limit: int, what: str) -> Ranges:
 
 
 def table_bytes(positions: Int64s, sizes: Int64s) -> bytes:
-    """Return a table of positions and sizes as it is stored."""
+    """Return a serialized table of positions and sizes."""
     return np.array([positions, sizes], "<u8").T.tobytes()
 
 
 def padding_after(position: int) -> int:
-    """Return how many bytes lie between a position and the next aligned one.
+    """Return the number of bytes to the next aligned position.
 
     >>> padding_after(65), padding_after(64)
     (63, 0)
@@ -163,5 +163,5 @@ def padding_after(position: int) -> int:
 
 
 def range_at(ranges: Ranges, index: int) -> tuple[int, int]:
-    """Return position and size of one range."""
+    """Return the position and size of one range."""
     return int(ranges.position[index]), int(ranges.size[index])

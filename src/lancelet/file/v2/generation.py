@@ -1,10 +1,10 @@
-"""Which encodings a file of a given version has: the one place that knows the generations apart.
+"""Selection of encodings by file version.
 
     2.0          every field owns a column, parents included
-    2.1, 2.2     a column per leaf, structure travels as levels
-    2.3          the same columns, structure and values in planes of their own
+    2.1, 2.2     a column per leaf; structure is encoded as repetition and definition levels
+    2.3          a column per leaf; structure and values are encoded as separate planes
 
-Columns are numbered through the file in the order in which the fields own them:
+Columns are numbered in the order of the fields that own them:
 
     schema   a: int32, s: struct<x: string>
     2.0      a -> 0, s -> 1, x -> 2
@@ -36,18 +36,15 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 
-_FIELDS_KEPT: Final = 4096
-"""Of so many fields it is kept how they are stored, ..."""
-
-_SCHEMAS_KEPT: Final = 64
-"""... and of so many schemas that they can be."""
+_CACHED_FIELDS: Final = 4096
+_CACHED_SCHEMAS: Final = 64
 
 
 class Generation(Protocol):
-    """What the encodings of a file's version offer; see `encodings.base`."""
+    """The encodings of a file version; see `encodings.base`."""
 
     def columns_of(self, field: Field, version: FileVersion, /) -> tuple[Field, ...]:
-        """Return the fields within `field` that own a column each, in order."""
+        """Return the descendants of a field (or the field) that own columns, in order."""
 
     def encode_field(
         self,
@@ -59,7 +56,7 @@ class Generation(Protocol):
         blobs: BlobSink | None,
         defaults: EncodingOptions,
     ) -> Sequence[EncodedPages]:
-        """Encode values as pages of each of the columns of the field."""
+        """Encode values as pages of the columns of a field."""
 
     def open_field(
         self,
@@ -69,7 +66,7 @@ class Generation(Protocol):
         /,
         memo: Memo | None,
     ) -> FieldReader:
-        """Prepare to read a field from its columns, in the order of `columns_of`."""
+        """Return a reader of a field, given its columns in the order of `columns_of`."""
 
 
 def generation_of(version: FileVersion) -> Generation:
@@ -86,14 +83,14 @@ def generation_of(version: FileVersion) -> Generation:
 
 
 def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) -> Sequence[Bundle]:
-    """Prepare to read columns that are alike at once; others are left out."""
+    """Return bundles of columns with the same encoding; other columns are omitted."""
     if version in (FileVersion.V2_1, FileVersion.V2_2):
         return encodings.v2_1.bundle_columns(columns, memo)
     return ()
 
 
 def kind_of(field: Field, version: FileVersion) -> str | None:
-    """Return what fields have in common that are encoded at once, or None for one by one."""
+    """Return a key of fields that can be encoded together, or None."""
     return encodings.encode_field.plain_kind(field) if version > FileVersion.V2_0 else None
 
 
@@ -105,9 +102,9 @@ def encode_fields(
     defaults: EncodingOptions,
     blobs: BlobSink | None,
 ) -> Sequence[EncodedPages]:
-    """Encode the values of one field, or as many values of each of some of one kind.
+    """Encode the values of one field, or of several fields of the same kind and length.
 
-    `defaults` are the options of fields that ask for nothing.
+    `defaults` are the options of fields without encoding metadata.
     """
     if kind_of(fields[0], version) is None:
         (array,), (field,) = arrays, fields
@@ -120,14 +117,14 @@ def encode_fields(
 
 
 def check_storable(schema: Schema, version: FileVersion) -> None:
-    """Raise unless files of a version can store the fields, in the way that each asks for."""
+    """Raise if a file version does not support the types or encoding options of the fields."""
     _check_fields(schema, version)
 
 
-# Files of one schema are written again and again, with the same answers to what follows.
+# Cached because many files are written with the same schema.
 
 
-@lru_cache(_SCHEMAS_KEPT)
+@lru_cache(_CACHED_SCHEMAS)
 def _check_fields(schema: Schema, version: FileVersion) -> None:
     for field in schema.fields:
         is_simple = logical_type.simple_type_of(field.logical_type) is not None
@@ -138,7 +135,7 @@ def _check_fields(schema: Schema, version: FileVersion) -> None:
                 EncodingOptions.from_metadata(node.name, node.metadata)
 
 
-@lru_cache(_FIELDS_KEPT)
+@lru_cache(_CACHED_FIELDS)
 def _check_type(field: Field, version: FileVersion) -> None:
     if version is FileVersion.V2_0:
         encodings.v2_0.check_storable(field)
@@ -147,25 +144,25 @@ def _check_type(field: Field, version: FileVersion) -> None:
 
 
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
-    """Return the fields within `field` that own a column each, in order."""
+    """Return the descendants of a field (or the field) that own columns, in order."""
     if not field.children and logical_type.simple_type_of(field.logical_type) is not None:
         return (field,)
     return _columns_of(field, version)
 
 
-@lru_cache(_FIELDS_KEPT)
+@lru_cache(_CACHED_FIELDS)
 def _columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     return generation_of(version).columns_of(field, version)
 
 
-def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int, int]:
-    """Return the column of each field that owns one, by the id of the field."""
+def assign_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int, int]:
+    """Return column indices by field id, for fields that own a column."""
     owners = (owner for field in fields for owner in columns_of(field, version))
     return {owner.id: index for index, owner in enumerate(owners)}
 
 
 def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
-    """Return the envelope that says what the pages of each column of a field are."""
+    """Return the column encoding of each column of a field."""
     if version is FileVersion.V2_0:
         return encodings.v2_0.column_encodings(field, version)
     return (PLAIN_COLUMN_ENCODING,) * len(columns_of(field, version))

@@ -1,15 +1,14 @@
-"""What is known of a file once somebody has opened it: shared by all who open it again.
+"""A cache of file metadata, shared by all readers of a file.
 
-Opening parses the tail of a file, its schema, the metadata of columns and the heads of pages.
-None of it changes while the file stays as it is, so the second reader of a file finds the work
-done:
+Readers parse the tail of a file, its schema, column metadata and page headers. The parsed metadata
+is cached by the identity of the file, which changes when the file is rewritten:
 
-    open a.lance   identity (device, inode, size, times) -> nothing kept: parse, keep
-    open a.lance   the same identity                     -> what was kept
-    a.lance is written again                             -> another identity: parse
+    open a.lance   identity (device, inode, size, times)  -> miss: parse and cache
+    open a.lance   same identity                          -> hit
+    a.lance is overwritten                                -> new identity: miss
 
-What is kept says where things are and how they are encoded, and which blocks of the file were
-compared with their checksums: while the file is the same, each block is compared once.
+The cache also contains the set of verified blocks, so each block is verified once while the file
+does not change.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import field
 from lancelet.encodings.base import Memo, StoredColumn
 from lancelet.encodings.planned import PlannedColumns
 from lancelet.file.base import PageStatistics, ZoneStatistics
-from lancelet.file.selection import OpenedFields, Recent
+from lancelet.file.selection import OpenFields, RecentCache
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.cache import LruCache
@@ -29,28 +28,28 @@ from lancelet.kernels import ColumnPlan
 from lancelet.values import dataclass
 
 _COLUMN_BYTES = 2048
-"""What a column weighs besides its stored metadata, about."""
+"""The approximate memory usage of a column, without its stored metadata."""
 
 
 @dataclass(slots=True, eq=False)
-class KnownPlans:
-    """The plans of columns, some of which have none, and those that were used together of late."""
+class CachedPlans:
+    """The plans of columns (None if unsupported), and recent combinations of them."""
 
     each: dict[int, tuple[tuple[int, ...], ColumnPlan | None]] = field(default_factory=dict)
-    """By column, with the form for which each was made."""
-    recent: Recent[PlannedColumns] = field(default_factory=Recent)
+    """By column index: the layout of the plan, and the plan."""
+    recent: RecentCache[PlannedColumns] = field(default_factory=RecentCache)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the plans take by now."""
+        """The memory usage of the plans in bytes."""
         return sum(plan.memory_bytes for _, plan in tuple(self.each.values()) if plan is not None)
 
 
 @dataclass(slots=True, eq=False)
-class KnownStatistics:
-    """What the file keeps of fields per zone and per page, or None, and what reading that asked.
+class CachedStatistics:
+    """Zone and page statistics by field (None if absent), and the reads to load them.
 
-    Whoever changes a few rows opens the table anew, and looks where they can be.
+    Writers that change a few rows reopen the table and prune fragments by these statistics.
     """
 
     zones: dict[Field, ZoneStatistics | None] = field(default_factory=dict)
@@ -59,16 +58,16 @@ class KnownStatistics:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory they take by now."""
+        """The memory usage in bytes."""
         found = (*tuple(self.zones.values()), *tuple(self.pages.values()))
         return sum(each.memory_bytes for each in found if each is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownFile:
-    """The metadata of a file and what was made of them: columns and fields fill as it is read.
+class CachedFile:
+    """The metadata of a file, with caches of columns and fields that are filled by reads.
 
-    Threads may add to both at the same time: what they add under a key is the same.
+    Threads may add entries concurrently, because entries with the same key are equal.
     """
 
     metadata: FileMetadata
@@ -76,25 +75,25 @@ class KnownFile:
     placement: Mapping[int, int]
     memo: Memo | None
     columns: dict[int, StoredColumn] = field(default_factory=dict)
-    opened: OpenedFields = field(default_factory=OpenedFields)
-    plans: KnownPlans = field(default_factory=KnownPlans)
-    statistics: KnownStatistics = field(default_factory=KnownStatistics)
+    opened: OpenFields = field(default_factory=OpenFields)
+    plans: CachedPlans = field(default_factory=CachedPlans)
+    statistics: CachedStatistics = field(default_factory=CachedStatistics)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, more with each field that is opened and each page read."""
+        """The memory usage in bytes, which grows with open fields and read pages."""
         stored = self.metadata.tail.nbytes + _COLUMN_BYTES * len(self.metadata.columns)
         own = self.opened.memory_bytes + self.plans.memory_bytes + self.statistics.memory_bytes
         return 2 * stored + own
 
 
-def find_known(cache: LruCache, key: Hashable | None) -> KnownFile | None:
-    """Return what is kept under a key that begins with the identity of a file."""
+def find_cached(cache: LruCache, key: Hashable | None) -> CachedFile | None:
+    """Return the cached metadata of a key, or None."""
     found = None if key is None else cache.get(key)
-    return found if isinstance(found, KnownFile) else None
+    return found if isinstance(found, CachedFile) else None
 
 
-def keep_known(cache: LruCache, key: Hashable | None, known: KnownFile) -> None:
-    """Keep what is known of a file, once its bytes were compared with their checksums."""
+def put_cached(cache: LruCache, key: Hashable | None, cached: CachedFile) -> None:
+    """Cache the metadata of a file with a verified tail."""
     if key is not None:
-        cache.put(key, known, value_bytes=known.memory_bytes)
+        cache.put(key, cached, value_bytes=cached.memory_bytes)

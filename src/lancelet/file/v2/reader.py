@@ -1,9 +1,8 @@
-"""Reading a 2.x data file: which columns a field has, and where their pages are.
+"""Reading 2.x data files.
 
     field  --columns_of-->  owners of columns  --placement-->  column metadata  -->  FieldReader
 
-How rows are cut into tasks is in `file.rows`. The metadata of a column are decoded when it is
-first wanted.
+`file.rows` schedules the reads. Column metadata is decoded on first use.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
-from lancelet.file.selection import forms_of
+from lancelet.file.selection import layouts_of
 from lancelet.file.v2.generation import bundle_columns, columns_of, generation_of
-from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
+from lancelet.file.v2.metadata_cache import CachedFile
 from lancelet.format.schema import Field, Schema
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
@@ -41,48 +40,49 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _READER_BYTES = 4096
-"""What an open file takes, about, beside what is known of it."""
+"""The approximate memory usage of a reader without cached metadata."""
 
 _PLANNED_VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
 
 _MANY_COLUMNS = 8
-"""The metadata of so many columns are decoded at once."""
+"""The minimum number of columns for bulk decoding of metadata."""
 
 
 class FileReader(RowReader):
-    """Reads one 2.x file; made by `open_data_file`."""
+    """Reads one 2.x file; use `open_data_file` to create instances."""
 
     def __init__(
         self,
         source: ObjectReader,
-        known: KnownFile,
+        cached: CachedFile,
         *,
         verify: Verify,
         tail: Bytes | None = None,
         open_zones: Callable[[FileReader], ZoneReader | None] | None = None,
-        weigh: Callable[[], None] | None = None,
+        refresh_cache: Callable[[], None] | None = None,
     ) -> None:
-        """Read a file of which so much is known; `tail` is what was read of it just now.
+        """Create a reader from cached metadata.
 
-        `weigh` is called when more has become known.
+        If `tail` is given, it is verified. `refresh_cache` is called after the cached metadata has
+        grown.
         """
-        self._weigh = weigh
+        self._refresh_cache = refresh_cache
         self._source = source
-        self._known = known
-        self._metadata = metadata = known.metadata
-        self._schema = known.schema
-        self._placement = known.placement
-        self._memo = known.memo
-        self._columns = known.columns
-        self._opened = known.opened
+        self._cached = cached
+        self._metadata = metadata = cached.metadata
+        self._schema = cached.schema
+        self._placement = cached.placement
+        self._memo = cached.memo
+        self._columns = cached.columns
+        self._opened = cached.opened
         self._open_zones = open_zones
         self._opening_zones = threading.Lock()
         self._zones: ZoneReader | None = None
         mapped = source.mapped()
         if mapped is not None and mapped.source.nbytes == metadata.file_bytes:
             self._mapped = mapped
-        self._fetch = self._fetch_unless_read if self._mapped is None else self._mapped.fetch
-        # A store that answers with the whole file has it in memory, so no task waits for it.
+        self._fetch = self._fetch_missing if self._mapped is None else self._mapped.fetch
+        # If the store returns the whole file, it is in memory, and tasks do not wait for storage.
         self._waits = self._mapped is None and (
             self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
         )
@@ -95,11 +95,11 @@ class FileReader(RowReader):
             if self._mapped is None:
                 self._block_bytes = metadata.checksums.block_bytes
         if self._mapped is not None:
-            source_bytes, known_pages = self._mapped.source, self._mapped.known
-            self._watched = (
-                MappedFile.unverified(source_bytes, known_pages)
+            source_bytes, prefetched = self._mapped.source, self._mapped.prefetched
+            self._mapped_file = (
+                MappedFile.unverified(source_bytes, prefetched)
                 if verified is None
-                else verified.watch(source_bytes, known_pages)
+                else verified.map_file(source_bytes, prefetched)
             )
 
     @property
@@ -109,53 +109,53 @@ class FileReader(RowReader):
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes beside what is known of the file to all who open it."""
-        own = 0 if self._source.identity is not None else self._known.memory_bytes
+        """The memory usage in bytes, without shared metadata."""
+        own = 0 if self._source.identity is not None else self._cached.memory_bytes
         return _READER_BYTES + own
 
     @property
     def version(self) -> FileVersion:
-        """The version of the format that the file was written in."""
+        """The version of the file format."""
         return self._metadata.footer.version
 
     @property
     def num_rows(self) -> int:
-        """How many rows the file has."""
+        """The number of rows."""
         return self._metadata.descriptor.length
 
     @property
     def schema(self) -> Schema:
-        """The fields that can be read."""
+        """The schema of the readable fields."""
         return self._schema
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """The ids of the fields that own columns of the file, in the order of the columns."""
+        """The ids of the fields that own a column, in column order."""
         return tuple(sorted(self._placement, key=self._placement.__getitem__))
 
     @property
     def metadata(self) -> FileMetadata:
-        """The parsed tail of the file."""
+        """The parsed metadata of the file."""
         return self._metadata
 
-    def _fetch_unless_read(self, ranges: Ranges) -> Slices:
+    def _fetch_missing(self, ranges: Ranges) -> Slices:
         found = self._metadata.in_tail(ranges)
         return self._source.read_ranges(ranges) if found is None else found
 
     @property
     def fetch(self) -> Fetch:
-        """Reads bytes of the file, verified if they have checksums."""
-        return self._fetch_kept
+        """A function that reads and verifies bytes of the file."""
+        return self._fetch_copied
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return what the file knows of a field per zone, or None."""
-        known = self._known.statistics.zones
-        return self._statistics(known, field, lambda zones: zones.statistics(field))
+        """Return the zone statistics of a field, or None if the file has none."""
+        cached = self._cached.statistics.zones
+        return self._statistics(cached, field, lambda zones: zones.statistics(field))
 
     def page_statistics(self, field: Field) -> PageStatistics | None:
-        """Return what the file knows of a field per page of its column, or None."""
+        """Return the page statistics of a field, or None if the file has none."""
         return self._statistics(
-            self._known.statistics.pages, field, lambda zones: self._of_pages(zones, field)
+            self._cached.statistics.pages, field, lambda zones: self._of_pages(zones, field)
         )
 
     def _of_pages(self, zones: ZoneReader, field: Field) -> PageStatistics | None:
@@ -166,34 +166,31 @@ class FileReader(RowReader):
         return zones.page_statistics(field, edges)
 
     def _statistics(
-        self, known: dict[Field, T | None], field: Field, read: Callable[[ZoneReader], T | None]
+        self, cached: dict[Field, T | None], field: Field, read: Callable[[ZoneReader], T | None]
     ) -> T | None:
-        """Return statistics of a field, which are read once of a file."""
-        if field not in known:
+        """Return statistics of a field; they are read once per file."""
+        if field not in cached:
             with self._facts():
                 zones = self._opened_zones()
                 found = None if zones is None else read(zones)
             if zones is not None:
-                self._known.statistics.reads = zones.reads
-            known[field] = found
-            if self._weigh is not None:
-                self._weigh()
-        return known[field]
+                self._cached.statistics.reads = zones.reads
+            cached[field] = found
+            if self._refresh_cache is not None:
+                self._refresh_cache()
+        return cached[field]
 
     def opening_reads(self) -> IoCounts:
-        """Return what opening the file once more would ask of storage.
-
-        It is nothing for a file that can be told from others: what was read of it is kept.
-        """
-        is_kept = self._source.identity is not None
-        return IoCounts() if is_kept else IoCounts(1, self._metadata.tail.nbytes)
+        """Return the requests and bytes to open the file again; none if its metadata is cached."""
+        is_cached = self._source.identity is not None
+        return IoCounts() if is_cached else IoCounts(1, self._metadata.tail.nbytes)
 
     def statistics_reads(self) -> IoCounts:
-        """Return what was read of the file for statistics of zones."""
-        return self._known.statistics.reads
+        """Return the requests and bytes read for zone statistics so far."""
+        return self._cached.statistics.reads
 
     def close(self) -> None:
-        """Give back what the reader holds; arrays that were read stay valid."""
+        """Release the resources of the reader; returned arrays stay valid."""
         self._source.close()
 
     def column(self, index: int) -> StoredColumn:
@@ -203,7 +200,7 @@ class FileReader(RowReader):
             return self._columns[index]
 
     def global_buffer(self, index: int) -> Bytes:
-        """Return one of the file's global buffers; 0 is the descriptor."""
+        """Return a global buffer; buffer 0 is the descriptor."""
         with self._facts():
             return self._read_bytes(*self._metadata.buffer_range(index))
 
@@ -226,10 +223,10 @@ class FileReader(RowReader):
         return readers
 
     def _planned(self, fields: Sequence[Field]) -> PlannedColumns | None:
-        plans = self._known.plans
+        plans = self._cached.plans
         found = plans.recent.find(fields)
         if found is None and self.version in _PLANNED_VERSIONS:
-            forms, ids = forms_of(fields, self.version)
+            forms, ids = layouts_of(fields, self.version)
             columns = [
                 [self._placement.get(each) for each in own] if form else []
                 for own, form in zip(ids, forms, strict=True)
@@ -239,31 +236,31 @@ class FileReader(RowReader):
             found = PlannedColumns(
                 forms, [[self._plan_of(column) for column in own] for own in columns]
             )
-            plans.recent.keep(fields, found)
+            plans.recent.put(fields, found)
         return found
 
     def _plan_of(self, column: int | None) -> ColumnPlan | None:
-        return None if column is None else self._known.plans.each[column][1]
+        return None if column is None else self._cached.plans.each[column][1]
 
     def _add_plans(self, columns: Iterable[int | None], numbers: Iterable[tuple[int, ...]]) -> None:
-        """Make plans of columns that have none of these forms yet."""
-        known, none = self._known.plans.each, (None, None)
+        """Add plans of columns that have no plan for the given layout."""
+        cached, none = self._cached.plans.each, (None, None)
         missing = {
             column: form
             for column, form in zip(columns, numbers, strict=True)
-            if column is not None and known.get(column, none)[0] != form
+            if column is not None and cached.get(column, none)[0] != form
         }
         if missing:
             made = kernels.plan_columns(
-                run(self._metadata.read_stored(list(missing)), self._fetch_kept),
+                run(self._metadata.read_stored(list(missing)), self._fetch_copied),
                 np.array(list(missing.values()), np.int64).reshape(-1),
                 num_rows=self.num_rows,
                 file_bytes=self._metadata.file_bytes,
             )
-            known.update(zip(missing, zip(missing.values(), made, strict=True), strict=True))
+            cached.update(zip(missing, zip(missing.values(), made, strict=True), strict=True))
 
     def _opened_zones(self) -> ZoneReader | None:
-        # Of several threads one opens them, and none takes them for absent meanwhile.
+        # The first thread opens the statistics; other threads wait for it.
         with self._opening_zones:
             if self._open_zones is not None:
                 self._zones = self._open_zones(self)
@@ -283,16 +280,16 @@ class FileReader(RowReader):
 
     def columns_of(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
         """Return the columns of each field."""
-        wanted = [index for field in fields for index in self._column_indices(field)]
-        items = self._unowned_behind(wanted)
-        self._load_columns([*wanted, *items])
+        indices = [index for field in fields for index in self._column_indices(field)]
+        items = self._unowned_after(indices)
+        self._load_columns([*indices, *items])
         for index in items:
             before = self._columns[index - 1]
             self._columns[index - 1] = replace(before, items=self._columns[index])
         return [self._columns_of(field) for field in fields]
 
-    def _unowned_behind(self, indices: Sequence[int]) -> list[int]:
-        """Return the columns of a 2.0 file behind some that no field owns."""
+    def _unowned_after(self, indices: Sequence[int]) -> list[int]:
+        """Return the unowned columns that follow the given columns of a 2.0 file."""
         if self.version is not FileVersion.V2_0:
             return []
         owned, count = set(self._placement.values()), len(self._metadata.columns)
@@ -303,43 +300,43 @@ class FileReader(RowReader):
 
     def _bundle(self, fields: Sequence[Field]) -> Sequence[Bundle]:
         owned = [
-            (place, field, self._placement[field.id])
-            for place, field in enumerate(fields)
+            (index, field, self._placement[field.id])
+            for index, field in enumerate(fields)
             if field.id in self._placement and is_plain(field)
         ]
         if not owned:
             return ()
-        places, alike, indices = zip(*owned, strict=True)
-        plain = run(self._metadata.read_plain_columns(indices), self._fetch_kept)
+        field_indices, plain_fields, indices = zip(*owned, strict=True)
+        plain = run(self._metadata.read_plain_columns(indices), self._fetch_copied)
         if plain is None:
             return ()
-        columns = Columns(places, alike, plain.pages, plain.edges, self.num_rows)
+        columns = Columns(field_indices, plain_fields, plain.pages, plain.edges, self.num_rows)
         return bundle_columns(columns, self.version, self._memo)
 
     def _load_columns(self, indices: Sequence[int]) -> None:
         missing = sorted({index for index in indices if index not in self._columns})
         if not missing:
             return
-        # What opening read may be all that is wanted; a file that has shrunk is refused still.
-        self._fetch_kept(NO_RANGES)
+        # The tail may contain all metadata; this read detects a truncated file nevertheless.
+        self._fetch_copied(NO_RANGES)
         if len(missing) >= _MANY_COLUMNS:
-            plain = run(self._metadata.read_plain_columns(missing), self._fetch_kept)
+            plain = run(self._metadata.read_plain_columns(missing), self._fetch_copied)
             if plain is not None:
-                for place, index in enumerate(missing):
-                    self._columns[index] = plain.column(place)
+                for position, index in enumerate(missing):
+                    self._columns[index] = plain.column(position)
                 return
-        readings = [self._metadata.read_column(index) for index in missing]
-        for column in run_together(readings, self._fetch_kept):
+        coroutines = [self._metadata.read_column(index) for index in missing]
+        for column in run_together(coroutines, self._fetch_copied):
             self._columns[column.index] = column
 
     def _read_bytes(self, position: int, size: int) -> Bytes:
-        return self._fetch_kept(Ranges.of((position, size))).slice_bytes(0)
+        return self._fetch_copied(Ranges.of((position, size))).slice_bytes(0)
 
-    def _page_borders(self, fields: Sequence[Field]) -> Int64s:
-        """Return the rows at which pages of the fields begin, where pages count rows."""
-        borders = [np.empty(0, np.int64)]
+    def _page_starts(self, fields: Sequence[Field]) -> Int64s:
+        """Return the first rows of pages, for columns with row-aligned pages."""
+        page_starts = [np.empty(0, np.int64)]
         for column in (column for field in fields for column in self._columns_of(field)):
             edges = StoredPages.of(column.pages).first_row
             if edges[-1] == self.num_rows:
-                borders.append(edges[:-1])
-        return np.unique(np.concatenate(borders))
+                page_starts.append(edges[:-1])
+        return np.unique(np.concatenate(page_starts))

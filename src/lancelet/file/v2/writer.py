@@ -1,13 +1,12 @@
-"""Writing a 2.x data file: batches in, pages out, in the order in which they were cut.
+"""Writing 2.x data files.
 
-    batches   --per field-->  pending arrays   --a page's worth-->  encoded on the pool
-    encoded   --in order-->   buffers in the file, a page of metadata per column
+    batches         --per field-->  buffered arrays   --full page-->  encoded in the thread pool
+    encoded pages   --in order-->   buffers in the file, page metadata per column
 
-Every field waits for its own page to fill, so columns have pages of different rows. Pages that are
-cut at the same time and are alike are encoded together, as those of a wide table are. Encoding runs
-side by side for as many pages as there are cores; writing and everything else happens in the
-caller's thread. Blobs are written while their field is encoded, so such fields are encoded there
-as well.
+Fields are buffered separately until a page is full, so pages of different columns have different
+rows. Full pages of the same type are encoded together, which speeds up wide tables. Encoding is
+parallel; writing runs in the calling thread. Fields with blobs are also encoded in the calling
+thread, because encoding writes the blobs.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from lancelet.file.sidecars import SidecarSink
 from lancelet.file.storage import stored_columns
 from lancelet.file.v2.column_metadata import WrittenPages, encode_columns
 from lancelet.file.v2.column_plan import FieldPlan, plan_columns
-from lancelet.file.v2.container import Container, Description, Place
+from lancelet.file.v2.container import BufferRange, Container, Description
 from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import columns_of, encode_fields
-from lancelet.file.v2.waiting import joined
+from lancelet.file.v2.pending import concat_values
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
 from lancelet.format.trailer import with_name_checksum
@@ -51,62 +50,62 @@ if TYPE_CHECKING:
 _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
 _SMALL_BYTES: Final = 128 * 1024
-"""A page of fewer bytes is encoded at once, since another thread would only begin later."""
+"""Smaller pages are encoded in the calling thread, because submitting a task takes longer."""
 
 _SMALL: Final = "small"
-"""What small pages of numbers and strings of all kinds have in common."""
+"""The batch key of small pages of numbers and strings."""
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Pages of about so many bytes are encoded together, so that they stay in the cache, ..."""
+"""The approximate size of a batch of pages; limited to stay in the CPU cache."""
 
 _BATCH_PAGES: Final = 1024
-"""... and never more pages than this."""
+"""The maximum number of pages per batch."""
 
 _ROWS_MAX: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """How a data file is written; what is not given is what the reference does."""
+    """Options of a data file; the defaults are those of pylance."""
 
     version: FileVersion = FileVersion.V2_2
     data_cache_bytes: int | None = None
-    """The bytes of all fields together that wait for their page to fill; 8 MiB per field."""
+    """The buffer size of all fields in bytes; 8 MiB per field by default."""
     max_page_bytes: int | None = None
-    """The most bytes of values that go into a page of 2.0; 32 MiB, as always from 2.1 on."""
+    """The maximum page size in files of version 2.0; 32 MiB by default and in later versions."""
     pack_file_bytes: int | None = None
-    """The most bytes of a file that many blobs share; 1 GiB, or what their field says."""
+    """The maximum size of a packed sidecar file; set by field metadata or 1 GiB by default."""
     checksums: bool = True
-    """Whether to keep checksums in the file."""
+    """Whether to write checksums."""
     zone_rows: int | None = ZONE_ROWS
-    """The rows of a zone whose smallest and largest values are kept; None keeps none."""
+    """The number of rows per zone of statistics; None disables statistics."""
     name: str | None = None
-    """The name that the file keeps, under which alone its table reads it; None keeps none."""
+    """The file name to store; tables verify it. None stores no name."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A field's values that wait for a page."""
+    """The buffered values of a field."""
 
     plan: FieldPlan
     first_row: int = 0
     arrays: list[pa.Array] = field_of(default_factory=list)
     rows: int = 0
     bytes: int = 0
-    is_cut: bool = False
-    """Whether a page of it waits to be encoded."""
+    is_queued: bool = False
+    """Whether a page of the field is queued for encoding."""
 
-    def take(self) -> _Cut:
-        """Return what waits, which then does no more."""
-        cut = _Cut(self, self.first_row, self.rows, self.bytes, self.arrays)
+    def take(self) -> _QueuedPage:
+        """Remove the buffered values and return them as a page."""
+        queued = _QueuedPage(self, self.first_row, self.rows, self.bytes, self.arrays)
         self.first_row += self.rows
         self.arrays, self.rows, self.bytes = [], 0, 0
-        return cut
+        return queued
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
-    """A page's worth of a field."""
+class _QueuedPage:
+    """The values of a page that is not yet encoded."""
 
     pending: _Pending
     first_row: int
@@ -117,7 +116,7 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """What encoding makes of the pages' worth of some fields, of each of them."""
+    """The encoded pages and the statistics of some fields."""
 
     pages: Sequence[EncodedPages]
     bounds: Sequence[Sequence[LeafBounds]]
@@ -136,9 +135,9 @@ class FileWriter:
         blobs: SidecarSink | None = None,
         zones: ZoneCollector | None = None,
     ) -> None:
-        """Write rows of `schema` to `target`; types that the version lacks are refused here.
+        """Create a writer, or raise if the version does not support a type of `schema`.
 
-        `defaults` are for fields that ask for nothing.
+        `defaults` are the options of fields without encoding metadata.
         """
         self._options = options
         self._defaults = defaults
@@ -151,74 +150,74 @@ class FileWriter:
         self._zones = zones
         self._written: list[WrittenPages] = []
         self._headers: dict[int, int] = {}
-        """Which of these are the last of columns of 2.0 that have no bytes, by column."""
+        """The last entry of `_written` for columns of 2.0 without buffers, by column."""
         self._pending = [_Pending(each) for each in self._plan.fields]
         self._page_bytes_max = _page_bytes_max(options)
         cached = options.data_cache_bytes
         field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
         self._page_bytes = max(1, min(field_bytes, self._page_bytes_max))
-        self._cut: list[_Cut] = []
-        self._encoding: deque[tuple[Sequence[_Cut], Future[_Encoded] | _Encoded]] = deque()
+        self._queue: list[_QueuedPage] = []
+        self._encoding: deque[tuple[Sequence[_QueuedPage], Future[_Encoded] | _Encoded]] = deque()
         self._metadata = dict(schema.metadata)
-        self._global_buffers: list[Place] = []
+        self._global_buffers: list[BufferRange] = []
         self._reports: list[Callable[[], Sequence[ColumnChoice]]] = []
         self._num_rows = 0
 
     @property
     def schema(self) -> Schema:
-        """The fields that are written."""
+        """The schema of the file."""
         return self._schema
 
     @property
     def placement(self) -> Mapping[int, int]:
-        """The column of each field that owns one, by the id of the field."""
+        """Column indices by field id, for fields that own a column."""
         return self._plan.placement
 
     @property
     def num_rows(self) -> int:
-        """How many rows were taken so far."""
+        """The number of rows written so far, including buffered rows."""
         return self._num_rows
 
     def reaches(self, num_bytes: int) -> bool:
-        """Whether so many bytes are in the file; values that wait for their page do not count.
+        """Return whether the file has at least `num_bytes` bytes, without buffered rows.
 
-        Pages that are being encoded do. They are waited for only if they could matter.
+        Waits for pages that are being encoded if the result depends on them.
         """
-        encoding = sum(cut.bytes for cuts, _ in self._encoding for cut in cuts)
+        encoding = sum(queued.bytes for batch, _ in self._encoding for queued in batch)
         if self._container.position + encoding >= num_bytes:
-            self._write_encoded(keep=0)
+            self._write_encoded(pending_max=0)
         return self._container.position >= num_bytes
 
     def add_schema_metadata(self, key: str, value: str) -> None:
-        """Keep an entry in the metadata of the file's schema."""
+        """Add an entry to the schema metadata of the file."""
         self._metadata[key] = value
 
     def add_global_buffer(self, data: bytes) -> int:
-        """Keep bytes in the file and return the index they can be read by."""
+        """Write a global buffer and return its index."""
         self._global_buffers.append(self._container.write_buffer(np.frombuffer(data, np.uint8)))
         return len(self._global_buffers)
 
     def encoding_report(self) -> tuple[ColumnChoice, ...]:
-        """Return what was chosen for each page that was written, and what was not and why."""
+        """Return the encoding and the rejected candidates of each page."""
         return tuple(choice for report in self._reports for choice in report())
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Take rows; the columns are found by name, and others are left alone."""
+        """Write rows; columns are matched by name, and additional columns are ignored."""
         columns = stored_columns(batch, self._schema.fields)
         for pending, arrays in zip(self._pending, columns, strict=True):
             for array in arrays:
-                self._append(pending, self._placed(pending.plan, array))
-        self._encode_cut()
+                self._append(pending, self._write_blobs(pending.plan, array))
+        self._encode_queue()
         self._num_rows += batch.num_rows
 
     def finish(self) -> WriteSummary:
-        """Write what still waits and the metadata, and make the file visible."""
-        if self._zones is not None and not self._zones.wants(self._num_rows):
+        """Write buffered rows and the metadata, and make the file visible."""
+        if self._zones is not None and not self._zones.has_zones(self._num_rows):
             self._zones = None
         for pending in self._pending:
             self._flush(pending)
-        self._encode_cut()
-        self._write_encoded(keep=0)
+        self._encode_queue()
+        self._write_encoded(pending_max=0)
         if not self._num_rows and self._options.version is FileVersion.V2_0:
             self._write_empty_pages()
         if self._blobs is not None:
@@ -240,7 +239,7 @@ class FileWriter:
         return WriteSummary(self._num_rows, size)
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Discard the file."""
         for *_, encoded in self._encoding:
             if isinstance(encoded, Future):
                 encoded.cancel()
@@ -249,26 +248,26 @@ class FileWriter:
         if self._blobs is not None:
             self._blobs.abort()
 
-    def _placed(self, plan: FieldPlan, array: pa.Array) -> pa.Array:
-        """Write blobs as they come, so that where they are is all that waits for a page."""
+    def _write_blobs(self, plan: FieldPlan, array: pa.Array) -> pa.Array:
+        """Write blobs immediately, so only their descriptors are buffered."""
         if self._blobs is None or not plan.has_blobs or not is_blob_v1(plan.field):
             return array
         return write_blobs(array, self._blobs)
 
-    # --- cutting pages ------------------------------------------------------------------------
+    # --- splitting values into pages ----------------------------------------------------------
 
     def _append(self, pending: _Pending, array: pa.Array) -> None:
-        """Add values to a page in the making, and cut as many pages as they fill."""
-        limit, most = self._page_bytes, self._page_bytes_max
+        """Buffer values, and queue full pages for encoding."""
+        limit, page_bytes_max = self._page_bytes, self._page_bytes_max
         num_bytes = _value_bytes(array)
         if pending.bytes + num_bytes < limit:
             pending.arrays.append(array)
             pending.rows += len(array)
             pending.bytes += num_bytes
             return
-        if pending.bytes + num_bytes > most:
+        if pending.bytes + num_bytes > page_bytes_max:
             self._flush(pending)
-        rows = max(1, int(len(array) * most / max(num_bytes, 1)))
+        rows = max(1, int(len(array) * page_bytes_max / max(num_bytes, 1)))
         for start in range(0, len(array), rows):
             part = array.slice(start, rows)
             pending.arrays.append(part)
@@ -278,91 +277,93 @@ class FileWriter:
                 self._flush(pending)
 
     def _flush(self, pending: _Pending) -> None:
-        """Cut a page of what waits."""
+        """Queue the buffered values of a field as a page."""
         if not pending.rows:
             return
-        if pending.is_cut:
-            # The pages of a field are encoded, and written, in order.
-            self._encode_cut()
-        self._cut.append(pending.take())
-        pending.is_cut = True
+        if pending.is_queued:
+            # The pages of a field must be encoded and written in order.
+            self._encode_queue()
+        self._queue.append(pending.take())
+        pending.is_queued = True
 
-    def _encode_cut(self) -> None:
-        """Start encoding the pages that were cut, those together that are alike, or small."""
-        batches: dict[tuple[str | int, int], list[_Cut]] = {}
-        for cut in self._cut:
-            kind: str | int = cut.pending.plan.kind or id(cut.pending)
-            if cut.pending.plan.kind and cut.bytes < COMPRESS_FROM_BYTES:
+    def _encode_queue(self) -> None:
+        """Start encoding queued pages, in batches of small pages or pages of the same type."""
+        batches: dict[tuple[str | int, int], list[_QueuedPage]] = {}
+        for queued in self._queue:
+            kind: str | int = queued.pending.plan.kind or id(queued.pending)
+            if queued.pending.plan.kind and queued.bytes < COMPRESS_FROM_BYTES:
                 kind = _SMALL
-            batches.setdefault((kind, cut.rows), []).append(cut)
-            cut.pending.is_cut = False
-        self._cut.clear()
-        for cuts in batches.values():
-            each = sum(cut.bytes for cut in cuts) // len(cuts)
+            batches.setdefault((kind, queued.rows), []).append(queued)
+            queued.pending.is_queued = False
+        self._queue.clear()
+        for batch in batches.values():
+            each = sum(queued.bytes for queued in batch) // len(batch)
             step = max(1, min(_BATCH_PAGES, _BATCH_BYTES // max(each, 1)))
-            for start in range(0, len(cuts), step):
-                self._start(cuts[start : start + step])
+            for start in range(0, len(batch), step):
+                self._start(batch[start : start + step])
 
-    def _start(self, cuts: Sequence[_Cut]) -> None:
-        """Start encoding pages, and write what is encoded."""
-        task = partial(self._encode, cuts)
-        has_blobs = cuts[0].pending.plan.has_blobs
+    def _start(self, batch: Sequence[_QueuedPage]) -> None:
+        """Start encoding a batch of pages, and write finished pages."""
+        task = partial(self._encode, batch)
+        has_blobs = batch[0].pending.plan.has_blobs
         if has_blobs:
-            # What was cut before goes into the file before the blobs of this page do.
-            self._write_encoded(keep=0)
-        is_small = sum(cut.bytes for cut in cuts) < _SMALL_BYTES
-        self._encoding.append((cuts, task() if has_blobs or is_small else submit(task)))
-        self._write_encoded(keep=CPU_THREADS)
+            # Earlier pages must be written before the blobs of this page.
+            self._write_encoded(pending_max=0)
+        is_small = sum(queued.bytes for queued in batch) < _SMALL_BYTES
+        self._encoding.append((batch, task() if has_blobs or is_small else submit(task)))
+        self._write_encoded(pending_max=CPU_THREADS)
 
-    def _encode(self, cuts: Sequence[_Cut]) -> _Encoded:
-        fields = [cut.pending.plan.field for cut in cuts]
-        arrays = [joined(cut.arrays, field) for cut, field in zip(cuts, fields, strict=True)]
+    def _encode(self, batch: Sequence[_QueuedPage]) -> _Encoded:
+        fields = [queued.pending.plan.field for queued in batch]
+        arrays = [
+            concat_values(queued.arrays, field) for queued, field in zip(batch, fields, strict=True)
+        ]
         pages = encode_fields(
             arrays, fields, self._options.version, defaults=self._defaults, blobs=self._blobs
         )
         if self._zones is None:
             return _Encoded(pages, ())
         rows = self._rows_of_pages(fields, pages)
-        first_rows = [cut.first_row for cut in cuts]
+        first_rows = [queued.first_row for queued in batch]
         return _Encoded(pages, self._zones.bounds_of(fields, arrays, first_rows, rows))
 
     def _rows_of_pages(
         self, fields: Sequence[Field], pages: Sequence[EncodedPages]
     ) -> Sequence[Mapping[int, Sequence[int]]]:
-        """Return the rows of each page of each field, by the id of the field that it is of."""
+        """Return the number of rows of each page of each field, by the id of the column owner."""
         owners = [columns_of(field, self._options.version) for field in fields]
         rows: list[dict[int, list[int]]] = [{own.id: [] for own in each} for each in owners]
         for each in pages:
-            for place in each.fields:
-                rows[place][owners[place][each.column].id].append(each.length)
+            for index in each.fields:
+                rows[index][owners[index][each.column].id].append(each.length)
         return rows
 
     # --- writing pages ------------------------------------------------------------------------
 
-    def _write_encoded(self, *, keep: int) -> None:
-        """Write pages in the order they were cut, until only `keep` are being encoded."""
-        while len(self._encoding) > keep:
-            cuts, encoded = self._encoding.popleft()
+    def _write_encoded(self, *, pending_max: int) -> None:
+        """Write pages in order until at most `pending_max` batches are being encoded."""
+        while len(self._encoding) > pending_max:
+            batch, encoded = self._encoding.popleft()
             found = encoded.result() if isinstance(encoded, Future) else encoded
             for pages in found.pages:
-                self._write_pages([cuts[place] for place in pages.fields], pages)
+                self._write_pages([batch[index] for index in pages.fields], pages)
             if self._zones is not None:
-                for cut, bounds in zip(cuts, found.bounds, strict=True):
-                    self._zones.add(cut.pending.plan.field, bounds)
+                for queued, bounds in zip(batch, found.bounds, strict=True):
+                    self._zones.add(queued.pending.plan.field, bounds)
 
-    def _write_pages(self, cuts: Sequence[_Cut], pages: EncodedPages) -> None:
+    def _write_pages(self, batch: Sequence[_QueuedPage], pages: EncodedPages) -> None:
         self._reports.append(pages.report)
         positions = self._container.write_pages(pages.buffers)
         written = WrittenPages(
-            [cut.pending.plan.first_column + pages.column for cut in cuts],
+            [queued.pending.plan.first_column + pages.column for queued in batch],
             positions,
             [buffer.size for buffer in pages.buffers],
             pages.length,
             pages.encoding,
-            [cut.first_row + pages.first_row for cut in cuts],
+            [queued.first_row + pages.first_row for queued in batch],
         )
         if self._options.version is FileVersion.V2_0:
-            # The header of a struct must be one page, or the reference does not read the file.
+            # pylance requires that the header of a struct is a single page.
             (column,) = written.columns
             last = self._headers.pop(column, None)
             if not positions:
@@ -377,22 +378,24 @@ class FileWriter:
         self._written.append(written)
 
     def _write_empty_pages(self) -> None:
-        """Give columns that have a page even without rows theirs."""
+        """Write the pages of columns that have a page without rows."""
         for pending in self._pending:
-            nothing = _Cut(pending, 0, 0, 0, [pa.array([], pending.plan.field.storage_type)])
-            for pages in self._encode([nothing]).pages:
-                self._write_pages([nothing], pages)
+            empty_page = _QueuedPage(
+                pending, 0, 0, 0, [pa.array([], pending.plan.field.storage_type)]
+            )
+            for pages in self._encode([empty_page]).pages:
+                self._write_pages([empty_page], pages)
 
 
 def _page_bytes_max(options: WriterOptions) -> int:
-    # From 2.1 on pages are cut where they are read, so what was asked for has no effect.
+    # From version 2.1 on, reads select chunks within pages, so the option has no effect.
     if options.version is not FileVersion.V2_0:
         return _PAGE_BYTES_MAX
     return max(1, options.max_page_bytes or _PAGE_BYTES_MAX)
 
 
 def _value_bytes(array: pa.Array) -> int:
-    """Return the bytes of the values of an array; a dictionary is not repeated per page."""
+    """Return the size of the values of an array, without its dictionary."""
     if isinstance(array, pa.DictionaryArray):
         return int(array.indices.nbytes)
     return value_bytes(array)

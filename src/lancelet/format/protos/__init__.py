@@ -1,1 +1,1 @@
-"""Messages of the format, as generated from the `.proto` files beside them."""
+"""Protobuf messages of the format, generated from the `.proto` files in this directory."""

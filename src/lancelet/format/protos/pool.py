@@ -1,7 +1,7 @@
-"""The descriptor pool of lancelet's messages, apart from every other library's.
+"""A separate Protobuf descriptor pool for the messages of lancelet.
 
-The messages carry the format's own names. A program that also loads another library with
-messages of those names would fail in the shared pool; in a pool of our own it does not.
+The messages have the names of the format. In the default pool, they would conflict with messages of
+other libraries that use the same names.
 """
 
 from __future__ import annotations

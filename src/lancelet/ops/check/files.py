@@ -187,7 +187,7 @@ def verify_checksums(location: StorePath, checksums: Checksums) -> Iterator[str]
             stop = min((first + len(blocks)) * size, checksums.file_bytes)
             data = source.read_ranges(Ranges.of((start, stop - start)))
             shift = int(data.position[0]) - start
-            wrong = checksums.wrong_blocks(blocks, data.source, blocks * size + shift)
+            wrong = checksums.damaged_blocks(blocks, data.source, blocks * size + shift)
             for block in wrong.tolist():
                 end = min((block + 1) * size, checksums.file_bytes)
                 yield f"wrong checksum of bytes {block * size} to {end}"

@@ -73,7 +73,7 @@ class ColumnJob:
     def __init__(self, store: Store, planner: Planner) -> None:
         """Do what `planner` says for the version that is the latest then."""
         self._store = store
-        self._lazy = store.lazily()
+        self._lazy = store.with_deferred_sync()
         self._planner = planner
         self._schema: Schema | None = None
         self._plan: ColumnPlan | None = None
@@ -81,7 +81,7 @@ class ColumnJob:
 
     def commit(self, snapshot: Snapshot, committing: Committing) -> Snapshot:
         """Write the files and commit them, again where others were first."""
-        options = replace(committing.options, sync=self._lazy.settle)
+        options = replace(committing.options, sync=self._lazy.flush)
         try:
             published = with_retries(
                 snapshot,
@@ -113,7 +113,7 @@ class ColumnJob:
         check_table_exists(snapshot)
         plan = self._planned(snapshot)
         self._complete(plan, snapshot, [fragment])
-        self._lazy.settle()
+        self._lazy.flush()
         return self._changed(fragment), plan.schema
 
     def _changed(self, fragment: Fragment) -> Fragment:

@@ -37,7 +37,7 @@ from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.pool import map_ordered
 from lancelet.file.v2.copy import check_joinable, join_files
-from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.generation import assign_columns
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.fragment import DataFile, Fragment, FragmentId, Inline
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
@@ -327,7 +327,7 @@ def copy_pages(
     except BaseException:
         writer.abort()
         raise
-    placement = place_columns(snapshot.schema.fields, version)
+    placement = assign_columns(snapshot.schema.fields, version)
     file = DataFile(
         name,
         tuple(placement),

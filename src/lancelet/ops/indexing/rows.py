@@ -27,7 +27,7 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.jsonb import documents_to_storage
 from lancelet.errors import InvalidInputError
-from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
+from lancelet.file.pool import PARALLEL_LONG_TASKS_MIN, map_ordered
 from lancelet.index.base import IndexedRows, indexed_type
 from lancelet.index.text.elements import lists_of_texts
 from lancelet.io.mapped import forget_mapped_pages
@@ -118,7 +118,7 @@ class _Parts:
                 read = partial(_read, self.plan)
                 window = None if is_remote else _PREFETCHED_RANGES
                 yield from map_ordered(
-                    read, ranges, waits=is_remote, window=window, few=FEW_LONG_TASKS
+                    read, ranges, waits=is_remote, window=window, few=PARALLEL_LONG_TASKS_MIN
                 )
             else:
                 ids = tuple(int(source.fragment.id) for source in group)

@@ -100,7 +100,7 @@ def merge_rows(
                 options or CommitOptions(),
                 affected=done.affected,
                 keys_are_new=done.keys_are_new,
-                sync=lazy.location.store.settle,
+                sync=lazy.location.store.flush,
             )
             published = publish(current, done.operation, committing)
             return Merged(published, replace(done.statistics, num_attempts=attempts))

@@ -30,7 +30,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_ascending
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
-from lancelet.file.schedule import TASK_BYTES, few_rows, fixed_row_bytes
+from lancelet.file.schedule import TASK_BYTES, split_rows_min, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.roaring import to_numbers
 from lancelet.query.indexing.search import Candidates, count_by_index, find_candidates, rows_at_once
@@ -377,7 +377,7 @@ def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterS
     output = source.reader.row_bytes(plan.projection.fields)
     by_first = TASK_BYTES / max(first, 1.0)
     by_output = _OUTPUT_BYTES / max(output, 1.0)
-    rows_min = min(_ROWS_MIN, few_rows(output, max(first, output / 8)))
+    rows_min = min(_ROWS_MIN, split_rows_min(output, max(first, output / 8)))
     return max(rows_min, min(int(by_first), int(by_output), _ROWS_MAX))
 
 

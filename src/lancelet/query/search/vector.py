@@ -440,7 +440,7 @@ class StoredVectors:
         found: list[Floats] = []
         for first, stop in pairwise(edges):
             reader = self._reader(snapshot, int(fragments[first]))
-            slices = reader.read_in_place(self._field, offsets[first:stop])
+            slices = reader.read_value_slices(self._field, offsets[first:stop])
             if slices is None:
                 self._dtype = None
                 return None

@@ -1,18 +1,18 @@
-"""A store that reads from another, and what was written through it from a place of its own.
+"""Stores for dry runs, which do not modify the underlying store.
 
-    put("b", ..)      lies in `scratch`; read("b") finds it there
-    read("a")         of `inner`, unless "a" was written
-    delete("a")       forgets what was written; what is in `inner` stays
+`OverlayStore` writes to a separate store, and reads objects from there first. It is used for
+operations that read their own writes:
 
-For finding out what a change would write that reads files which it wrote itself. What is left in
-the scratch in the end is what the change would leave.
+    put("b", ..)      written to `overlay`
+    read("a")         read from `overlay` if it exists there, otherwise from `inner`
+    delete("a")       deleted from `overlay`; `inner` is unchanged
 
-A store that reads from another and keeps nothing: for finding out what a change would write.
+`DiscardingStore` only counts writes and deletions:
 
-    put("a", b"abc"), put("b", b"")      num_objects 2, num_bytes 3, and neither object is there
+    put("a", b"abc"), put("b", b"")      num_objects 2, num_bytes 3; the objects do not exist
 
-What is written is counted when it is complete, unless it is deleted again. Objects that are deleted
-are counted and stay where they are; one that is moved counts as written and deleted.
+Writes are counted when they are complete, unless the object is deleted again. A renamed object
+counts as written and deleted.
 """
 
 from __future__ import annotations
@@ -31,109 +31,112 @@ from lancelet.io.store import (
     ObjectReader,
     ObjectWriter,
     Store,
+    already_exists,
     as_memoryview,
     check_path,
-    name_taken,
 )
 from lancelet.io.wrapped import Request, WrappedStore
 
 T = TypeVar("T")
 
 
-class ScratchStore(WrappedStore):
-    """Reads from `inner`; what is written goes to another store and is found there."""
+class OverlayStore(WrappedStore):
+    """Reads from `inner` and writes to an overlay store, which takes precedence in reads."""
 
-    def __init__(self, inner: Store, scratch: Store) -> None:
-        """Read from a store, and write to another, which is empty."""
-        super().__init__(inner, ReadsOnly())
-        self._scratch = scratch
+    def __init__(self, inner: Store, overlay: Store) -> None:
+        """Create an overlay over `inner`; `overlay` must be empty."""
+        super().__init__(inner, IgnoreChanges())
+        self._overlay = overlay
 
-    def at(self, folder: str) -> ScratchStore:
-        """Return the same store with a folder as its root."""
-        return ScratchStore(self.inner.at(folder), self._scratch.at(folder))
+    def at(self, folder: str) -> OverlayStore:
+        """Return a store with a subdirectory as its root."""
+        return OverlayStore(self.inner.at(folder), self._overlay.at(folder))
 
-    def lazily(self) -> ScratchStore:
-        """Return this store: what is thrown away need not be waited for."""
+    def with_deferred_sync(self) -> OverlayStore:
+        """Return this store; the overlay needs no durability."""
         return self
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
-        """Open an object."""
-        return self._holder(path).open_reader(path, size)
+        """Open an object for reading."""
+        return self._store_of(path).open_reader(path, size)
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of an object."""
-        return self._holder(path).read(path)
+        """Return the content of an object."""
+        return self._store_of(path).read(path)
 
     def info(self, path: str) -> ObjectInfo:
-        """Return size and times of an object."""
-        return self._holder(path).info(path)
+        """Return size and modification time of an object."""
+        return self._store_of(path).info(path)
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Store an object in the scratch."""
-        self._scratch.put(path, data)
+        """Store an object in the overlay."""
+        self._overlay.put(path, data)
 
-    def put_note(self, path: str, data: BytesLike) -> None:
-        """Store an object that is only advice, as any other."""
+    def put_best_effort(self, path: str, data: BytesLike) -> None:
+        """Store an object in the overlay."""
         self.put(path, data)
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Store an object in the scratch if neither store has the name."""
+        """Store an object in the overlay unless it exists in either store."""
         if self.inner.exists(path):
-            raise name_taken(path)
-        self._scratch.put_if_absent(path, data)
+            raise already_exists(path)
+        self._overlay.put_if_absent(path, data)
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start a new object in the scratch."""
-        return self._scratch.open_writer(path)
+        """Start writing an object in the overlay."""
+        return self._overlay.open_writer(path)
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yield the objects of both stores."""
-        found = {info.path: info for info in self.inner.list(folder, start_after)}
-        found |= {info.path: info for info in self._scratch.list(folder, start_after)}
-        return iter([found[path] for path in sorted(found)])
+        """Yield the objects of both stores, ordered by path."""
+        objects = {info.path: info for info in self.inner.list(folder, start_after)}
+        objects |= {info.path: info for info in self._overlay.list(folder, start_after)}
+        return iter([objects[path] for path in sorted(objects)])
 
     @property
     def lists_names(self) -> bool:
-        """Names are those of two stores."""
+        """Always false: names are merged from two listings."""
         return False
 
     def list_delimited(self, folder: str = "") -> Listing:
-        """Return what lies directly in a folder of either store."""
-        theirs, own = self.inner.list_delimited(folder), self._scratch.list_delimited(folder)
-        objects = {info.path: info for info in (*theirs.objects, *own.objects)}
-        folders = sorted({*theirs.folders, *own.folders})
+        """Return the direct children of a directory in both stores."""
+        inner_listing, overlay_listing = (
+            self.inner.list_delimited(folder),
+            self._overlay.list_delimited(folder),
+        )
+        objects = {info.path: info for info in (*inner_listing.objects, *overlay_listing.objects)}
+        folders = sorted({*inner_listing.folders, *overlay_listing.folders})
         return Listing(tuple(objects[path] for path in sorted(objects)), tuple(folders))
 
     def delete(self, path: str) -> None:
-        """Take an object out of the scratch."""
-        self._scratch.delete(path)
+        """Delete an object from the overlay."""
+        self._overlay.delete(path)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Take objects out of the scratch."""
-        self._scratch.delete_many(paths)
+        """Delete objects from the overlay."""
+        self._overlay.delete_many(paths)
 
     def delete_folder(self, folder: str) -> None:
-        """Take a folder out of the scratch."""
-        self._scratch.delete_folder(folder)
+        """Delete a directory from the overlay."""
+        self._overlay.delete_folder(folder)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object of either store into the scratch."""
-        self._scratch.put(target, self.read(source))
+        """Copy an object of either store to the overlay."""
+        self._overlay.put(target, self.read(source))
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Give an object a free name; under the old one it stays if it was there before."""
+        """Move an object to an unused name; the source remains in `inner` if it exists there."""
         if self.exists(target):
-            raise name_taken(target)
+            raise already_exists(target)
         self.copy(source, target)
         self.delete(source)
 
-    def _holder(self, path: str) -> Store:
-        return self._scratch if self._scratch.exists(path) else self.inner
+    def _store_of(self, path: str) -> Store:
+        return self._overlay if self._overlay.exists(path) else self.inner
 
 
 @dataclass(slots=True, eq=False)
 class _Counts:
-    """What was written and what was deleted, from any thread."""
+    """The sizes of written and deleted objects, protected by a lock."""
 
     written: dict[tuple[str, str], int] = field(default_factory=dict)
     deleted: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -152,101 +155,101 @@ class _Counts:
             self.deleted[root, info.path] = info.size
 
 
-class ReadsOnly:
-    """Lets requests pass that look, and answers others as if they were done."""
+class IgnoreChanges:
+    """Runs reads, and returns from changes without running them."""
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
-        """Run an action unless it changes what is stored."""
+        """Run the request unless it is a change."""
         return None if request.is_change else action()  # type: ignore[return-value]  # changes return nothing
 
     def count_reads(self, num_ranges: int, num_bytes: int) -> None:
-        """Let files be read from their maps: reading changes nothing."""
+        """Permit memory-mapped reads."""
 
 
 class DiscardingStore(WrappedStore):
-    """Reads from `inner`; writes and deletions are counted and have no effect."""
+    """Reads from `inner`; writes and deletions are only counted."""
 
     def __init__(self, inner: Store, counts: _Counts | None = None) -> None:
-        """Read from a store."""
-        super().__init__(inner, ReadsOnly())
+        """Create a discarding store."""
+        super().__init__(inner, IgnoreChanges())
         self._counts = counts or _Counts()
 
     @property
     def num_objects(self) -> int:
-        """How many objects were written."""
+        """The number of written objects."""
         return len(self._counts.written)
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes they have."""
+        """The total size of written objects in bytes."""
         return sum(self._counts.written.values())
 
     @property
     def num_deleted(self) -> int:
-        """How many objects were deleted."""
+        """The number of deleted objects."""
         return len(self._counts.deleted)
 
     @property
     def deleted_bytes(self) -> int:
-        """How many bytes they have."""
+        """The total size of deleted objects in bytes."""
         return sum(self._counts.deleted.values())
 
-    def beside(self, other: Store) -> DiscardingStore:
-        """Return the same for another store, with the same counts."""
+    def with_inner(self, other: Store) -> DiscardingStore:
+        """Return a discarding store of another store that shares the counts."""
         return DiscardingStore(other, self._counts)
 
     def at(self, folder: str) -> DiscardingStore:
-        """Return the same store with a folder as its root, with the same counts."""
+        """Return a store with a subdirectory as its root that shares the counts."""
         return DiscardingStore(self.inner.at(folder), self._counts)
 
-    def lazily(self) -> DiscardingStore:
-        """Return this store: what vanishes need not be waited for."""
+    def with_deferred_sync(self) -> DiscardingStore:
+        """Return this store; discarded objects need no durability."""
         return self
 
     def put(self, path: str, data: BytesLike) -> None:
-        """Count an object."""
+        """Count an object as written."""
         check_path(path)
         self._counts.add(self.uri, path, as_memoryview(data).nbytes)
 
-    def put_note(self, path: str, data: BytesLike) -> None:
-        """Count an object, as for any other."""
+    def put_best_effort(self, path: str, data: BytesLike) -> None:
+        """Count an object as written."""
         self.put(path, data)
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
-        """Count an object, whether or not the name is free."""
+        """Count an object as written, even if it exists."""
         self.put(path, data)
 
     def open_writer(self, path: str) -> ObjectWriter:
-        """Start an object that is counted when it is closed."""
+        """Start an object, which is counted on `close`."""
         check_path(path)
         return _CountingWriter(self._counts, self.uri, path)
 
     def delete(self, path: str) -> None:
-        """Count an object that would be gone, if it is there."""
+        """Count an object as deleted if it exists."""
         if self._counts.take_back(self.uri, path):
             return
         with suppress(ObjectNotFoundError):
             self._counts.remove(self.uri, self.inner.info(path))
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Count the objects that would be gone."""
+        """Count existing objects as deleted."""
         for path in paths:
             self.delete(path)
 
     def delete_folder(self, folder: str) -> None:
-        """Count all objects below a folder."""
+        """Count all objects below a directory as deleted."""
         for info in self.inner.list(folder):
             self._counts.remove(self.uri, info)
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Count an object under its new name, and that it would be gone under the old one."""
+        """Count the target as written and the source as deleted."""
         check_path(target)
         self._counts.add(self.uri, target, self.inner.info(source).size)
         self.delete(source)
 
 
 class _CountingWriter(ObjectWriter):
-    """Takes bytes and forgets them."""
+    """Counts written bytes and discards them."""
 
     def __init__(self, counts: _Counts, root: str, path: str) -> None:
         self._counts = counts

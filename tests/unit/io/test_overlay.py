@@ -1,7 +1,7 @@
 """What is written through a scratch is found there, and the store behind it stays as it is."""
 
+from lancelet.io.dry_run import OverlayStore
 from lancelet.io.memory import MemoryStore
-from lancelet.io.scratch import ScratchStore
 
 
 def test_both_are_read_and_one_is_written(request):
@@ -9,7 +9,7 @@ def test_both_are_read_and_one_is_written(request):
     scratch = MemoryStore(f"{request.node.name}-scratch")
     inner.put("a/old", b"abc")
     inner.put("kept", b"1")
-    store = ScratchStore(inner, scratch)
+    store = OverlayStore(inner, scratch)
     with store.at("a").open_writer("new") as writer:
         writer.write(b"12345")
     store.put("kept", b"22")
